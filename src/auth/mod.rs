@@ -1,0 +1,1 @@
+//! Who a client is, and how the proxy logs in to a shard.

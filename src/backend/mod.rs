@@ -1,0 +1,1 @@
+//! Connections to shards, their pools and their health.

@@ -1,0 +1,73 @@
+//! Shardgate: a gateway in front of PostgreSQL shards.
+//!
+//! Clients speak the PostgreSQL protocol to it as to one server. Each statement is read, its shard key found and resolved
+//! through a versioned map, and the statement forwarded to the shard that owns the key; where several shards are needed the
+//! answers are merged exactly, or the statement is refused. It never guesses.
+//!
+//! # The life of one statement
+//!
+//! ```text
+//! client bytes ─ net, wire ─► frontend messages ─► session collects what the client waits for (a Query, or Parse…Sync)
+//!    │ sql::analyze        pure; cached by statement text, so once per prepared statement
+//!    ▼
+//!  Analysis              what it is, which tables, the KeyCondition over constants and $n
+//!    │ routing::bind       pure: the $n values put in
+//!    │ routing::resolve    the only wait on the shard map
+//!    ▼
+//!  Target                { shards, epoch }
+//!    │ plan::plan          pure: (Analysis, Target, transaction scope) → Plan, or a refusal
+//!    ▼
+//!  Local | SingleShard | Scatter | Refused
+//!    │ execute             the only wait on backends
+//!    ▼
+//!  backend frames ─► session relays ─► client bytes
+//! ```
+//!
+//! # Layers
+//!
+//! Imports go down only; `tests/tidy.rs` holds this table as data and checks it.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | 6 | [`server`]: build, accept, drain, admin HTTP · [`demo`]: a local cluster of real servers |
+//! | 5 | [`session`]: what one client connection owns; the query cycle; relay to the client |
+//! | 4 | [`execute`]: single shard, scatter, merge, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
+//! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
+//! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
+//! | 1 | [`auth`], [`net`], [`telemetry`], [`config`] |
+//! | 0 | [`catalog`] (a schema as data), [`shard_key`], [`error`], [`wire`] (frames over `bytes`) |
+//!
+//! No mutable statics: [`server`] makes everything once from a [`config`] and hands it down, so that a test can run three
+//! proxies in one process.
+//!
+//! # Glossary
+//!
+//! * **shard**: one PostgreSQL database. The **home shard** is the first one; tables that are not distributed live there.
+//! * **colocation group**: tables sharded alike: same key types, same partitions.
+//! * **partition**: a contiguous piece of a group's key space (hash range, key range, or the keys that a lookup names);
+//!   owned by one shard.
+//! * **key**: the value, or values, of a table's shard key columns; **key condition**: what a statement says about them.
+//! * **epoch**: the version of the shard map: (incarnation of the map database, counter).
+//! * **reference table**: a copy on every shard. **home table**: rows only on the home shard.
+//! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
+//!   that has joined the session's transaction.
+
+pub mod auth;
+pub mod backend;
+pub mod catalog;
+pub mod config;
+pub mod declare;
+pub mod demo;
+pub mod error;
+pub mod execute;
+pub mod net;
+pub mod plan;
+pub mod rebalance;
+pub mod routing;
+pub mod server;
+pub mod session;
+pub mod shard_key;
+pub mod shardmap;
+pub mod sql;
+pub mod telemetry;
+pub mod wire;

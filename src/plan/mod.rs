@@ -1,0 +1,1 @@
+//! From an analysis and its target to a plan. Pure.

@@ -1,0 +1,1 @@
+//! Turns bound keys into shards.

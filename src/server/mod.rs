@@ -1,0 +1,1 @@
+//! Builds everything once, accepts, drains.

@@ -1,0 +1,1 @@
+//! What one client connection owns.

@@ -1,0 +1,78 @@
+//! Shard keys as values: their types, their conversion from what clients send, their hash and their order.
+//!
+//! Everything here must agree with PostgreSQL bit for bit: the hash is PostgreSQL's own (`hashint8extended(k, 0)` and its
+//! siblings, several columns chaining the seed), so that a shard can evaluate it without us; the order is the one of
+//! PostgreSQL's btree operators, text bytewise only. A value that would not convert with certainty is an error here, and the
+//! caller then treats the condition as unknown; nothing is ever guessed.
+
+mod convert;
+mod function;
+mod hash;
+mod order;
+
+pub use convert::{Conversion, Format};
+pub use function::KeyFunction;
+
+/// PostgreSQL type oid.
+pub type Oid = u32;
+
+/// The types that a shard key column may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    Int2,
+    Int4,
+    Int8,
+    /// `text` and `varchar`: equality and hash are the same.
+    Text,
+    /// `char(n)`: trailing blanks do not count.
+    Bpchar,
+    Uuid,
+    Date,
+    Timestamp,
+    Timestamptz,
+    Bool,
+    Bytea,
+}
+
+/// One column's value, not null. Equal values of one type are equal here and hash alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyDatum {
+    /// int2, int4 and int8 alike.
+    Int(i64),
+    /// text, varchar; and char(n) without its trailing blanks.
+    Text(Box<str>),
+    Uuid([u8; 16]),
+    /// Days since 2000-01-01; `i32::MIN`/`MAX` are the infinities.
+    Date(i32),
+    /// Microseconds since 2000-01-01 (UTC for timestamptz); `i64::MIN`/`MAX` are the infinities.
+    Timestamp(i64),
+    Bool(bool),
+    Bytea(Box<[u8]>),
+}
+
+/// The value of a whole shard key: one datum a column, in the key's column order. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Box<[KeyDatum]>);
+
+/// How a table's key column becomes one column of the group's key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyColumn {
+    /// The table's column, as in pg_attribute.
+    pub column: String,
+    /// Type of the column itself.
+    pub column_type: KeyType,
+    /// `right(isbn, 1)`: the group's key is this function of the column.
+    pub function: Option<KeyFunction>,
+}
+
+impl Key {
+    /// Panics on an empty list: a key has at least one column.
+    pub fn new(data: Vec<KeyDatum>) -> Self {
+        assert!(!data.is_empty(), "a shard key has at least one column");
+        Self(data.into_boxed_slice())
+    }
+
+    pub fn data(&self) -> &[KeyDatum] {
+        &self.0
+    }
+}

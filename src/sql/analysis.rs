@@ -1,0 +1,323 @@
+//! What reading one statement yields: the vocabulary between `sql`, `routing`, `plan` and `session`.
+//!
+//! Made once per text (or per template, see [`super::lexer`]) and shared; holds no value of a parameter or literal, only where
+//! to find it, so that one analysis serves every execution.
+
+use crate::error::PgError;
+use crate::shard_key::{KeyFunction, KeyType, Oid};
+use crate::shardmap::GroupId;
+
+/// One statement of a query string.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// Byte offsets of the statement in the text, without the semicolon.
+    pub start: usize,
+    pub end: usize,
+    pub command: Command,
+    pub scope: Scope,
+    pub effect: Effect,
+    /// How the answers of several shards become one; the error says why they cannot.
+    pub merge: Result<Merge, PgError>,
+    /// Highest `$n` used; 0 for none.
+    pub parameter_count: u16,
+    /// One sentence a fact, for `EXPLAIN (SHARDS)`: which condition pinned the shard, or why it is not narrowed.
+    pub why: Vec<String>,
+    /// A comment `/* shardgate: shard=name */`: the statement goes to that shard unchanged.
+    pub shard_hint: Option<String>,
+    /// The route does not depend on any literal other than by its ordinal, so texts of the same template share it.
+    pub is_template: bool,
+}
+
+/// What running the statement does to data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Proven: reads only.
+    Read,
+    /// A read that takes row or table locks (`FOR UPDATE`, `LOCK`), which count until the transaction's end.
+    ReadLocking,
+    /// Writes, or might: functions that are not proven.
+    Write,
+}
+
+/// Where the rows that a statement touches live.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// The proxy answers by itself, or the command concerns only the session.
+    Session,
+    /// Relations of the schema `shardgate`: sent to the map database.
+    Map,
+    /// No table at all, or catalogue relations: the home shard.
+    Tableless,
+    /// Only reference tables are read: any shard.
+    Replicated,
+    /// Sharded and home tables, each a part; runs on one shard when every part lies there.
+    Placed { parts: Vec<Part>, pushdown: Result<(), PgError> },
+    /// Schema changes, writes to reference tables.
+    EveryShard,
+    /// Refused whatever the keys are.
+    Refused(PgError),
+}
+
+/// One relation, or several joined on the whole key, that must be on the shard where the statement runs.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Home,
+    Sharded { group: GroupId, condition: KeyCondition },
+}
+
+/// What a statement says about the keys of the rows it touches. `All` is the safe answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeyCondition {
+    /// Nothing proven.
+    All,
+    /// A contradiction: no row. Still runs, on one shard.
+    Nothing,
+    Test(KeyTest),
+    And(Vec<KeyCondition>),
+    Or(Vec<KeyCondition>),
+}
+
+/// A comparison of one key column with values known at execution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyTest {
+    /// Index in the group's key.
+    pub column: usize,
+    /// Type of the side that is compared: the table's column, or the key function's result when `is_on_function`.
+    pub column_type: KeyType,
+    /// Applied to the value to get the group's key; `None` when the comparison is with the key itself.
+    pub function: Option<KeyFunction>,
+    pub test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    Equals(KeyValue),
+    /// Any of these; a NULL among them matches nothing.
+    In(Vec<KeyValue>),
+    /// `= ANY(array)`, the array a parameter or a string literal.
+    AnyOf(KeyValue),
+    /// Range strategy only, and never through a key function.
+    Compare(Comparison, KeyValue),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeyValue {
+    /// `$n`, 1-based. `cast`: the type it was cast to in the text, by oid.
+    Parameter {
+        number: u16,
+        cast: Option<Oid>,
+    },
+    /// The n-th literal of the text, 0-based, as [`super::lexer`] counts them.
+    Literal {
+        ordinal: u16,
+        negative: bool,
+        cast: Option<Oid>,
+    },
+    Null,
+    /// TRUE and FALSE are keywords, not literals.
+    Bool(bool),
+}
+
+/// How rows of several shards become the answer of one statement.
+#[derive(Clone, Debug, Default)]
+pub struct Merge {
+    /// What each shard runs, where it differs from the client's own text.
+    pub fragment: Option<Fragment>,
+    /// Empty: the order is free, rows are concatenated.
+    pub order_by: Vec<SortKey>,
+    pub limit: Option<Count>,
+    pub offset: Option<Count>,
+    /// Columns at the end of each row that were added for sorting and are not the client's.
+    pub hidden_columns: usize,
+}
+
+/// The client's text with pieces replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// In ascending order, not overlapping; byte offsets into the whole text.
+    pub splices: Vec<Splice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Splice {
+    pub start: usize,
+    pub end: usize,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// 0-based column of the fragment's rows.
+    pub column: usize,
+    pub is_descending: bool,
+    pub is_nulls_first: bool,
+    /// Text columns only: the collation is known to sort bytewise.
+    pub is_bytewise: bool,
+}
+
+/// Value of LIMIT or OFFSET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Count {
+    Constant(u64),
+    Parameter(u16),
+}
+
+/// What kind of statement it is, with what the session needs to act on it.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// SELECT, VALUES, TABLE, INSERT, UPDATE, DELETE, MERGE.
+    Query(QueryKind),
+    Begin(TransactionModes),
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    /// SET TRANSACTION.
+    SetTransaction(TransactionModes),
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION.
+    SetSessionCharacteristics(TransactionModes),
+    /// PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED.
+    TwoPhase,
+    /// SET name, SET LOCAL name; `value` is the text after TO, `None` for DEFAULT. ROLE and SESSION AUTHORIZATION are names too.
+    Set {
+        name: String,
+        value: Option<String>,
+        is_local: bool,
+    },
+    Reset(String),
+    ResetAll,
+    Discard(Discard),
+    Show(String),
+    /// SQL-level PREPARE; `start..end` is the inner statement's range.
+    Prepare {
+        name: String,
+        start: usize,
+        end: usize,
+    },
+    Execute {
+        name: String,
+    },
+    /// `None`: ALL.
+    Deallocate(Option<String>),
+    DeclareCursor {
+        name: String,
+        is_hold: bool,
+        is_scroll: bool,
+    },
+    /// FETCH and MOVE.
+    Fetch {
+        name: String,
+    },
+    /// `None`: ALL.
+    CloseCursor(Option<String>),
+    Listen(String),
+    /// `None`: all.
+    Unlisten(Option<String>),
+    Notify,
+    Copy(CopyDirection),
+    /// `shards`: EXPLAIN (SHARDS), which the proxy answers. `start..end` is the inner statement's range.
+    Explain {
+        shards: bool,
+        analyze: bool,
+        inner: Box<Analysis>,
+    },
+    /// CREATE, ALTER, DROP, GRANT, COMMENT …: changes the schema on every shard.
+    Ddl {
+        tag: String,
+        creates_temporary: Option<String>,
+        outside_transaction: bool,
+    },
+    Truncate,
+    Lock,
+    /// VACUUM, ANALYZE, REINDEX, CLUSTER, CHECKPOINT.
+    Maintenance,
+    Call,
+    Do,
+    /// `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`: the statement is one call of a function of this schema.
+    Shardgate(ShardgateCall),
+    /// An empty statement.
+    Empty,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryKind {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    Merge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyDirection {
+    FromStdin,
+    ToStdout,
+    /// A file or program on the server.
+    Server,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    All,
+    Plans,
+    Sequences,
+    Temporary,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    pub isolation: Option<Isolation>,
+    pub is_read_only: Option<bool>,
+    pub is_deferrable: Option<bool>,
+    pub snapshot: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    ReadUncommitted,
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+/// One call of a function of the schema `shardgate`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardgateCall {
+    pub function: String,
+    pub arguments: Vec<CallArgument>,
+    /// `SELECT * FROM shardgate.f(…)` rather than `SELECT shardgate.f(…)`.
+    pub is_from: bool,
+    /// Name of the output column when `SELECT shardgate.f(…) AS x`.
+    pub alias: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallArgument {
+    /// `name => value`.
+    pub name: Option<String>,
+    pub value: ArgumentValue,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgumentValue {
+    Null,
+    /// A literal, as PostgreSQL would print it.
+    Text(String),
+    Parameter(u16),
+    /// `ARRAY['a', 'b']`.
+    Array(Vec<ArgumentValue>),
+}

@@ -1,0 +1,1 @@
+//! Frames of the PostgreSQL protocol over bytes.
