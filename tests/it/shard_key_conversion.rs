@@ -124,6 +124,8 @@ async fn stored_values_are_what_the_assignment_says() {
 struct Column {
     declaration: &'static str,
     key_type: KeyType,
+    /// `atttypmod`.
+    typmod: i32,
     rows: &'static [&'static str],
 }
 
@@ -134,24 +136,35 @@ const WORDS: &[&str] = &["", " ", "a", "a ", "a  ", "A", "abc", "abc ", "b", "é
 const DATES: &[&str] = &["-infinity", "1999-12-31", "2000-01-01", "2000-01-02", "300000-01-01", "infinity"];
 const TIMESTAMPS: &[&str] =
     &["-infinity", "1999-12-31 18:30:00", "2000-01-01 00:00:00", "2000-01-01 00:00:00.000001", "2000-01-02 00:00:00", "infinity"];
+/// With fractions, to be rounded.
+const INSTANTS: &[&str] = &[
+    "2000-01-01 00:00:00.5+00",
+    "2000-01-01 00:00:00.499999+00",
+    "1999-12-31 23:59:58.5+00",
+    "2024-06-15 12:34:56.7895+00",
+    "1969-06-15 12:34:56.1235+00",
+];
 const TIMESTAMPTZS: &[&str] =
     &["-infinity", "1999-12-31 18:30:00+00", "2000-01-01 00:00:00+00", "2000-01-01 05:30:00+05:30", "infinity"];
 const UUIDS: &[&str] = &["00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"];
 const BYTEAS: &[&str] = &["\\x", "\\x00", "\\x0001", "\\x6162"];
 
 const COLUMNS: &[Column] = &[
-    Column { declaration: "int2", key_type: KeyType::Int2, rows: INTEGERS },
-    Column { declaration: "int4", key_type: KeyType::Int4, rows: INTEGERS },
-    Column { declaration: "int8", key_type: KeyType::Int8, rows: BIG_INTEGERS },
-    Column { declaration: "text COLLATE \"C\"", key_type: KeyType::Text, rows: WORDS },
-    Column { declaration: "varchar(5) COLLATE \"C\"", key_type: KeyType::Text, rows: WORDS },
-    Column { declaration: "char(5) COLLATE \"C\"", key_type: KeyType::Bpchar, rows: WORDS },
-    Column { declaration: "uuid", key_type: KeyType::Uuid, rows: UUIDS },
-    Column { declaration: "date", key_type: KeyType::Date, rows: DATES },
-    Column { declaration: "timestamp", key_type: KeyType::Timestamp, rows: TIMESTAMPS },
-    Column { declaration: "timestamptz", key_type: KeyType::Timestamptz, rows: TIMESTAMPTZS },
-    Column { declaration: "boolean", key_type: KeyType::Bool, rows: &["f", "t"] },
-    Column { declaration: "bytea", key_type: KeyType::Bytea, rows: BYTEAS },
+    Column { declaration: "int2", key_type: KeyType::Int2, typmod: -1, rows: INTEGERS },
+    Column { declaration: "int4", key_type: KeyType::Int4, typmod: -1, rows: INTEGERS },
+    Column { declaration: "int8", key_type: KeyType::Int8, typmod: -1, rows: BIG_INTEGERS },
+    Column { declaration: "text COLLATE \"C\"", key_type: KeyType::Text, typmod: -1, rows: WORDS },
+    Column { declaration: "varchar(5) COLLATE \"C\"", key_type: KeyType::Text, typmod: 9, rows: WORDS },
+    Column { declaration: "char(5) COLLATE \"C\"", key_type: KeyType::Bpchar, typmod: 9, rows: WORDS },
+    Column { declaration: "uuid", key_type: KeyType::Uuid, typmod: -1, rows: UUIDS },
+    Column { declaration: "date", key_type: KeyType::Date, typmod: -1, rows: DATES },
+    Column { declaration: "timestamp", key_type: KeyType::Timestamp, typmod: -1, rows: TIMESTAMPS },
+    Column { declaration: "timestamptz", key_type: KeyType::Timestamptz, typmod: -1, rows: TIMESTAMPTZS },
+    Column { declaration: "boolean", key_type: KeyType::Bool, typmod: -1, rows: &["f", "t"] },
+    Column { declaration: "varchar(1) COLLATE \"C\"", key_type: KeyType::Text, typmod: 5, rows: &["", " ", "a", "é"] },
+    Column { declaration: "timestamp(0)", key_type: KeyType::Timestamp, typmod: 0, rows: TIMESTAMPS },
+    Column { declaration: "timestamptz(3)", key_type: KeyType::Timestamptz, typmod: 3, rows: TIMESTAMPTZS },
+    Column { declaration: "bytea", key_type: KeyType::Bytea, typmod: -1, rows: BYTEAS },
 ];
 
 /// A type of values, its oid, the function that gives its binary form, and literals.
@@ -203,6 +216,7 @@ const VALUES: &[ValueType] = &[
     ValueType { name: "date", oid: 1082, send: "date_send", literals: DATES },
     ValueType { name: "timestamp", oid: 1114, send: "timestamp_send", literals: TIMESTAMPS },
     ValueType { name: "timestamptz", oid: 1184, send: "timestamptz_send", literals: TIMESTAMPTZS },
+    ValueType { name: "timestamptz", oid: 1184, send: "timestamptz_send", literals: INSTANTS },
     ValueType { name: "boolean", oid: 16, send: "boolsend", literals: &["f", "t"] },
     ValueType { name: "bytea", oid: 17, send: "byteasend", literals: BYTEAS },
 ];
@@ -314,7 +328,7 @@ async fn store(client: &Client, column: &Column, value_type: &ValueType, value: 
     for (format, bytes) in [(Format::Text, value.text.as_bytes()), (Format::Binary, &value.binary)] {
         // Where the server raises an error, the shard that would own the row may raise it.
         let (Conversion::Exactly(datum), Some(stored)) =
-            (KeyDatum::assign(column.key_type, value_type.oid, format, bytes), &stored)
+            (KeyDatum::assign(column.key_type, column.typmod, value_type.oid, format, bytes), &stored)
         else {
             continue;
         };
