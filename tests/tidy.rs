@@ -21,6 +21,11 @@ const LAYERS: &[(u32, &[&str])] = &[
 /// Arrows between modules of one layer, which are refused unless listed: from, to, why.
 const ARROWS_WITHIN_A_LAYER: &[(&str, &str, &str)] = &[
     ("shard_key", "error", "a value that does not convert becomes a PostgreSQL error"),
+    ("wire", "error", "an error is originated as a message"),
+    ("wire", "shard_key", "the formats of a value, text and binary, have one type"),
+    ("net", "config", "addresses and certificates are settings"),
+    ("auth", "config", "users and their verifiers are settings"),
+    ("auth", "net", "logging in to a shard happens on its stream"),
     ("sql", "shardmap", "the analysis looks tables up in a map snapshot"),
 ];
 
