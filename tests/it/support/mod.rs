@@ -14,7 +14,9 @@
 mod cluster;
 mod proxy;
 mod psql;
+mod volume;
 
 pub use cluster::{Cluster, connect};
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{psql_output, psql_rows};
+pub use volume::volume;
