@@ -3,5 +3,8 @@
 //! One binary, since linking is most of a test build. Each test starts the servers it needs from a cached template (see
 //! `support`) and ends them; nothing is shared between tests, so they may run in any order and all at once.
 
+mod hostile_startup;
+mod login;
+mod login_to_shard;
 mod servers;
 mod support;
