@@ -1,1 +1,3 @@
 //! Builds everything once, accepts, drains.
+
+pub mod admin;
