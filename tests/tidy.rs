@@ -1,1 +1,1 @@
-//! x
+//! The structure of the sources, checked.

@@ -1,1 +1,9 @@
-//! x
+//! Behaviour, as a user sees it, against real PostgreSQL servers.
+//!
+//! One binary, since linking is most of a test build. Each test starts the servers it needs from a cached template (see
+//! `support`) and ends them; nothing is shared between tests, so they may run in any order and all at once.
+
+mod servers;
+mod shard_key_conversion;
+mod shard_key_hash;
+mod support;

@@ -1,0 +1,125 @@
+//! The map database and the shards of one test, on servers of its own.
+
+use std::path::PathBuf;
+use std::thread;
+
+use shardgate::demo::servers::{Account, Server, ServerOptions, test_settings};
+use tokio_postgres::{Client, NoTls};
+
+/// Databases `map` and `shard0`, `shard1`, …: all on one server, or each on its own.
+pub struct Cluster {
+    servers: Vec<Server>,
+    shard_count: usize,
+}
+
+impl Cluster {
+    /// One server for everything: the quickest, right wherever no server shall be stopped.
+    pub async fn start(shard_count: usize) -> Self {
+        Self::start_with(shard_count, &[]).await
+    }
+
+    /// The same, with further settings for the server.
+    pub async fn start_with(shard_count: usize, settings: &[(&str, &str)]) -> Self {
+        let cluster = Cluster { servers: vec![start_server(settings)], shard_count };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    /// A server for the map and one for each shard, so that one can be killed without the others.
+    pub async fn separate_servers(shard_count: usize) -> Self {
+        let servers = thread::scope(|scope| {
+            let starting: Vec<_> = (0..=shard_count).map(|_| scope.spawn(|| start_server(&[]))).collect();
+            starting.into_iter().map(|handle| handle.join().expect("a server did not start")).collect()
+        });
+        let cluster = Cluster { servers, shard_count };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    pub fn shard_count(&self) -> usize {
+        self.shard_count
+    }
+
+    pub fn map_url(&self) -> String {
+        self.map_server().url("map")
+    }
+
+    pub fn shard_url(&self, shard: usize) -> String {
+        self.shard_server(shard).url(&shard_name(shard))
+    }
+
+    /// URL of any database on the server of a shard.
+    pub fn url_on_shard(&self, shard: usize, database: &str) -> String {
+        self.shard_server(shard).url(database)
+    }
+
+    pub async fn connect_map(&self) -> Client {
+        connect(&self.map_url()).await
+    }
+
+    /// Directly to a shard's database, past the proxy.
+    pub async fn connect_shard(&self, shard: usize) -> Client {
+        connect(&self.shard_url(shard)).await
+    }
+
+    pub fn map_server(&self) -> &Server {
+        &self.servers[0]
+    }
+
+    pub fn shard_server(&self, shard: usize) -> &Server {
+        let index = self.shard_server_index(shard);
+        &self.servers[index]
+    }
+
+    /// To stop, kill and start again. On a cluster of one server that is the server of everything.
+    pub fn map_server_mut(&mut self) -> &mut Server {
+        &mut self.servers[0]
+    }
+
+    pub fn shard_server_mut(&mut self, shard: usize) -> &mut Server {
+        let index = self.shard_server_index(shard);
+        &mut self.servers[index]
+    }
+
+    fn shard_server_index(&self, shard: usize) -> usize {
+        assert!(shard < self.shard_count, "the cluster has {} shards", self.shard_count);
+        if self.servers.len() == 1 { 0 } else { shard + 1 }
+    }
+
+    async fn create_databases(&self) {
+        self.map_server().create_database("map").await.expect("create the map database");
+        for shard in 0..self.shard_count {
+            self.shard_server(shard).create_database(&shard_name(shard)).await.expect("create a shard's database");
+        }
+    }
+}
+
+/// A connection whose other half runs as a task of the test's runtime.
+pub async fn connect(conninfo: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(conninfo, NoTls).await.expect("connect");
+    // Ends with the client; what went wrong on the connection is told by the client's own calls.
+    tokio::spawn(connection);
+    client
+}
+
+fn shard_name(shard: usize) -> String {
+    format!("shard{shard}")
+}
+
+fn start_server(settings: &[(&str, &str)]) -> Server {
+    let mut all = test_settings();
+    all.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let dir = tempfile::Builder::new().prefix("shardgate-test-").tempdir().expect("temporary directory").keep();
+    let options =
+        ServerOptions { dir, settings: all, template_cache: Some(template_cache()), ephemeral: true, ..Default::default() };
+    Server::start(&options).expect("start a PostgreSQL server")
+}
+
+/// Below `target`, or, where the servers' account may not go there, in the directory for temporary files.
+fn template_cache() -> PathBuf {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    match Account::for_servers().expect("account for servers").can_enter(&target) {
+        true => target.join("postgresql-templates"),
+        false => std::env::temp_dir().join("shardgate-postgresql-templates"),
+    }
+}

@@ -1,0 +1,20 @@
+//! What tests start: PostgreSQL servers, and the proxy in front of them.
+//!
+//! ```text
+//! let cluster = Cluster::start(3).await;          // one server with the databases map, shard0, shard1, shard2
+//! let cluster = Cluster::separate_servers(3);     // four servers, when one of them shall be killed
+//! let proxy = Proxy::start(&cluster, ProxyOptions::default());
+//! let client = proxy.connect().await;
+//! ```
+//! Everything ends when its value is dropped, also when the test panics or its process is killed.
+
+// Offered to every test; which of them are used changes with the tests.
+#![allow(dead_code, unused_imports)]
+
+mod cluster;
+mod proxy;
+mod psql;
+
+pub use cluster::{Cluster, connect};
+pub use proxy::{Proxy, ProxyOptions, ProxyUser};
+pub use psql::{psql_output, psql_rows};
