@@ -145,3 +145,123 @@ fn trim_end_blanks(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
     bytes.get(..end).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(key_type: KeyType, array_oid: Oid, array: &str) -> Option<Vec<Conversion>> {
+        KeyDatum::convert_array(key_type, array_oid, Format::Text, array.as_bytes(), 10)
+    }
+
+    fn int(value: i64) -> Conversion {
+        Conversion::Exactly(KeyDatum::Int(value))
+    }
+
+    fn string(value: &str) -> Conversion {
+        Conversion::Exactly(KeyDatum::Text(value.into()))
+    }
+
+    fn binary(dimensions: &[(i32, i32)], element: Oid, values: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(i32::try_from(dimensions.len()).unwrap().to_be_bytes());
+        bytes.extend(0_i32.to_be_bytes());
+        bytes.extend(element.to_be_bytes());
+        for (length, lower_bound) in dimensions {
+            bytes.extend(length.to_be_bytes());
+            bytes.extend(lower_bound.to_be_bytes());
+        }
+        for value in values {
+            match value {
+                Some(value) => {
+                    bytes.extend(i32::try_from(value.len()).unwrap().to_be_bytes());
+                    bytes.extend(*value);
+                }
+                None => bytes.extend((-1_i32).to_be_bytes()),
+            }
+        }
+        bytes
+    }
+
+    fn int4_array(bytes: &[u8]) -> Option<Vec<Conversion>> {
+        KeyDatum::convert_array(KeyType::Int8, 1007, Format::Binary, bytes, 10)
+    }
+
+    #[test]
+    fn text_arrays_are_read_as_array_in_reads_them() {
+        assert_eq!(text(KeyType::Int8, 1016, " { 1 ,2,\tNULL, \"3\" } "), Some(vec![int(1), int(2), Conversion::NoValue, int(3)]));
+        assert_eq!(text(KeyType::Int8, 0, "{}"), Some(vec![]));
+        assert_eq!(text(KeyType::Int2, 1016, "{70000}"), Some(vec![Conversion::NoValue]));
+        assert_eq!(text(KeyType::Int8, 1231, "{1.5,2.0}"), Some(vec![Conversion::NoValue, int(2)]));
+        assert_eq!(text(KeyType::Int4, 1007, "{x}"), Some(vec![Conversion::Unknown]));
+        let words = text(KeyType::Text, 1009, r#"{a b,"c,d","e\"f\\","","null"}"#).unwrap();
+        assert_eq!(words, [string("a b"), string("c,d"), string("e\"f\\"), string(""), string("null")]);
+    }
+
+    #[test]
+    fn text_arrays_of_other_shapes_are_not_proven() {
+        for array in [
+            "",
+            "{",
+            "}",
+            "{1",
+            "{1,",
+            "{1,}",
+            "{,1}",
+            "{1,,2}",
+            "{1}x",
+            "{{1}}",
+            "[0:1]={1,2}",
+            "{\"1}",
+            "{\"1\"2}",
+            "{1\"2\"}",
+            "{\\1}",
+            "1",
+            "{\"1\\",
+        ] {
+            assert_eq!(text(KeyType::Int8, 1016, array), None, "{array:?}");
+        }
+        assert_eq!(text(KeyType::Text, 1009, "{NULL}"), None, "a string where array_nulls is off");
+        assert_eq!(text(KeyType::Int8, 1022, "{1}"), None, "float8[]");
+        assert_eq!(text(KeyType::Int8, 20, "{1}"), None, "int8 is no array");
+        assert_eq!(text(KeyType::Int8, 1016, "{1,2,3,4,5,6,7,8,9,10,11}"), None, "too many");
+    }
+
+    #[test]
+    fn binary_arrays_are_read() {
+        let array = binary(&[(3, 1)], oid::INT4, &[Some(&[0, 0, 0, 1]), None, Some(&[0xff; 4])]);
+        assert_eq!(int4_array(&array), Some(vec![int(1), Conversion::NoValue, int(-1)]));
+        assert_eq!(int4_array(&binary(&[], oid::INT4, &[])), Some(vec![]));
+        for length in 0..array.len() {
+            assert_eq!(int4_array(&array[..length]), None, "cut at {length}");
+        }
+        assert_eq!(int4_array(&[&array[..], &[0]].concat()), None, "too long");
+    }
+
+    #[test]
+    fn binary_arrays_of_other_shapes_are_not_proven() {
+        let one: &[Option<&[u8]>] = &[Some(&[0, 0, 0, 1])];
+        assert_eq!(int4_array(&binary(&[(1, 0)], oid::INT4, one)), None, "lower bound");
+        assert_eq!(int4_array(&binary(&[(1, 1), (1, 1)], oid::INT4, one)), None, "two dimensions");
+        assert_eq!(int4_array(&binary(&[(1, 1)], oid::INT8, one)), None, "other element type");
+        assert_eq!(int4_array(&binary(&[(-1, 1)], oid::INT4, one)), None, "negative count");
+        assert_eq!(int4_array(&binary(&[(i32::MAX, 1)], oid::INT4, one)), None, "more than was sent");
+        assert_eq!(int4_array(&binary(&[(11, 1)], oid::INT4, &[None; 11])), None, "too many");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = int4_array(&bytes);
+            let _ = KeyDatum::convert_array(KeyType::Text, 1009, Format::Text, &bytes, 10);
+        }
+
+        #[test]
+        fn any_text_is_read_without_panic(array in "[{}\",\\\\ 1aN]{0,20}") {
+            let _ = text(KeyType::Text, 1009, &array);
+            let _ = text(KeyType::Int8, 0, &array);
+        }
+    }
+}

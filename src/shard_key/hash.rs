@@ -182,3 +182,35 @@ fn low_half(bits: u64) -> u32 {
 fn high_half(bits: u64) -> u32 {
     (bits >> 32) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_postgresql_computed() {
+        for line in include_str!("../../tests/golden/shard_key_hash.txt").lines().filter(|line| !line.starts_with('#')) {
+            let [type_name, seed, text, hash] = line.split('\t').collect::<Vec<_>>().try_into().expect("four fields");
+            let datum = KeyDatum::parse(KeyType::from_name(type_name).expect("a key type"), text).expect("a value");
+            let seed: i64 = seed.parse().expect("a seed");
+            assert_eq!(datum.hash_with_seed(seed.cast_unsigned()).cast_signed().to_string(), hash, "{line}");
+        }
+    }
+
+    #[test]
+    fn integers_of_every_width_hash_alike_and_other_types_do_not() {
+        let hash = |datum: KeyDatum| Key::new(vec![datum]).hash();
+        assert_eq!(hash(KeyDatum::Int(1)), hash(KeyDatum::Bool(true)));
+        assert_eq!(hash(KeyDatum::Int(-1)), hash(KeyDatum::Date(-1)));
+        assert_ne!(hash(KeyDatum::Int(1 << 32)), hash(KeyDatum::Int(0)));
+        assert_ne!(hash(KeyDatum::Text("1".into())), hash(KeyDatum::Int(1)));
+    }
+
+    #[test]
+    fn columns_chain_in_order() {
+        let (one, two) = (KeyDatum::Int(1), KeyDatum::Int(2));
+        let chained = two.hash_with_seed(one.hash_with_seed(0)).cast_signed();
+        assert_eq!(Key::new(vec![one.clone(), two.clone()]).hash(), chained);
+        assert_ne!(Key::new(vec![two, one]).hash(), chained);
+    }
+}

@@ -16,10 +16,12 @@ mod input;
 mod number;
 pub mod oid;
 mod order;
+#[cfg(test)]
+pub(crate) mod strategies;
 mod text;
 
 pub use convert::{Conversion, Format, Position};
-pub use function::KeyFunction;
+pub use function::{DateUnit, FunctionArgument, KeyFunction};
 pub use order::after_prefix;
 
 /// PostgreSQL type oid.

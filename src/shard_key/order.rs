@@ -138,3 +138,78 @@ fn read_terminated(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 
 const SIGN_64: u64 = 1 << 63;
 const SIGN_32: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shard_key::strategies::{any_datum, any_key_type};
+
+    #[test]
+    fn infinities_are_the_ends() {
+        let bytes = |datum: KeyDatum| Key::new(vec![datum]).ordered_bytes();
+        assert!(bytes(KeyDatum::Date(i32::MIN)) < bytes(KeyDatum::Date(-2_451_545)));
+        assert!(bytes(KeyDatum::Timestamp(i64::MAX)) > bytes(KeyDatum::Timestamp(0)));
+    }
+
+    #[test]
+    fn a_key_of_the_first_columns_stands_for_the_beginning_of_all_with_them() {
+        let types = [KeyType::Text, KeyType::Int4];
+        let eu = Key::new(vec![KeyDatum::Text("eu".into())]);
+        let eu_lowest = Key::new(vec![KeyDatum::Text("eu".into()), KeyDatum::Int(i64::from(i32::MIN))]);
+        let eu_longer = Key::new(vec![KeyDatum::Text("eu1".into()), KeyDatum::Int(0)]);
+        let end = after_prefix(&eu.ordered_bytes()).unwrap();
+        assert!(eu.ordered_bytes() < eu_lowest.ordered_bytes());
+        assert!(eu_lowest.ordered_bytes() < end);
+        assert!(end <= eu_longer.ordered_bytes());
+        assert_eq!(Key::from_ordered_bytes(&types, &eu.ordered_bytes()), Some(eu));
+    }
+
+    #[test]
+    fn rubbish_is_no_key() {
+        let bytes = |types: &[KeyType], bytes: &[u8]| Key::from_ordered_bytes(types, bytes);
+        assert_eq!(bytes(&[KeyType::Int4], &[]), None);
+        assert_eq!(bytes(&[KeyType::Int4], &[0; 7]), None);
+        assert_eq!(bytes(&[KeyType::Int4], &[0; 8]), None, "out of range");
+        assert_eq!(bytes(&[KeyType::Int8], &[0; 9]), None, "too long");
+        assert_eq!(bytes(&[KeyType::Bool], &[2]), None);
+        assert_eq!(bytes(&[KeyType::Text], b"abc"), None, "not ended");
+        assert_eq!(bytes(&[KeyType::Text], b"a\0\xffb\0\0"), None, "text holds no NUL");
+        assert_eq!(bytes(&[KeyType::Text], b"\xff\0\0"), None, "not UTF-8");
+        assert_eq!(bytes(&[KeyType::Bpchar], b"a \0\0"), None, "trailing blanks");
+        assert_eq!(bytes(&[], b""), None);
+        assert_eq!(after_prefix(&[0xff, 0xff]), None);
+        assert_eq!(after_prefix(&[1, 0xff]).as_deref(), Some(&[2][..]));
+    }
+
+    fn any_pair() -> impl Strategy<Value = (Vec<KeyType>, Key, Key)> {
+        proptest::collection::vec(any_key_type(), 1..4).prop_flat_map(|types| {
+            let key = || types.iter().map(|key_type| any_datum(*key_type)).collect::<Vec<_>>().prop_map(Key::new);
+            (Just(types.clone()), key(), key())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_sort_as_keys_do_and_lead_back((types, a, b) in any_pair()) {
+            prop_assert_eq!(a.ordered_bytes().cmp(&b.ordered_bytes()), a.cmp(&b));
+            prop_assert_eq!(Key::from_ordered_bytes(&types, &a.ordered_bytes()), Some(a));
+        }
+
+        #[test]
+        fn no_other_key_begins_with_a_keys_bytes((_, a, b) in any_pair()) {
+            prop_assert!(a == b || !b.ordered_bytes().starts_with(&a.ordered_bytes()));
+        }
+
+        #[test]
+        fn anything_is_read_without_panic(
+            types in proptest::collection::vec(any_key_type(), 0..4),
+            bytes in proptest::collection::vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 0..40),
+        ) {
+            if let Some(key) = Key::from_ordered_bytes(&types, &bytes) {
+                prop_assert_eq!(&*key.ordered_bytes(), &bytes[..]);
+            }
+        }
+    }
+}

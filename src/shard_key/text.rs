@@ -10,19 +10,18 @@ use super::{Format, Key, KeyDatum, KeyType, Position};
 use crate::error::{PgError, SqlState};
 
 impl Key {
-    /// One column: as PostgreSQL prints it; several: as a row.
+    /// One column: as PostgreSQL prints it; several: as a row. A bound that names the first columns only shows these.
     pub fn to_text(&self, types: &[KeyType]) -> String {
-        if let [datum] = self.data()
-            && types.len() == 1
-        {
-            return datum.to_text(types.first().copied());
+        let mut fields = self.data().iter().zip(types).map(|(datum, key_type)| datum.to_text(*key_type));
+        if types.len() == 1 {
+            return fields.next().unwrap_or_default();
         }
         let mut out = String::from("(");
-        for (index, datum) in self.data().iter().enumerate() {
+        for (index, field) in fields.enumerate() {
             if index > 0 {
                 out.push(',');
             }
-            push_field(&mut out, &datum.to_text(types.get(index).copied()));
+            push_field(&mut out, &field);
         }
         out.push(')');
         out
@@ -56,7 +55,7 @@ impl Key {
 
 impl KeyDatum {
     /// As PostgreSQL prints it. `key_type` tells timestamptz from timestamp.
-    pub fn to_text(&self, key_type: Option<KeyType>) -> String {
+    pub fn to_text(&self, key_type: KeyType) -> String {
         let mut out = String::new();
         let written = match self {
             KeyDatum::Int(value) => write!(out, "{value}"),
@@ -64,7 +63,7 @@ impl KeyDatum {
             KeyDatum::Uuid(bytes) => write_uuid(&mut out, bytes),
             KeyDatum::Date(days) => write_date(&mut out, *days),
             KeyDatum::Timestamp(micros) => {
-                write_timestamp(&mut out, *micros, if key_type == Some(KeyType::Timestamptz) { "+00" } else { "" })
+                write_timestamp(&mut out, *micros, if key_type == KeyType::Timestamptz { "+00" } else { "" })
             }
             KeyDatum::Bool(value) => out.write_str(if *value { "t" } else { "f" }),
             KeyDatum::Bytea(bytes) => {
@@ -151,4 +150,56 @@ fn split_fields(text: &str) -> Option<Vec<String>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shard_key::strategies::{any_datum, any_key_type};
+
+    #[test]
+    fn one_column_is_printed_bare_and_several_as_a_row() {
+        let types = [KeyType::Text, KeyType::Int4];
+        let key = Key::parse(&types, &["a, \"b", "7"]).unwrap();
+        assert_eq!(key.to_text(&types), "(\"a, \"\"b\",7)");
+        assert_eq!(Key::parse(&types[..1], &["a, b"]).unwrap().to_text(&types[..1]), "a, b");
+        assert_eq!(Key::new(vec![KeyDatum::Text("".into())]).to_text(&types), "(\"\")");
+    }
+
+    #[test]
+    fn a_value_that_is_not_of_the_type_is_refused_without_showing_it() {
+        let error = Key::parse(&[KeyType::Int2], &["70000"]).unwrap_err();
+        assert_eq!(error.code, SqlState::INVALID_TEXT_REPRESENTATION);
+        assert_eq!(error.message, "invalid shard key value for type smallint");
+        let error = Key::parse(&[KeyType::Timestamptz], &["2020-01-01 00:00:00"]).unwrap_err();
+        assert!(error.hint.unwrap().contains("+00"));
+        assert_eq!(Key::parse(&[KeyType::Int4], &["1", "2"]).unwrap_err().code, SqlState::INVALID_PARAMETER_VALUE);
+        assert!(Key::parse(&[], &[]).is_err());
+    }
+
+    #[test]
+    fn malformed_rows_are_refused() {
+        let types = [KeyType::Int4, KeyType::Int4];
+        for text in ["", "1,2", "(1,2", "(1)", "(1,2,3)", "(1,2)x", "(1,\"2)", "((1,2)", "(1,2\\"] {
+            assert!(Key::parse_text(&types, text).is_err(), "{text:?}");
+        }
+        assert_eq!(Key::parse_text(&types, "(1,\"2\")").unwrap(), Key::new(vec![KeyDatum::Int(1), KeyDatum::Int(2)]));
+    }
+
+    fn any_key() -> impl Strategy<Value = (Vec<KeyType>, Key)> {
+        proptest::collection::vec(any_key_type(), 1..4).prop_flat_map(|types| {
+            let data = types.iter().map(|key_type| any_datum(*key_type)).collect::<Vec<_>>();
+            (Just(types), data.prop_map(Key::new))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn printed_keys_are_read_back((types, key) in any_key()) {
+            let text = key.to_text(&types);
+            prop_assert_eq!(Key::parse_text(&types, &text).unwrap(), key, "{}", text);
+        }
+    }
 }

@@ -4,4 +4,6 @@
 //! `support`) and ends them; nothing is shared between tests, so they may run in any order and all at once.
 
 mod servers;
+mod shard_key_conversion;
+mod shard_key_hash;
 mod support;
