@@ -1,1 +1,123 @@
-fn main() {}
+//! The command line of the proxy: reads the arguments, hands over to the library, turns errors into an exit code.
+//!
+//! Exit codes: 0 fine; 1 failed, or `check` has findings; 2 wrong usage.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use shardgate::demo::{self, DemoOptions, ShardAddress};
+
+/// A gateway in front of PostgreSQL shards.
+#[derive(Parser)]
+#[command(name = "shardgate", version, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A local cluster of real PostgreSQL servers with a book catalogue, until Ctrl-C
+    Demo(DemoCommand),
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct DemoCommand {
+    #[command(subcommand)]
+    verb: Option<DemoVerb>,
+    #[command(flatten)]
+    directory: DemoDirectoryArgument,
+    /// How many shards
+    #[arg(long, default_value_t = 3)]
+    shards: usize,
+    /// Port of the proxy on 127.0.0.1; the next one is its admin port
+    #[arg(long, default_value_t = 6432, value_parser = clap::value_parser!(u16).range(1..65535))]
+    port: u16,
+    /// Return when it is ready; "shardgate demo stop" ends it
+    #[arg(long)]
+    detach: bool,
+    /// How --detach starts the process that stays
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    in_background: bool,
+}
+
+#[derive(Args)]
+struct DemoDirectoryArgument {
+    /// Where the cluster's data lies
+    #[arg(long, default_value = ".shardgate")]
+    dir: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum DemoVerb {
+    /// End a demo that was started with --detach
+    Stop(DemoDirectoryArgument),
+    /// Make the book catalogue in any cluster, through its proxy
+    #[command(hide = true)]
+    Load {
+        /// URL of the proxy, for an admin
+        #[arg(long)]
+        proxy: String,
+        /// NAME=URL, once for each shard
+        #[arg(long = "shard", required = true, value_parser = parse_shard)]
+        shards: Vec<ShardAddress>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(CommandLine::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            // The causes on one line, and no backtrace: these are messages for the operator.
+            eprintln!("shardgate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    // First of all: two providers in one dependency graph would make the choice at the first use a panic.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        anyhow::bail!("a TLS provider is installed already");
+    }
+    match command {
+        Command::Demo(command) => run_demo(command),
+    }
+}
+
+fn run_demo(command: DemoCommand) -> anyhow::Result<ExitCode> {
+    let DemoCommand { verb, directory, shards, port, detach, in_background } = command;
+    let options = DemoOptions { dir: directory.dir, shards, port };
+    match verb {
+        Some(DemoVerb::Stop(directory)) => match demo::stop(&directory.dir)? {
+            true => println!("shardgate demo: stopped"),
+            false => println!("shardgate demo: none runs in {}", directory.dir.display()),
+        },
+        Some(DemoVerb::Load { proxy, shards }) => {
+            let size = current_thread_runtime()?.block_on(demo::load(&proxy, &shards, |step| println!("{step}")))?;
+            println!("{} books, {} orders and {} readers", size.books, size.orders, size.readers);
+        }
+        None if detach => println!("{}", demo::start_detached(&options)?),
+        None => {
+            if in_background {
+                demo::leave_session()?;
+            }
+            current_thread_runtime()?.block_on(demo::run(&options))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn current_thread_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("could not start the runtime")
+}
+
+fn parse_shard(text: &str) -> Result<ShardAddress, String> {
+    match text.split_once('=') {
+        Some((name, url)) if !name.is_empty() && !url.is_empty() => Ok(ShardAddress { name: name.to_owned(), url: url.to_owned() }),
+        _ => Err("expected NAME=URL".to_owned()),
+    }
+}

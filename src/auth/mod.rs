@@ -1,1 +1,20 @@
 //! Who a client is, and how the proxy logs in to a shard.
+//!
+//! [`Authenticator`] (made once from the settings) takes a client from its StartupMessage to AuthenticationOk and gives a
+//! [`Login`]; [`login`] takes a connection to a shard from its StartupMessage to the first ReadyForQuery.
+//!
+//! SCRAM is written here, in both directions, on ring's primitives. pgwire's mechanism does not compare in constant time, does
+//! not give out the ClientKey that lets the proxy log in to a shard as the client, and answers at once for users that do not
+//! exist; postgres-protocol's client needs a password and cannot start from a ClientKey. The exchanges are pure (bytes in, bytes
+//! out), so they are tested without sockets, against postgres-protocol and against real servers.
+
+mod frame;
+mod scram;
+mod scram_client;
+
+mod shard_error;
+mod shard_login;
+
+pub use scram::ScramKeys;
+pub use shard_error::ShardError;
+pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login};

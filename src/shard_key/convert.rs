@@ -85,37 +85,82 @@ impl KeyDatum {
         }
     }
 
-    /// What a value of type `oid` (0: an untyped literal) becomes when it is stored in a column of `key_type`.
-    pub fn assign(key_type: KeyType, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
-        match (key_type, oid) {
-            // varchar(n) cuts surplus blanks off, and the length of the column is not known here.
-            (KeyType::Text, _) if bytes.ends_with(b" ") && oid != oid::BPCHAR => Conversion::Unknown,
-            (KeyType::Text, oid::INT2 | oid::INT4 | oid::INT8) => match Number::read(oid, format, bytes) {
-                Some(Number::Integer(value)) => Conversion::Exactly(KeyDatum::Text(value.to_string().into())),
-                Some(Number::JustBelow(_) | Number::AboveAll | Number::BelowAll) | None => Conversion::Unknown,
-            },
-            (KeyType::Text | KeyType::Bpchar, oid::TEXT | oid::VARCHAR | oid::BPCHAR) => {
-                let blank_padded = if key_type == KeyType::Bpchar { oid::BPCHAR } else { oid };
-                match valid_text(bytes) {
-                    Some(text) if blank_padded == oid::BPCHAR => exactly(DatumRef::Text(strip_blanks(text))),
-                    Some(text) => exactly(DatumRef::Text(text)),
-                    None => Conversion::Unknown,
-                }
-            }
+    /// What a value of type `oid` (0: an untyped literal) becomes when it is stored in a column of `key_type` and of this
+    /// `atttypmod`. Where PostgreSQL would raise an error, the shard that is found may raise it.
+    pub fn assign(key_type: KeyType, typmod: i32, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
+        match key_type {
+            KeyType::Text => assign_text(typmod, oid, format, bytes),
+            // Blanks are added or cut off, and do not count.
+            KeyType::Bpchar if oid == oid::TEXT => Self::convert(key_type, oid::BPCHAR, format, bytes),
             // Towards the past, as timestamp_date does.
-            (KeyType::Date, oid::TIMESTAMP) => match read_timestamp(format, bytes) {
+            KeyType::Date if oid == oid::TIMESTAMP => match read_timestamp(format, bytes) {
                 Some(i64::MIN | i64::MAX) | None => Self::convert(key_type, oid, format, bytes),
                 Some(micros) => day_of(micros).map_or(Conversion::Unknown, |days| exactly(DatumRef::Date(days))),
             },
-            // A value that does not fit is an error or rounded.
-            _ => match Self::position(key_type, oid, format, bytes) {
+            KeyType::Timestamp | KeyType::Timestamptz => match Self::position(key_type, oid, format, bytes) {
+                Position::At(DatumRef::Timestamp(micros)) => {
+                    round_to_precision(micros, typmod).map_or(Conversion::Unknown, |micros| exactly(DatumRef::Timestamp(micros)))
+                }
+                _ => Conversion::Unknown,
+            },
+            KeyType::Int2
+            | KeyType::Int4
+            | KeyType::Int8
+            | KeyType::Bpchar
+            | KeyType::Uuid
+            | KeyType::Date
+            | KeyType::Bool
+            | KeyType::Bytea => match Self::position(key_type, oid, format, bytes) {
                 Position::At(datum) => exactly(datum),
+                // Rounded, or an error.
                 Position::JustBelow(_) | Position::AboveAll | Position::BelowAll | Position::Elsewhere | Position::Unknown => {
                     Conversion::Unknown
                 }
             },
         }
     }
+}
+
+/// Assignment to text (`typmod` -1) or varchar(n).
+fn assign_text(typmod: i32, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
+    let text = match (oid, format) {
+        (oid::TEXT | oid::VARCHAR, _) | (0 | oid::UNKNOWN, Format::Text) => valid_text(bytes),
+        (oid::BPCHAR, _) => valid_text(bytes).map(strip_blanks),
+        (oid::NAME, _) if bytes.len() < NAME_LENGTH_MAX => valid_text(bytes),
+        (oid::INT2 | oid::INT4 | oid::INT8, _) => {
+            return match Number::read(oid, format, bytes) {
+                Some(Number::Integer(value)) => Conversion::Exactly(KeyDatum::Text(value.to_string().into())),
+                Some(Number::JustBelow(_) | Number::AboveAll | Number::BelowAll) | None => Conversion::Unknown,
+            };
+        }
+        _ => None,
+    };
+    text.and_then(|text| cut_blanks_to_length(text, typmod)).map_or(Conversion::Unknown, |text| exactly(DatumRef::Text(text)))
+}
+
+/// Assignment to varchar(n) cuts surplus blanks off and refuses other surplus characters (`None`).
+fn cut_blanks_to_length(text: &str, typmod: i32) -> Option<&str> {
+    let Some(length) = typmod.checked_sub(VARLENA_HEADER).and_then(|length| usize::try_from(length).ok()) else {
+        return Some(text);
+    };
+    let Some((cut, _)) = text.char_indices().nth(length) else {
+        return Some(text);
+    };
+    let (kept, surplus) = text.split_at_checked(cut)?;
+    surplus.bytes().all(|byte| byte == b' ').then_some(kept)
+}
+
+/// As AdjustTimestampForTypmod: half away from zero, where zero is the year 2000.
+fn round_to_precision(micros: i64, typmod: i32) -> Option<i64> {
+    let Some(dropped_digits) = u32::try_from(typmod).ok().and_then(|precision| 6_u32.checked_sub(precision)) else {
+        return Some(micros);
+    };
+    if dropped_digits == 0 || matches!(micros, i64::MIN | i64::MAX) {
+        return Some(micros);
+    }
+    let scale = 10_i64.pow(dropped_digits);
+    let rounded = micros.checked_add(micros.signum() * (scale / 2))? / scale * scale;
+    checked_timestamp(rounded)
 }
 
 fn exactly(datum: DatumRef<'_>) -> Conversion {
@@ -242,6 +287,8 @@ fn strip_blanks(text: &str) -> &str {
     text.trim_end_matches(' ')
 }
 
+/// VARHDRSZ, which varchar(n) adds to n in its typmod.
+const VARLENA_HEADER: i32 = 4;
 /// NAMEDATALEN.
 const NAME_LENGTH_MAX: usize = 64;
 
@@ -257,7 +304,7 @@ mod tests {
     }
 
     fn assign(key_type: KeyType, oid: Oid, value: &str) -> Conversion {
-        KeyDatum::assign(key_type, oid, Format::Text, value.as_bytes())
+        KeyDatum::assign(key_type, -1, oid, Format::Text, value.as_bytes())
     }
 
     fn int(value: i64) -> Conversion {
@@ -322,11 +369,30 @@ mod tests {
         assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "1.5"), Conversion::Unknown, "rounded");
         assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "2.0"), int(2));
         assert_eq!(assign(KeyType::Int2, oid::INT4, "70000"), Conversion::Unknown, "an error");
-        assert_eq!(assign(KeyType::Text, oid::TEXT, "abc "), Conversion::Unknown, "varchar(3) would cut it");
+        assert_eq!(assign(KeyType::Text, oid::TEXT, "abc "), string("abc "));
         assert_eq!(assign(KeyType::Text, oid::BPCHAR, "abc "), string("abc"));
         assert_eq!(assign(KeyType::Text, oid::INT4, "007"), string("7"));
         assert_eq!(assign(KeyType::Bpchar, oid::TEXT, "abc "), string("abc"));
         assert_eq!(assign(KeyType::Date, oid::TIMESTAMP, "1999-12-31 00:00:01"), Conversion::Exactly(KeyDatum::Date(-1)));
+    }
+
+    #[test]
+    fn a_columns_length_or_precision_decides_what_is_stored() {
+        let varchar3 = |value: &str| KeyDatum::assign(KeyType::Text, 7, 0, Format::Text, value.as_bytes());
+        assert_eq!(varchar3("ab "), string("ab "));
+        assert_eq!(varchar3("äbc  "), string("äbc"));
+        assert_eq!(varchar3("ab   "), string("ab "));
+        assert_eq!(varchar3("abcd"), Conversion::Unknown, "an error");
+        let seconds = |typmod, micros: i64| {
+            KeyDatum::assign(KeyType::Timestamp, typmod, oid::TIMESTAMP, Format::Binary, &micros.to_be_bytes())
+        };
+        let at = |micros| Conversion::Exactly(KeyDatum::Timestamp(micros));
+        assert_eq!(seconds(0, 1_499_999), at(1_000_000));
+        assert_eq!(seconds(0, 1_500_000), at(2_000_000));
+        assert_eq!(seconds(0, -1_500_000), at(-2_000_000));
+        assert_eq!(seconds(5, -1_234_567), at(-1_234_570));
+        assert_eq!(seconds(-1, -1_234_567), at(-1_234_567));
+        assert_eq!(seconds(0, i64::MAX), at(i64::MAX));
     }
 
     #[test]
@@ -350,10 +416,11 @@ mod tests {
             key_type in any_key_type(),
             oid in proptest::sample::select(vec![0, 16, 17, 19, 20, 21, 23, 25, 705, 1042, 1043, 1082, 1114, 1184, 1700, 2950]),
             is_binary: bool,
+            typmod: i32,
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let format = if is_binary { Format::Binary } else { Format::Text };
-            let _ = (KeyDatum::convert(key_type, oid, format, &bytes), KeyDatum::assign(key_type, oid, format, &bytes));
+            let _ = (KeyDatum::convert(key_type, oid, format, &bytes), KeyDatum::assign(key_type, typmod, oid, format, &bytes));
         }
     }
 }

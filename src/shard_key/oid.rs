@@ -48,10 +48,8 @@ pub fn array_element(array: Oid) -> Option<Oid> {
 }
 
 impl KeyType {
-    /// The key type of a column, from `pg_attribute.atttypid` and `atttypmod`; `None`: not supported as a shard key.
-    /// Timestamps with a precision below microseconds are not: storing a value would round it to another key than the one
-    /// that was routed.
-    pub fn of_column(type_oid: Oid, typmod: i32) -> Option<Self> {
+    /// The key type of a column, from `pg_attribute.atttypid`; `None`: not supported as a shard key.
+    pub fn of_column(type_oid: Oid) -> Option<Self> {
         match type_oid {
             INT2 => Some(KeyType::Int2),
             INT4 => Some(KeyType::Int4),
@@ -60,8 +58,8 @@ impl KeyType {
             BPCHAR => Some(KeyType::Bpchar),
             UUID => Some(KeyType::Uuid),
             DATE => Some(KeyType::Date),
-            TIMESTAMP if keeps_microseconds(typmod) => Some(KeyType::Timestamp),
-            TIMESTAMPTZ if keeps_microseconds(typmod) => Some(KeyType::Timestamptz),
+            TIMESTAMP => Some(KeyType::Timestamp),
+            TIMESTAMPTZ => Some(KeyType::Timestamptz),
             BOOL => Some(KeyType::Bool),
             BYTEA => Some(KeyType::Bytea),
             _ => None,
@@ -122,11 +120,6 @@ impl KeyType {
     ];
 }
 
-/// -1: no precision was given, which keeps them all.
-fn keeps_microseconds(typmod: i32) -> bool {
-    typmod == -1 || typmod == 6
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,16 +128,10 @@ mod tests {
     fn names_and_oids_lead_back_to_the_type() {
         for key_type in KeyType::ALL {
             assert_eq!(KeyType::from_name(key_type.name()), Some(key_type));
-            assert_eq!(KeyType::of_column(key_type.oid(), -1), Some(key_type));
+            assert_eq!(KeyType::of_column(key_type.oid()), Some(key_type));
         }
+        assert_eq!(KeyType::of_column(VARCHAR), Some(KeyType::Text));
+        assert_eq!(KeyType::of_column(NUMERIC), None);
         assert_eq!(KeyType::from_name("jsonb"), None);
-    }
-
-    #[test]
-    fn timestamps_that_round_are_no_keys() {
-        assert_eq!(KeyType::of_column(TIMESTAMP, 0), None);
-        assert_eq!(KeyType::of_column(TIMESTAMPTZ, 3), None);
-        assert_eq!(KeyType::of_column(TIMESTAMPTZ, 6), Some(KeyType::Timestamptz));
-        assert_eq!(KeyType::of_column(VARCHAR, 17), Some(KeyType::Text));
     }
 }

@@ -19,6 +19,6 @@ mod watched;
 pub use account::Account;
 pub use error::ServerError;
 pub use installation::PostgresInstallation;
-pub use port::free_port;
+pub use port::{free_port, is_free_port};
 pub use server::{Server, ServerOptions, StopMode, demo_settings, test_settings};
 pub use watched::{WatchOptions, Watched};

@@ -10,11 +10,11 @@ use super::ServerError;
 
 /// A port that nobody listens on at this moment.
 pub fn free_port() -> Result<u16, ServerError> {
-    (0..ATTEMPTS_MAX).map(|_| rand::random_range(PORTS)).find(|port| is_free(*port)).ok_or(ServerError::NoFreePort)
+    (0..ATTEMPTS_MAX).map(|_| rand::random_range(PORTS)).find(|port| is_free_port(*port)).ok_or(ServerError::NoFreePort)
 }
 
 /// Whether a listener on this port could be opened right now.
-pub(super) fn is_free(port: u16) -> bool {
+pub fn is_free_port(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn a_port_in_use_is_not_free() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert!(!is_free(listener.local_addr().unwrap().port()));
+        assert!(!is_free_port(listener.local_addr().unwrap().port()));
     }
 
     #[test]
