@@ -84,6 +84,19 @@ pub enum RelationKind {
     Sequence,
 }
 
+impl RelationKind {
+    /// PostgreSQL's word for it; a partitioned table is a table.
+    pub fn word(self) -> &'static str {
+        match self {
+            RelationKind::Table | RelationKind::PartitionedTable => "table",
+            RelationKind::View => "view",
+            RelationKind::MaterializedView => "materialized view",
+            RelationKind::ForeignTable => "foreign table",
+            RelationKind::Sequence => "sequence",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Relation {
     pub oid: Oid,
@@ -235,6 +248,11 @@ impl Catalog {
 }
 
 impl Relation {
+    /// How the definitions name it: `table public.books`.
+    pub fn whole(&self) -> String {
+        format!("{} {}.{}", self.kind.word(), self.schema, self.name)
+    }
+
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
