@@ -7,4 +7,6 @@ mod hostile_startup;
 mod login;
 mod login_to_shard;
 mod servers;
+mod shard_key_conversion;
+mod shard_key_hash;
 mod support;
