@@ -12,7 +12,7 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
-use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -122,12 +122,7 @@ impl Session {
         };
         self.check_not_failed(&analysis.command)?;
         let before = self.client.output.len();
-        match &analysis.scope {
-            Scope::Map | Scope::Proxy(_) if !is_own(&analysis.command) => {
-                self.shardgate_relations(analysis, statement.text(), Some((&statement.key.types, &bind))).await?;
-            }
-            _ => self.own_command_with(analysis, statement.text(), Some(&bind)).await?,
-        }
+        self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
         // The row description was given at Describe.
         drop_row_description(&mut self.client.output, before);
         Ok(())
@@ -136,9 +131,6 @@ impl Session {
     /// What Describe says of a statement of the proxy's own; `None` when the home shard is to be asked.
     pub(super) fn describe_own(&self, statement: &Statement) -> Option<Description> {
         let Some(analysis) = statement.analysis() else { return Some(Description::default()) };
-        if let Scope::Map | Scope::Proxy(_) = analysis.scope {
-            return None;
-        }
         if !is_own(&analysis.command) {
             return None;
         }

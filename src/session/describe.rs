@@ -12,6 +12,7 @@ use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
 use crate::error::PgError;
 use crate::session::statement::Statement;
+use crate::sql::analysis::Scope;
 use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
 
 /// What the home shard said of a statement.
@@ -27,7 +28,10 @@ impl Session {
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             return Ok(known);
         }
-        let home = self.home()?;
+        let home = match statement.analysis().map(|analysis| &analysis.scope) {
+            Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
+            Some(_) | None => self.home()?,
+        };
         let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && participant.has_begun);
         let description = match in_transaction {
             Some(index) => {

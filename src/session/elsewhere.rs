@@ -14,7 +14,7 @@ use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Count, Merge, Scope};
+use crate::sql::analysis::{Analysis, Count, Merge};
 use crate::wire::{self, originate};
 
 impl RowSink for Client {
@@ -34,10 +34,6 @@ impl Session {
     pub(super) async fn run_elsewhere(&mut self, route: Route, statement: &Analysis, text: &str) -> Result<(), Failure> {
         match route {
             Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-            Route::Map | Route::Proxy => {
-                let alone = text.get(statement.start..statement.end).unwrap_or(text);
-                self.shardgate_relations(statement, alone, None).await
-            }
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
                 let spec = Spec { describes: true, ..spec(&merge, None)? };
@@ -160,42 +156,6 @@ impl Session {
         }
     }
 
-    /// SELECT over the relations of the schema `shardgate`: the map database computes.
-    pub(super) async fn shardgate_relations(
-        &mut self,
-        statement: &Analysis,
-        text: &str,
-        bound: Option<(&[u32], &wire::Bind<'_>)>,
-    ) -> Result<(), Failure> {
-        if bound.is_some_and(|(_, bind)| bind.parameter_count > 0) {
-            return Err(PgError::unsupported(
-                "parameters are not supported in queries of the schema \"shardgate\"",
-                "These queries are sent to the map database as text.",
-                "Write the values as literals.",
-            )
-            .into());
-        }
-        let proxy_relations = self.proxy_relations(statement);
-        let answer = self.gateway.control.query_relations(text, &proxy_relations).await?;
-        let columns: Vec<_> = answer
-            .columns
-            .iter()
-            .map(|(name, type_oid)| wire::FieldDescription { type_oid: *type_oid, ..text_field(name) })
-            .collect();
-        originate::row_description(&mut self.client.output, &columns);
-        for row in &answer.rows {
-            originate::data_row(&mut self.client.output, row);
-        }
-        originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
-        Ok(())
-    }
-
-    /// The relations that only this proxy knows, as rows: name, columns, values.
-    fn proxy_relations(&self, statement: &Analysis) -> Vec<crate::declare::ProxyRelation> {
-        let Scope::Proxy(names) = &statement.scope else { return Vec::new() };
-        names.iter().filter_map(|name| self.gateway.relation(name)).collect()
-    }
-
     /// EXPLAIN (SHARDS): where the statement would go, without running it.
     pub(super) async fn explain_shards(&mut self, inner: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let read = self.gateway.analyzer.read(text, &self.context)?;
@@ -238,10 +198,6 @@ impl Session {
                 let fragment = fragment_text(inner, &merge, text);
                 lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
                 lines.push(format!("Merge: {}", describe_merge(&merge)));
-            }
-            Ok(Route::Map | Route::Proxy) => {
-                lines.push("Route: local".to_owned());
-                lines.push("Why: The relations of the schema \"shardgate\" live in the map database.".to_owned());
             }
             Err(Failure::Error(refusal)) => {
                 lines.push("Route: refused".to_owned());

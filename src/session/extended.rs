@@ -212,12 +212,6 @@ impl Session {
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
-            Route::Map | Route::Proxy => {
-                self.answer_parse().await?;
-                self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
-                self.answer(shard_tag::BIND_COMPLETE);
-                Ok(())
-            }
         }
     }
 

@@ -16,12 +16,14 @@ use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, ShardUrl};
-use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap};
+use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
 use crate::sql::Analyzer;
 
 pub struct Gateway {
     pub config: Arc<Config>,
     pub map: Arc<ShardMap>,
+    /// The map database as a place where statements run: SELECTs over the relations of the schema `shardgate`.
+    pub(super) map_database: Arc<Shard>,
     /// The home shard's schema; replaced as a whole.
     pub catalog: Arc<ArcSwap<Catalog>>,
     pub analyzer: Analyzer,
@@ -36,6 +38,9 @@ pub struct Gateway {
     pub(super) context_ids: Cache<ContextKey, u64>,
     next_context: AtomicU64,
 }
+
+/// Never the id of a real shard: those begin at 1.
+pub(super) const MAP_DATABASE: ShardId = ShardId(-1);
 
 /// User and startup parameters.
 pub(super) type GreetingKey = (String, Vec<(String, String)>);
@@ -53,7 +58,17 @@ pub(super) struct ContextKey {
 
 impl Gateway {
     pub fn new(config: Arc<Config>, map: Arc<ShardMap>, catalog: Arc<ArcSwap<Catalog>>, pools: Pools, control: Arc<Control>) -> Self {
+        let map_database = Shard {
+            id: MAP_DATABASE,
+            name: "map".to_owned(),
+            url: config.map.url.expose().to_owned(),
+            region: None,
+            capacity: 0.0,
+            state: ShardState::Online,
+            is_home: false,
+        };
         Self {
+            map_database: Arc::new(map_database),
             registry: StatementRegistry::new(STATEMENTS_MAX),
             analyzer: Analyzer::new(),
             cancels: CancelRegistry::default(),
@@ -80,8 +95,8 @@ impl Gateway {
         };
         let url = ShardUrl::parse(&shard.url).map_err(|error| unusable(&error))?;
         let credentials = match self.config.auth.backend_user {
-            BackendUser::Client => client.clone(),
-            BackendUser::Shard => BackendCredentials::from_url(&url),
+            BackendUser::Client if shard.id != MAP_DATABASE => client.clone(),
+            BackendUser::Client | BackendUser::Shard => BackendCredentials::from_url(&url),
         };
         let user = credentials.user.to_string();
         let database = url.database.clone();
@@ -90,8 +105,11 @@ impl Gateway {
         Ok(self.pools.pool(shard.id, &user, || (address, credentials)))
     }
 
-    pub(super) fn shard(&self, snapshot: &MapSnapshot, id: ShardId) -> Result<Arc<Shard>, PgError> {
-        snapshot.shard(id).cloned().ok_or_else(|| {
+    pub(super) fn shard(&self, id: ShardId) -> Result<Arc<Shard>, PgError> {
+        if id == MAP_DATABASE {
+            return Ok(Arc::clone(&self.map_database));
+        }
+        self.map.snapshot().shard(id).cloned().ok_or_else(|| {
             PgError::new(SqlState::SERIALIZATION_FAILURE, "the shard of this key is no longer part of the cluster")
                 .with_hint("Retry the transaction.")
         })

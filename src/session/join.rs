@@ -55,8 +55,7 @@ impl Session {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
             Some(index) => index,
             None => {
-                let snapshot = self.gateway.map.snapshot();
-                let shard = self.gateway.shard(&snapshot, id)?;
+                let shard = self.gateway.shard(id)?;
                 let connection = self.checkout(&shard).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1

@@ -29,6 +29,7 @@ mod gateway;
 mod greet;
 mod join;
 mod participant;
+mod relations;
 mod relay;
 mod route;
 mod setting;

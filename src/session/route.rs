@@ -10,7 +10,7 @@ use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Plan, TransactionScope};
 use crate::routing::{self, Inputs};
-use crate::session::gateway::ContextKey;
+use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::Context;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
@@ -21,10 +21,6 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
-    /// The map database: relations of the schema `shardgate`.
-    Map,
-    /// Relations that only this proxy knows.
-    Proxy,
 }
 
 impl Session {
@@ -71,8 +67,11 @@ impl Session {
             return self.admit(statement, shard.id);
         }
         let target = match &statement.scope {
-            Scope::Map => return Ok(Route::Map),
-            Scope::Proxy(_) => return Ok(Route::Proxy),
+            Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
+            Scope::Proxy(relations) => {
+                self.publish_relations(relations).await?;
+                return Ok(Route::Shard(MAP_DATABASE));
+            }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
             Scope::Session | Scope::Tableless => return self.to_home(statement),
             Scope::Replicated => return self.to_any(statement),
