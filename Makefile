@@ -41,3 +41,20 @@ lint: ## formatting, clippy and rustdoc, warnings as errors; cargo-deny where in
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 	    echo "$(CARGO) deny check"; $(CARGO) deny --offline check bans licenses sources; \
 	fi
+
+bench: setup ## pgbench: direct, PgBouncer where installed, the proxy; as tables (BENCH_SECONDS=6 BENCH_ROUNDS=3 …)
+	$(CARGO) bench --locked --bench compare
+
+soak: fuzz ## each fuzz target (FUZZ_SECONDS=60), then the tests at many times their volume
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	    SHARDGATE_SOAK=1 $(CARGO) nextest run --release --locked --no-fail-fast --profile soak; \
+	else \
+	    SHARDGATE_SOAK=1 $(CARGO) test --release --locked --no-fail-fast --lib --bins --tests; \
+	fi
+
+# Needs a nightly toolchain and cargo-fuzz.
+fuzz: setup ## each fuzz target for FUZZ_SECONDS
+	@for target in $$($(CARGO) +nightly fuzz list); do \
+	    echo "$(CARGO) fuzz run $$target"; \
+	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
