@@ -6,4 +6,5 @@
 mod servers;
 mod shard_key_conversion;
 mod shard_key_hash;
+mod shardmap;
 mod support;
