@@ -9,7 +9,7 @@ use std::collections::HashMap;
 mod closure;
 mod definitions;
 
-pub use closure::{Closure, References};
+pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 
 pub type Oid = u32;
@@ -43,6 +43,8 @@ pub struct Catalog {
     pub function_dependencies: HashMap<Oid, Vec<Oid>>,
     /// Functions behind operators that users made, by operator name. Not those of pg_catalog or of an extension.
     pub operator_functions: HashMap<String, Vec<Oid>>,
+    /// Kept by the closure walks; empty at first.
+    pub closures: ClosureCache,
 }
 
 /// One edge of pg_depend from something that belongs to a relation.
