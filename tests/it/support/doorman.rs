@@ -89,11 +89,11 @@ async fn receive(tcp: TcpStream, tls: &ServerTls, packet_bytes_max: u32, authent
         Ok(login) => {
             record.lock().expect("not poisoned").logins.push(login);
             // A client that leaves here ends its visit, not the test.
-            if greet(stream, buffer, reply).await.is_err() {}
+            drop(greet(stream, buffer, reply).await);
         }
         Err(AuthError::Refused(error)) => {
             refused();
-            if write_error(stream, &error).await.is_err() {}
+            drop(write_error(stream, &error).await);
         }
         Err(AuthError::Closed | AuthError::Io(_)) => refused(),
     }
