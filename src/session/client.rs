@@ -25,8 +25,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(stream: ClientStream, input: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output: BytesMut::new(), frame_bytes_max, is_at_end: false }
+    pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
+        Self { stream, input, output, frame_bytes_max, is_at_end: false }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.

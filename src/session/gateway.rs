@@ -9,6 +9,7 @@ use moka::sync::Cache;
 use super::cancel::CancelRegistry;
 use super::describe::Description;
 use super::greet::Greeting;
+use super::relations::Clients;
 use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
@@ -16,7 +17,7 @@ use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, ShardUrl};
-use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
+use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::Analyzer;
 
 pub struct Gateway {
@@ -31,6 +32,7 @@ pub struct Gateway {
     pub registry: StatementRegistry,
     pub cancels: CancelRegistry,
     pub control: Arc<Control>,
+    pub clients: Clients,
     /// Parameter types and row descriptions as the home shard gave them.
     pub(super) descriptions: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
@@ -72,6 +74,7 @@ impl Gateway {
             registry: StatementRegistry::new(STATEMENTS_MAX),
             analyzer: Analyzer::new(),
             cancels: CancelRegistry::default(),
+            clients: Clients::default(),
             descriptions: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             context_ids: Cache::new(CONTEXTS_MAX),
@@ -82,6 +85,13 @@ impl Gateway {
             pools,
             control,
         }
+    }
+
+    /// Forgets the pools of shards that are gone or whose URL has changed.
+    pub fn keep_pools_of(&self, snapshot: &MapSnapshot) {
+        self.pools.retain(|pool| {
+            pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
+        });
     }
 
     pub(super) fn context_id(&self, key: ContextKey) -> u64 {

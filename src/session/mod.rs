@@ -38,6 +38,7 @@ mod statement;
 mod transaction;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -57,6 +58,7 @@ use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
 use participant::Participant;
+use relations::ClientRow;
 use statement::{Portal, Statement};
 use transaction::Transaction;
 
@@ -96,17 +98,22 @@ pub struct Session {
     pools: Vec<Arc<Pool>>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
+    /// What `shardgate.clients` shows.
+    row: Arc<ClientRow>,
 }
 
 impl Session {
-    pub fn new(gateway: Arc<Gateway>, runtime: usize, stream: ClientStream, input: BytesMut, identity: Identity) -> Self {
+    /// `input`: what the client has sent after its startup; `reply`: what login has left to be sent.
+    pub fn new(gateway: Arc<Gateway>, runtime: usize, stream: ClientStream, input: BytesMut, reply: BytesMut, identity: Identity, address: SocketAddr) -> Self {
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
         let settings = Arc::new(Settings::default());
+        let row = Arc::new(ClientRow::new(address, &identity.user));
+        gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(Context::default()),
-            client: Client::new(stream, input, frame_bytes_max),
+            client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
             runtime,
             identity,
@@ -119,6 +126,7 @@ impl Session {
             greeting: Arc::default(),
             reported: Vec::new(),
             batch: Batch::default(),
+            row,
             temporary_tables: Vec::new(),
             context_search_path: String::new(),
             has_schema_change: false,
@@ -305,6 +313,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.gateway.cancels.remove(self.cancel_key);
+        self.gateway.clients.remove(self.cancel_key.0);
     }
 }
 

@@ -3,8 +3,12 @@
 //! In the map database these are views over two settings that hold JSON; the proxy sets them on the connection before the
 //! statement runs there. So they work in any SELECT, joined with the other relations.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::gateway::MAP_DATABASE;
@@ -50,22 +54,49 @@ impl super::Gateway {
 /// What `shardgate.clients` shows of the sessions of this proxy.
 #[derive(Default)]
 pub struct Clients {
-    sessions: parking_lot::Mutex<std::collections::HashMap<i32, Arc<ClientRow>>>,
+    sessions: Mutex<HashMap<i32, Arc<ClientRow>>>,
 }
 
-/// One client, as it was at login; what changes is in `state`.
+/// One client, as it was at login, and what it does now.
 pub struct ClientRow {
-    pub address: String,
-    pub user: String,
-    pub state: parking_lot::Mutex<ClientState>,
+    address: String,
+    user: String,
+    /// The byte of the last ReadyForQuery; `A` while a statement runs.
+    state: AtomicU8,
+    held: Mutex<Held>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct ClientState {
-    /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`.
-    pub state: &'static str,
+/// What the client holds beyond a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
     pub shards: Vec<String>,
     pub pinned_by: Option<&'static str>,
+}
+
+impl ClientRow {
+    pub fn new(address: SocketAddr, user: &str) -> Self {
+        Self { address: address.to_string(), user: user.to_owned(), state: AtomicU8::new(b'A'), held: Mutex::default() }
+    }
+
+    #[inline]
+    pub fn set_state(&self, state: u8) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    pub fn set_held(&self, held: Held) {
+        *self.held.lock() = held;
+    }
+
+    fn to_json(&self) -> Value {
+        let state = match self.state.load(Ordering::Relaxed) {
+            b'I' => "idle",
+            b'T' => "idle in transaction",
+            b'E' => "idle in transaction (aborted)",
+            _ => "active",
+        };
+        let held = self.held.lock().clone();
+        json!({"client": self.address, "user": self.user, "state": state, "shards": held.shards, "pinned_by": held.pinned_by})
+    }
 }
 
 impl Clients {
@@ -87,12 +118,6 @@ impl Clients {
 
     fn rows(&self) -> Vec<Value> {
         let sessions: Vec<Arc<ClientRow>> = self.sessions.lock().values().cloned().collect();
-        sessions
-            .iter()
-            .map(|row| {
-                let state = row.state.lock().clone();
-                json!({"client": row.address, "user": row.user, "state": state.state, "shards": state.shards, "pinned_by": state.pinned_by})
-            })
-            .collect()
+        sessions.iter().map(|row| row.to_json()).collect()
     }
 }
