@@ -10,4 +10,5 @@ mod login_to_shard;
 mod servers;
 mod shard_key_conversion;
 mod shard_key_hash;
+mod shardmap;
 mod support;
