@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::StoreError;
 use super::model::{Bound, DeclaredFunction, PartitionState, ShardState, Strategy};
-use crate::shard_key::{Key, KeyColumn, KeyFunction, KeyType};
+use crate::shard_key::{FunctionArgument, Key, KeyColumn, KeyFunction, KeyType};
 
 impl Strategy {
     pub fn name(self) -> &'static str {
@@ -103,7 +103,10 @@ pub(super) fn key_to_stored(columns: &[KeyColumn]) -> Value {
 
 pub(super) fn key_from_stored(stored: &Value) -> Result<Vec<KeyColumn>, StoreError> {
     let columns = stored.as_array().ok_or_else(|| unreadable("shard key", "that is no array"))?;
-    columns.iter().map(|column| key_column_from_stored(column).ok_or_else(|| unreadable("shard key", &column.to_string()))).collect()
+    columns
+        .iter()
+        .map(|column| key_column_from_stored(column).ok_or_else(|| unreadable("shard key", &column.to_string())))
+        .collect()
 }
 
 fn key_column_from_stored(stored: &Value) -> Option<KeyColumn> {
@@ -117,20 +120,25 @@ fn key_column_from_stored(stored: &Value) -> Option<KeyColumn> {
     })
 }
 
+/// As the call's name and arguments other than the column.
 fn function_to_stored(function: &KeyFunction) -> Value {
     match function {
         KeyFunction::Left(length) => json!({ "name": "left", "arguments": [length] }),
         KeyFunction::Right(length) => json!({ "name": "right", "arguments": [length] }),
         KeyFunction::Substr(from, length) => json!({ "name": "substr", "arguments": [from, length] }),
+        KeyFunction::Modulo(divisor) => json!({ "name": "mod", "arguments": [divisor] }),
+        KeyFunction::DateTrunc(unit) => json!({ "name": "date_trunc", "arguments": [unit.name()] }),
     }
 }
 
 fn function_from_stored(stored: &Value) -> Option<KeyFunction> {
-    let argument = |value: &Value| i32::try_from(value.as_i64()?).ok();
-    match (stored.get("name")?.as_str()?, stored.get("arguments")?.as_array()?.as_slice()) {
-        ("left", [length]) => Some(KeyFunction::Left(argument(length)?)),
-        ("right", [length]) => Some(KeyFunction::Right(argument(length)?)),
-        ("substr", [from, length]) => Some(KeyFunction::Substr(argument(from)?, argument(length)?)),
+    use FunctionArgument::{Column, Integer, Text};
+    let integer = |value: &Value| value.as_i64().map(Integer);
+    let name = stored.get("name")?.as_str()?;
+    match (name, stored.get("arguments")?.as_array()?.as_slice()) {
+        ("left" | "right" | "mod", [argument]) => KeyFunction::from_call(name, &[Column, integer(argument)?]),
+        ("substr", [from, length]) => KeyFunction::from_call(name, &[Column, integer(from)?, integer(length)?]),
+        ("date_trunc", [unit]) => KeyFunction::from_call(name, &[Text(unit.as_str()?), Column]),
         _ => None,
     }
 }
@@ -171,6 +179,7 @@ const SIGN: u64 = 1 << 63;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard_key::DateUnit;
 
     #[test]
     fn stored_hash_bounds_sort_as_the_numbers_do_and_come_back() {
@@ -201,9 +210,14 @@ mod tests {
             of(KeyFunction::Left(-2)),
             of(KeyFunction::Right(1)),
             of(KeyFunction::Substr(2, 3)),
+            of(KeyFunction::Modulo(16)),
+            of(KeyFunction::DateTrunc(DateUnit::Month)),
         ];
         assert_eq!(key_from_stored(&key_to_stored(&columns)).expect("readable"), columns);
-        assert!(key_from_stored(&json!([{ "column": "a", "type": "integer", "function": { "name": "md5", "arguments": [] } }])).is_err());
+        assert!(
+            key_from_stored(&json!([{ "column": "a", "type": "integer", "function": { "name": "md5", "arguments": [] } }]))
+                .is_err()
+        );
         assert!(key_from_stored(&json!([{ "column": "a", "type": "json" }])).is_err());
     }
 

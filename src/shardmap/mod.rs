@@ -10,8 +10,8 @@ mod placement;
 mod store;
 
 pub use changes::{AddedShard, NewShard, NewShardedTable, Placement};
-pub use loader::{Change, ChangedKeys, Loaded};
 pub use error::{StoreError, map_unreachable};
+pub use loader::{Change, ChangedKeys, Loaded};
 pub use model::{
     Bound, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId, PartitionState, Shard,
     ShardId, ShardState, Strategy, Table, TableKind,
