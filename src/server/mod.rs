@@ -7,6 +7,7 @@
 //! ```
 //! A session lives on the thread that accepted it and never moves; only idle connections to shards do.
 
+pub mod admin;
 mod build;
 mod client;
 mod schema_watch;
