@@ -227,9 +227,9 @@ fn literal_length(text: &str, before: Option<char>) -> usize {
         block_comment_length(text)
     } else if text.starts_with('"') {
         quoted_length(text, '"')
-    } else if text.starts_with('\'') {
+    } else if let Some(quoted) = text.strip_prefix('\'') {
         // A lifetime has no closing quote after its first character.
-        let is_character = text[1..].starts_with('\\') || text.chars().nth(2) == Some('\'');
+        let is_character = quoted.starts_with('\\') || quoted.chars().nth(1) == Some('\'');
         if is_character { quoted_length(text, '\'') } else { 0 }
     } else if !is_in_name && text.starts_with('r') {
         raw_string_length(text)
