@@ -69,11 +69,8 @@ impl StoreError {
         })
     }
 
-    pub(super) fn is_unreachable(&self) -> bool {
-        match self {
-            Self::Unreachable(_) | Self::OutcomeUnknown(_) | Self::Older { .. } | Self::NotInitialised => true,
-            Self::Refused(_) | Self::OtherVersion(_) | Self::Unreadable(_) | Self::Url(_) => false,
-        }
+    pub(super) fn no_answer() -> Self {
+        Self::Unreachable(Arc::new(sqlx::Error::PoolTimedOut))
     }
 }
 

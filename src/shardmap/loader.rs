@@ -7,9 +7,13 @@
 //!
 //! An epoch lower than the known one is refused. Rows that make no valid map are an error: the old snapshot stays.
 
-use sqlx::Transaction;
+
+use std::time::Duration;
+
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::types::Json;
+use sqlx::Transaction;
+use tokio::time::timeout;
 
 use super::changes::read;
 use super::encoding::{declared_function, key_from_stored, key_types_from_stored, unreadable};
@@ -68,8 +72,8 @@ impl Store {
 
     /// What changed since this snapshot.
     pub async fn load_since(&self, known: &MapSnapshot) -> Result<Loaded, StoreError> {
-        // Mostly nothing did: one short statement finds out.
-        let now = self.epoch().await?;
+        // Mostly nothing did: one short statement finds out, and soon notices a server that does not answer.
+        let now = timeout(ANSWER_TIMEOUT, self.epoch()).await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
         check_not_older(now, known.epoch)?;
         if now == known.epoch {
             return Ok(Loaded::Current);
@@ -87,7 +91,7 @@ impl Store {
     }
 
     async fn begin_reading(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
-        self.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(StoreError::reading)
+        self.pool()?.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(StoreError::reading)
     }
 }
 
@@ -192,7 +196,11 @@ async fn read_changed_keys(
     rows.iter().map(|row| Ok((GroupId(read(row, 0)?), read::<Vec<u8>>(row, 1)?.into_boxed_slice()))).collect()
 }
 
-async fn read_removed(transaction: &mut Transaction<'_, Postgres>, since: i64, rows: &mut ChangedRows) -> Result<(), StoreError> {
+async fn read_removed(
+    transaction: &mut Transaction<'_, Postgres>,
+    since: i64,
+    rows: &mut ChangedRows,
+) -> Result<(), StoreError> {
     for row in fetch(transaction, REMOVED, since).await? {
         let kind: &str = read(&row, 0)?;
         let id: Option<i32> = read(&row, 1)?;
@@ -267,6 +275,7 @@ fn strategy(name: &str) -> Result<Strategy, StoreError> {
     Strategy::from_name(name).ok_or_else(|| unreadable("strategy", name))
 }
 
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// More than these forget the whole cache of lookup keys.
 const CHANGED_KEYS_MAX: usize = 10_000;
 

@@ -12,8 +12,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, Execute, Executor, PgConnection, Postgres};
 use tokio::time::timeout;
 
@@ -23,8 +24,15 @@ use super::model::Epoch;
 /// Cheap to clone: clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
+    /// `None`: there is no map database, see [`Store::absent`].
+    database: Option<Database>,
+}
+
+#[derive(Clone, Debug)]
+struct Database {
     options: PgConnectOptions,
-    pool: PgPool,
+    /// Replaced when its connections do not answer any more.
+    pool: Arc<ArcSwap<PgPool>>,
 }
 
 impl Store {
@@ -34,13 +42,17 @@ impl Store {
             .map_err(|error| StoreError::Url(Arc::new(error)))?
             .application_name("shardgate")
             .disable_statement_logging();
-        let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
-            .acquire_timeout(CONNECT_TIMEOUT)
-            .idle_timeout(Duration::from_secs(600))
-            .after_connect(|connection, _| Box::pin(prepare_connection(connection)))
-            .connect_lazy_with(options.clone());
-        Ok(Self { options, pool })
+        let pool = Arc::new(ArcSwap::from_pointee(shared_pool(&options)));
+        Ok(Self { database: Some(Database { options, pool }) })
+    }
+
+    /// A store without a database: everything is unreachable.
+    pub(super) fn absent() -> Self {
+        Self { database: None }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.database.is_none()
     }
 
     /// Creates the map's schema, or brings it to this version. Any number of processes may do so at once.
@@ -62,23 +74,53 @@ impl Store {
     /// The map's epoch now.
     pub async fn epoch(&self) -> Result<Epoch, StoreError> {
         let row: (i64, i64) = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster")
-            .fetch_one(&self.pool)
+            .fetch_one(&self.pool()?)
             .await
             .map_err(StoreError::reading)?;
         Ok(Epoch { incarnation: row.0, counter: row.1 })
     }
 
     pub async fn close(&self) {
-        self.pool.close().await;
+        if let Some(database) = &self.database {
+            database.pool.load_full().close().await;
+        }
     }
 
-    pub(super) fn pool(&self) -> &PgPool {
-        &self.pool
+    pub(super) fn pool(&self) -> Result<PgPool, StoreError> {
+        Ok(self.database()?.pool.load().as_ref().clone())
+    }
+
+    /// Lets go of connections that may be dead without saying so: of a host that vanished, the kernel tells after a quarter of
+    /// an hour. What is under way on them goes on.
+    pub(super) fn replace_connections(&self) {
+        if let Some(database) = &self.database {
+            let old = database.pool.swap(Arc::new(shared_pool(&database.options)));
+            // Marked closed at once; its idle connections are closed when it is dropped.
+            drop(old.close());
+        }
+    }
+
+    /// Hears of changes, on a connection of its own.
+    pub(super) async fn listen(&self) -> Result<PgListener, StoreError> {
+        // A listener takes its connection from a pool: one of one.
+        let pool = pool_options().max_connections(1).max_lifetime(None).idle_timeout(None);
+        let pool = pool.connect_lazy_with(self.database()?.options.clone());
+        let listening = async {
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.eager_reconnect(false);
+            listener.listen("shardgate_map").await?;
+            Ok(listener)
+        };
+        timeout(CONNECT_TIMEOUT, listening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
+    }
+
+    fn database(&self) -> Result<&Database, StoreError> {
+        self.database.as_ref().ok_or_else(StoreError::no_answer)
     }
 
     /// A connection outside of the pool, neither checked nor prepared. Its owner closes it.
-    pub(super) async fn connect_bare(&self) -> Result<PgConnection, StoreError> {
-        let connecting = timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&self.options));
+    async fn connect_bare(&self) -> Result<PgConnection, StoreError> {
+        let connecting = timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&self.database()?.options));
         connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
     }
 
@@ -88,10 +130,20 @@ impl Store {
     where
         Q: Execute<'q, Postgres> + 'q,
     {
-        let mut connection = self.pool.acquire().await.map_err(StoreError::reading)?;
+        let mut connection = self.pool()?.acquire().await.map_err(StoreError::reading)?;
         let answer = timeout(CHANGE_TIMEOUT, connection.fetch_one(query)).await;
         answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
     }
+}
+
+fn shared_pool(options: &PgConnectOptions) -> PgPool {
+    pool_options().max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT).connect_lazy_with(options.clone())
+}
+
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new()
+        .acquire_timeout(CONNECT_TIMEOUT)
+        .after_connect(|connection, _| Box::pin(prepare_connection(connection)))
 }
 
 /// Every version of the map's schema, oldest first; the bookkeeping lies in the map's own schema.
@@ -144,6 +196,7 @@ async fn close(connection: PgConnection) {
 
 /// A proxy reads the map seldom and in batches.
 const CONNECTIONS_MAX: u32 = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Below a second, so that a statement whose key is unknown hears of a missing map within one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 /// A change waits for at most five seconds for the map's lock.

@@ -14,11 +14,13 @@ mod error;
 mod installation;
 mod port;
 mod server;
+mod settings;
 mod watched;
 
 pub use account::Account;
 pub use error::ServerError;
 pub use installation::PostgresInstallation;
 pub use port::{free_port, is_free_port};
-pub use server::{Server, ServerOptions, StopMode, demo_settings, test_settings};
+pub use server::{Server, ServerOptions, StopMode};
+pub use settings::{demo_settings, test_settings};
 pub use watched::{WatchOptions, Watched};

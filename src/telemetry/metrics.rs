@@ -1,0 +1,98 @@
+//! The metrics of one proxy.
+//!
+//! Not the `metrics` crate's global recorder: several proxies may live in one process, and a macro's look-up would cost more
+//! than what it counts. A counter that is had once and kept is one atomic addition.
+
+use std::sync::Arc;
+
+use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use super::names::{self, Kind};
+
+/// Cheap to clone; all clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    recorder: Arc<PrometheusRecorder>,
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    pub fn new() -> Result<Self, BuildError> {
+        let recorder = PrometheusBuilder::new().set_buckets(&names::BUCKETS_SECONDS)?.build_recorder();
+        for metric in names::ALL {
+            let describe = match metric.kind {
+                Kind::Counter => PrometheusRecorder::describe_counter,
+                Kind::Gauge => PrometheusRecorder::describe_gauge,
+                Kind::Histogram => PrometheusRecorder::describe_histogram,
+            };
+            describe(&recorder, metric.name.into(), Some(metric.unit), metric.help.into());
+        }
+        let handle = recorder.handle();
+        let metrics = Self { recorder: Arc::new(recorder), handle };
+        metrics.gauge(names::BUILD_INFO, &[(names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))]).set(1.0);
+        Ok(metrics)
+    }
+
+    /// Looks the counter up: keep it where it counts often.
+    pub fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        self.recorder.register_counter(&key(name, labels), &METADATA)
+    }
+
+    pub fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        self.recorder.register_gauge(&key(name, labels), &METADATA)
+    }
+
+    /// Each recorded value is kept until the next scrape or [`Metrics::upkeep`]: not for what happens at every statement.
+    pub fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+        self.recorder.register_histogram(&key(name, labels), &METADATA)
+    }
+
+    /// All of it in Prometheus's text format.
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds recorded values into their buckets. Whoever serves the metrics calls it every few seconds, scraped or not.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    let labels: Vec<Label> = labels.iter().map(|(label, value)| Label::new(*label, (*value).to_owned())).collect();
+    Key::from_parts(name, labels)
+}
+
+const METADATA: Metadata<'static> = Metadata::new("shardgate", Level::INFO, None);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_proxies_count_apart() {
+        let (one, other) = (Metrics::new().expect("built"), Metrics::new().expect("built"));
+        let counter = one.counter(names::STATEMENTS, &[(names::LABEL_ROUTE, "single_shard")]);
+        counter.increment(2);
+        one.clone().counter(names::STATEMENTS, &[(names::LABEL_ROUTE, "single_shard")]).increment(1);
+        one.histogram(names::LOGIN_SECONDS, &[]).record(0.002);
+        let text = one.render();
+        for line in [
+            "# HELP shardgate_statements_total Statements by route.",
+            "# TYPE shardgate_statements_total counter",
+            "shardgate_statements_total{route=\"single_shard\"} 3",
+            "shardgate_login_seconds_bucket{le=\"0.0025\"} 1",
+            "shardgate_build_info{version=\"",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!other.render().contains("shardgate_statements_total{"));
+    }
+}

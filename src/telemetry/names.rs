@@ -1,0 +1,110 @@
+//! Every metric of the proxy and every label: what it counts, in which unit. The only place with their names.
+//!
+//! Labels have few values: kinds, outcomes, names of shards. Never a user, a statement or a key.
+
+use ::metrics::Unit;
+
+/// One metric as it is described to Prometheus.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+pub const BUILD_INFO: &str = "shardgate_build_info";
+pub const CLIENTS: &str = "shardgate_clients";
+pub const CLIENTS_MAX: &str = "shardgate_clients_max";
+pub const CONNECTIONS: &str = "shardgate_client_connections_total";
+pub const LOGIN_SECONDS: &str = "shardgate_login_seconds";
+pub const CANCELS: &str = "shardgate_cancel_requests_total";
+pub const STATEMENTS: &str = "shardgate_statements_total";
+pub const STATEMENT_ERRORS: &str = "shardgate_statement_errors_total";
+pub const READING_DISAGREEMENTS: &str = "shardgate_reading_disagreements_total";
+pub const TRANSACTIONS: &str = "shardgate_transactions_total";
+pub const POOL_CONNECTIONS: &str = "shardgate_pool_connections";
+pub const POOL_WAITING: &str = "shardgate_pool_waiting_sessions";
+pub const POOL_WAIT_SECONDS: &str = "shardgate_pool_wait_seconds";
+pub const SHARD_CONNECTS: &str = "shardgate_shard_connects_total";
+pub const SHARD_UP: &str = "shardgate_shard_up";
+pub const MAP_EPOCH: &str = "shardgate_map_epoch";
+pub const MAP_RELOADS: &str = "shardgate_map_reloads_total";
+pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
+pub const LOOKUPS: &str = "shardgate_lookups_total";
+
+/// How a route was: `local`, `single_shard`, `scatter`, `gather`, `split_write`, `refused`.
+pub const LABEL_ROUTE: &str = "route";
+/// A shard's name.
+pub const LABEL_SHARD: &str = "shard";
+/// How it ended; the values are the metric's.
+pub const LABEL_OUTCOME: &str = "outcome";
+/// `active`, `idle`.
+pub const LABEL_STATE: &str = "state";
+/// The first two characters of an SQLSTATE.
+pub const LABEL_CLASS: &str = "class";
+/// The package's version.
+pub const LABEL_VERSION: &str = "version";
+
+/// All of them, described at start so that a scrape explains itself.
+pub const ALL: [Metric; 19] = [
+    gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
+    gauge(CLIENTS, Unit::Count, "Client connections, before and after login."),
+    gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed (listen.max_clients)."),
+    counter(CONNECTIONS, "Client connections by outcome: login, cancel, refused, limit, timeout, closed."),
+    histogram(LOGIN_SECONDS, "From accept to the first ReadyForQuery."),
+    counter(CANCELS, "Cancel requests by outcome: forwarded, unknown, late."),
+    counter(STATEMENTS, "Statements by route."),
+    counter(STATEMENT_ERRORS, "Errors sent to clients by SQLSTATE class."),
+    counter(READING_DISAGREEMENTS, "Statements whose two readings differ, so that they were not narrowed to fewer shards."),
+    counter(TRANSACTIONS, "Transactions by outcome: commit, rollback."),
+    gauge(POOL_CONNECTIONS, Unit::Count, "Connections to a shard by state: active, idle."),
+    gauge(POOL_WAITING, Unit::Count, "Sessions that wait for a connection to a shard."),
+    histogram(POOL_WAIT_SECONDS, "Time that a session has waited for a connection to a shard."),
+    counter(SHARD_CONNECTS, "Connections opened to a shard by outcome: ok, failed."),
+    gauge(SHARD_UP, Unit::Count, "1 while a shard can be reached, 0 while connecting to it fails."),
+    gauge(MAP_EPOCH, Unit::Count, "The epoch of the shard map that this proxy routes by."),
+    counter(MAP_RELOADS, "Times that the shard map was read anew."),
+    gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
+    counter(LOOKUPS, "Lookup keys by outcome: hit, miss, absent."),
+];
+
+const fn counter(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: Unit::Count, help }
+}
+
+const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, help }
+}
+
+const fn histogram(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram, unit: Unit::Seconds, help }
+}
+
+/// Upper bounds of every histogram's buckets, in seconds.
+pub const BUCKETS_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_prometheus_s_rules_and_are_described_once() {
+        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
+        for metric in ALL {
+            assert!(metric.name.starts_with("shardgate_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert_eq!(metric.kind == Kind::Histogram, metric.name.ends_with("_seconds"), "{}", metric.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}
