@@ -46,7 +46,7 @@ CREATE UNIQUE INDEX shard_one_home ON shardgate_map.shard (is_home) WHERE is_hom
 CREATE TABLE shardgate_map.colocation_group (
     group_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     strategy text NOT NULL CHECK (strategy IN ('hash', 'range', 'lookup')),
-    -- pg_type names, one a key column.
+    -- As format_type() prints them, one a key column.
     key_types text[] NOT NULL CHECK (cardinality(key_types) > 0),
     beginning bytea CHECK (beginning = ''),
     default_partition int CHECK (default_partition IS NULL OR strategy = 'lookup'),

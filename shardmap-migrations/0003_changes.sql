@@ -197,10 +197,10 @@ END $$;
 
 -- Tables ---------------------------------------------------------------------------------------------------------------------
 
--- int2, int4 and int8 hash and sort alike, so that tables whose keys are different integers can be colocated.
+-- smallint, integer and bigint hash and sort alike, so that tables whose keys are different integers can be colocated.
 CREATE FUNCTION shardgate_map.key_classes(key_types text[]) RETURNS text[]
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT array_agg(CASE WHEN t.name IN ('int2', 'int4', 'int8') THEN 'integer' ELSE t.name END ORDER BY t.place)
+    SELECT array_agg(CASE WHEN t.name IN ('smallint', 'integer', 'bigint') THEN 'integer' ELSE t.name END ORDER BY t.place)
     FROM unnest(key_types) WITH ORDINALITY t(name, place)
 $$;
 
@@ -658,4 +658,21 @@ BEGIN
     UPDATE shardgate_map.unique_id u SET last_id = greatest(u.last_id, now_id) + how_many
     RETURNING u.last_id INTO STRICT last;
     RETURN last - how_many + 1;
+END $$;
+
+-- Home tables ----------------------------------------------------------------------------------------------------------------
+
+-- Only for the relation shardgate.tables: nothing is routed by it, so it takes no epoch.
+CREATE FUNCTION shardgate_map.replace_home_tables(schemas text[], names text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM shardgate_map.lock_map();
+    DELETE FROM shardgate_map.home_table h
+    WHERE NOT EXISTS (SELECT FROM ROWS FROM (unnest(schemas), unnest(names)) n(schema_name, table_name)
+                      WHERE n.schema_name = h.schema_name AND n.table_name = h.table_name);
+    INSERT INTO shardgate_map.home_table (schema_name, table_name)
+    SELECT n.schema_name, n.table_name FROM ROWS FROM (unnest(schemas), unnest(names)) n(schema_name, table_name)
+    WHERE NOT EXISTS (SELECT FROM shardgate_map.declared_table t
+                      WHERE t.schema_name = n.schema_name AND t.table_name = n.table_name)
+    ON CONFLICT DO NOTHING;
 END $$;

@@ -86,7 +86,21 @@ impl Definitions {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// One sentence a difference; `here` is `self`.
+    /// Whether any object of these kinds is there.
+    pub fn has_kind(&self, kinds: &[&str]) -> bool {
+        self.0.keys().any(|object| kinds.contains(&object.kind))
+    }
+
+    /// One relation and its parts: `definitions.of("table public.books")`.
+    pub fn of(&self, whole: &str) -> Definitions {
+        let belongs = |object: &ObjectName| match &object.parent {
+            Some(parent) => parent == whole,
+            None => object.as_parent() == whole,
+        };
+        Self(self.0.iter().filter(|(object, _)| belongs(object)).map(|(object, text)| (object.clone(), text.clone())).collect())
+    }
+
+    /// One sentence a difference; `here` is `self`. An extension that only the other has is none: statements do not know it.
     pub fn differences(&self, there: &Definitions) -> Vec<String> {
         let mut found = Vec::new();
         let (wholes_here, wholes_there) = (self.wholes(), there.wholes());
@@ -101,7 +115,8 @@ impl Definitions {
             }
         }
         for object in there.0.keys() {
-            if !self.0.contains_key(object) && !is_part_of_missing(object, &wholes_here) {
+            let is_harmless = object.kind == EXTENSION || is_part_of_missing(object, &wholes_here);
+            if !self.0.contains_key(object) && !is_harmless {
                 found.push(format!("{object} is missing here and exists there"));
             }
         }
@@ -113,6 +128,8 @@ impl Definitions {
         self.0.keys().filter(|object| object.parent.is_none()).map(ObjectName::as_parent).collect()
     }
 }
+
+const EXTENSION: &str = "extension";
 
 /// Definitions that are too long to be read side by side are only said to differ.
 const SHOWN_CHARACTERS_MAX: usize = 200;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 mod closure;
 mod definitions;
 
-pub use closure::{Closure, References};
+pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 
 pub type Oid = u32;
@@ -43,6 +43,8 @@ pub struct Catalog {
     pub function_dependencies: HashMap<Oid, Vec<Oid>>,
     /// Functions behind operators that users made, by operator name. Not those of pg_catalog or of an extension.
     pub operator_functions: HashMap<String, Vec<Oid>>,
+    /// Kept by the closure walks; empty at first.
+    pub closures: ClosureCache,
 }
 
 /// One edge of pg_depend from something that belongs to a relation.
@@ -82,6 +84,19 @@ pub enum RelationKind {
     MaterializedView,
     ForeignTable,
     Sequence,
+}
+
+impl RelationKind {
+    /// PostgreSQL's word for it; a partitioned table is a table.
+    pub fn word(self) -> &'static str {
+        match self {
+            RelationKind::Table | RelationKind::PartitionedTable => "table",
+            RelationKind::View => "view",
+            RelationKind::MaterializedView => "materialized view",
+            RelationKind::ForeignTable => "foreign table",
+            RelationKind::Sequence => "sequence",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -235,6 +250,11 @@ impl Catalog {
 }
 
 impl Relation {
+    /// How the definitions name it: `table public.books`.
+    pub fn whole(&self) -> String {
+        format!("{} {}.{}", self.kind.word(), self.schema, self.name)
+    }
+
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }

@@ -73,6 +73,7 @@ struct TriggerRow {
     definition: String,
 }
 
+// Not our own, which come and go.
 const TRIGGERS: &str = "
 SELECT t.tgrelid::int8 AS relation, t.tgname::text AS name, t.tgfoid::int8 AS function, t.tgtype AS kind,
        t.tgenabled <> 'D' AS is_enabled, t.tgenabled::text AS enabled,
@@ -80,7 +81,9 @@ SELECT t.tgrelid::int8 AS relation, t.tgname::text AS name, t.tgfoid::int8 AS fu
 FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE NOT t.tgisinternal AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+  AND p.pronamespace NOT IN (SELECT s.oid FROM pg_namespace s WHERE s.nspname = 'shardgate')
 ORDER BY t.tgrelid, t.tgname";
 
 /// Bits of `pg_trigger.tgtype`, as in PostgreSQL's `catalog/pg_trigger.h`.

@@ -15,18 +15,8 @@ pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Resu
 /// `table public.books`: how the definitions of a relation's parts name their whole; `None` for members of extensions.
 pub(super) fn whole(catalog: &Catalog, relation: Oid) -> Option<String> {
     let found = catalog.relations.get(&relation)?;
-    let (kind, name) = (kind_word(found.kind), format!("{}.{}", found.schema, found.name));
-    catalog.definitions.contains(&ObjectName::new(kind, name.as_str())).then(|| format!("{kind} {name}"))
-}
-
-fn kind_word(kind: RelationKind) -> &'static str {
-    match kind {
-        RelationKind::Table | RelationKind::PartitionedTable => "table",
-        RelationKind::View => "view",
-        RelationKind::MaterializedView => "materialized view",
-        RelationKind::ForeignTable => "foreign table",
-        RelationKind::Sequence => "sequence",
-    }
+    let name = format!("{}.{}", found.schema, found.name);
+    catalog.definitions.contains(&ObjectName::new(found.kind.word(), name)).then(|| found.whole())
 }
 
 #[derive(sqlx::FromRow)]
@@ -77,7 +67,7 @@ async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
             _ => return Err(CatalogError::Unexpected { what: "relkind", value: row.kind }),
         };
         if !row.is_extension_member {
-            let object = ObjectName::new(kind_word(kind), format!("{}.{}", row.schema, row.name));
+            let object = ObjectName::new(kind.word(), format!("{}.{}", row.schema, row.name));
             catalog.definitions.insert(object, row.definition);
         }
         catalog.relation_names.insert((row.schema.clone(), row.name.clone()), oid);
@@ -214,25 +204,21 @@ impl ColumnRow {
 #[derive(sqlx::FromRow)]
 struct IndexRow {
     relation: i64,
-    schema: String,
     name: String,
     is_primary: bool,
     is_unique: bool,
     is_exclusion: bool,
     is_constraint: bool,
     is_partial: bool,
-    is_extension_member: bool,
     columns: Vec<Option<String>>,
     definition: String,
 }
 
 // A column counts as itself only where the index compares it as the type does: see Unique::columns.
 const INDEXES: &str = "
-SELECT i.indrelid::int8 AS relation, n.nspname::text AS schema, ic.relname::text AS name, i.indisprimary AS is_primary,
+SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AS is_primary,
        i.indisunique AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
        i.indpred IS NOT NULL AS is_partial,
-       EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
-           AS is_extension_member,
        ARRAY(SELECT a.attname::text
              FROM generate_series(0, i.indnkeyatts - 1) k
              LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] AND a.attnum > 0
@@ -253,9 +239,11 @@ async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<
     let rows: Vec<IndexRow> = sqlx::query_as(INDEXES).fetch_all(conn).await.map_err(failed("indexes"))?;
     for row in rows {
         // Those of constraints are told by the constraint.
-        if !row.is_constraint && !row.is_extension_member {
-            let object = ObjectName::new("index", format!("{}.{}", row.schema, row.name));
-            catalog.definitions.insert(object, row.definition.as_str());
+        if !row.is_constraint {
+            if let Some(whole) = whole(catalog, oid(row.relation)?) {
+                let object = ObjectName::part_of(whole, "index", row.name.as_str());
+                catalog.definitions.insert(object, row.definition.as_str());
+            }
         }
         if !row.is_unique && !row.is_exclusion {
             continue;
