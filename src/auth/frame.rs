@@ -47,7 +47,7 @@ pub(super) async fn read_frame(
             frame.advance(4);
             return Ok(Frame { tag, body: frame });
         }
-        buffer.reserve(wanted - buffer.len());
+        buffer.reserve((wanted - buffer.len()).max(READ_BYTES));
         if stream.read_buf(buffer).await? == 0 {
             return Err(FrameError::Closed);
         }
@@ -56,6 +56,8 @@ pub(super) async fn read_frame(
 
 /// Type and length.
 const HEADER: usize = 5;
+/// Room for a whole greeting, so that it does not take a read a message.
+const READ_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -8,13 +8,17 @@
 //! exist; postgres-protocol's client needs a password and cannot start from a ClientKey. The exchanges are pure (bytes in, bytes
 //! out), so they are tested without sockets, against postgres-protocol and against real servers.
 
+mod client_login;
 mod frame;
 mod scram;
 mod scram_client;
-
+mod scram_server;
 mod shard_error;
 mod shard_login;
+mod users;
 
+pub use client_login::{AuthError, Authenticator, Login};
 pub use scram::ScramKeys;
+pub use scram_client::ScramClientError;
 pub use shard_error::ShardError;
 pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login};

@@ -191,7 +191,7 @@ mod tests {
             ("host=localhost dbname=x", "not a URL"),
             ("postgres://a@b/c\n", "not a URL"),
             ("mysql://a@b/c", "begins with \"mysql\""),
-            ("postgres://a@/c", "names no host"),
+            ("postgres://a@/c", "not a URL"),
             ("postgres:///c", "names no host"),
             ("postgres://b/c", "names no user"),
             ("postgres://a@b", "names no database"),

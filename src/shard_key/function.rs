@@ -104,6 +104,7 @@ impl DateUnit {
         [Self::Hour, Self::Day, Self::Month, Self::Year].into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
     }
 
+    /// As PostgreSQL spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",

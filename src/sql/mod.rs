@@ -1,3 +1,7 @@
 //! Reading SQL: parse, analyse, rewrite. Pure: no I/O, no clock, no wait.
 
 pub mod analysis;
+pub mod lexer;
+pub mod literal;
+mod parse;
+mod tree;
