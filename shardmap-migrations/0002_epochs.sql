@@ -110,7 +110,7 @@ BEGIN
         PERFORM shardgate_map.refuse_bare_change();
     END IF;
     IF TG_TABLE_NAME IN ('partition', 'lookup_key')
-       AND NOT EXISTS (SELECT FROM shardgate_map.colocation_group g WHERE g.group_id = OLD.group_id) THEN
+       AND NOT EXISTS (SELECT FROM shardgate_map.colocation_group g WHERE g.group_id = (gone ->> 'group_id')::int) THEN
         RETURN NULL;
     END IF;
     INSERT INTO shardgate_map.removed (epoch, kind, id, key, schema_name, name)

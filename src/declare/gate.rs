@@ -13,21 +13,14 @@
 //!
 //! Only what a declaration places elsewhere needs it: a table whose partitions all stay at home does not.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
-use super::names::{quote_identifier, quote_table};
+use super::Control;
+use super::names::{quote_identifier, quote_literal, quote_table};
 use super::shard_connection::ShardConnection;
 use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{Epoch, ShardMap};
 
 /// Name of the trigger; the catalogue leaves out triggers whose function is ours.
 const TRIGGER: &str = "shardgate_declaring";
-
-/// How long proxies have to reach the new epoch; after it their leases are over.
-const PROXIES_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How often dropping the trigger is tried, each time within the connection's `lock_timeout`.
 const DROP_ATTEMPTS: usize = 6;
@@ -51,20 +44,30 @@ impl<'a> LockedTables<'a> {
         // Always in one order, so that two declarations do not wait for each other.
         let mut tables: Vec<String> = relations.iter().map(|relation| quote_table(&relation.schema, &relation.name)).collect();
         tables.sort_unstable();
+        // What an interrupted declaration left behind goes first: that needs a stronger lock.
+        for relation in relations {
+            if Self::has_leftover(home, relation).await? {
+                Self::open_leftover(home, relation).await?;
+            }
+        }
         home.run("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         for table in &tables {
-            // What an interrupted declaration left behind goes first: it needs the stronger lock.
-            let leftover = format!("DROP TRIGGER IF EXISTS {TRIGGER} ON {table}");
-            let has_leftover: bool = home
-                .value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {}::regclass AND tgname = '{TRIGGER}')",
-                    super::names::quote_literal(table)))
-                .await?;
-            if has_leftover {
-                home.run(&leftover).await.map_err(explain_lock)?;
+            if let Err(error) = home.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await {
+                home.run("ROLLBACK").await?;
+                return Err(explain_lock(error));
             }
-            home.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await.map_err(explain_lock)?;
         }
         Ok(Self { home, tables })
+    }
+
+    /// A declaration that ended half-way left the table's gate closed.
+    pub(super) async fn has_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<bool, PgError> {
+        let table = quote_literal(&quote_table(&relation.schema, &relation.name));
+        home.value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {table}::regclass AND tgname = '{TRIGGER}')")).await
+    }
+
+    pub(super) async fn open_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
+        drop_trigger(home, &quote_table(&relation.schema, &relation.name)).await
     }
 
     /// The connection whose transaction holds the locks.
@@ -94,8 +97,11 @@ impl<'a> LockedTables<'a> {
 
 impl ClosedGates {
     /// After the change of the map: waits until no statement planned before it is left, then lets writers in.
-    pub(super) async fn open_when_reached(self, home: &mut ShardConnection, map: &ShardMap, epoch: Epoch) -> Result<(), PgError> {
-        map.reached_by_all(epoch, PROXIES_TIMEOUT).await?;
+    pub(super) async fn open_when_reached(self, control: &Control, home: &mut ShardConnection) -> Result<(), PgError> {
+        if self.tables.is_empty() {
+            return control.reached().await;
+        }
+        control.reached_by_all().await?;
         self.open(home).await
     }
 
@@ -109,14 +115,13 @@ impl ClosedGates {
 }
 
 async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgError> {
-    let begun = Instant::now();
     let mut attempt = 1;
     loop {
         match home.run(&format!("DROP TRIGGER IF EXISTS {TRIGGER} ON {table}")).await {
             Ok(()) => return Ok(()),
             Err(error) if error.code == LOCK_NOT_AVAILABLE && attempt < DROP_ATTEMPTS => attempt += 1,
             Err(error) => {
-                tracing::error!(table, waited_ms = begun.elapsed().as_millis(), error = %error, "gate left closed");
+                tracing::error!(table, error = %error, "gate left closed");
                 return Err(PgError::new(
                     SqlState::OBJECT_IN_USE,
                     format!("the declaration is made, but writes to table {table} are still refused"),

@@ -7,7 +7,7 @@
 use futures::TryStreamExt;
 use sqlx::AssertSqlSafe;
 
-use super::names::{quote_identifier, quote_literal, quote_table};
+use super::names::{quote_identifier, quote_table};
 use super::shard_connection::ShardConnection;
 use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
@@ -118,9 +118,4 @@ async fn stream(home: &mut ShardConnection, target: &mut ShardConnection, relati
         }
     }
     sink.finish().await.map(drop).map_err(at_target)
-}
-
-/// Names the table as a literal for regclass.
-pub(super) fn regclass(relation: &Relation) -> String {
-    format!("{}::regclass", quote_literal(&quote_table(&relation.schema, &relation.name)))
 }

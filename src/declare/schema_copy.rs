@@ -10,29 +10,53 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::names::quote_literal;
+use super::names::{quote_literal, quote_table};
 use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
+use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
 
 /// Runs the home shard's schema on `target`, which has none. All or nothing.
 pub(super) async fn copy(home: &mut ShardConnection, home_url: &str, target: &mut ShardConnection) -> Result<(), PgError> {
     let keeps_owners = check_roles(home, target).await?;
-    let script = dump(home, home_url, keeps_owners).await?;
-    let script = without_client_commands(&script, target.server_version);
-    // What the script sets stays on the connection otherwise.
+    let script = dump(home, home_url, keeps_owners, None).await?;
+    apply(target, &script).await.map_err(|error| {
+        error.with_hint(
+            "The home shard's schema could not be made there: let the server have the same extensions and settings, then call \
+             shardgate.add_shard() again.",
+        )
+    })
+}
+
+/// Makes one table that is missing on `target`. What it needs (types, functions) must be there.
+pub(super) async fn copy_table(
+    home: &mut ShardConnection,
+    home_url: &str,
+    relation: &Relation,
+    target: &mut ShardConnection,
+) -> Result<(), PgError> {
+    let keeps_owners = check_roles(home, target).await?;
+    let script = dump(home, home_url, keeps_owners, Some(relation)).await?;
+    apply(target, &script).await.map_err(|error| {
+        error.with_hint(format!(
+            "Table \"{}\" is missing on shard \"{}\" and could not be made there. Make it, with the types and functions it needs.",
+            relation.name, target.name
+        ))
+    })
+}
+
+async fn apply(target: &mut ShardConnection, script: &str) -> Result<(), PgError> {
+    let script = without_client_commands(script, target.server_version);
     target.run("BEGIN").await?;
-    let result = target.run(&script).await;
-    match result {
+    match target.run(&script).await {
+        // What the script has set would stay on the connection.
         Ok(()) => {
-            target.run("COMMIT; RESET ALL").await?;
+            target.run("COMMIT").await?;
+            target.run("RESET ALL").await?;
             target.settle().await
         }
         Err(error) => {
             target.run("ROLLBACK").await?;
-            Err(error.with_hint(
-                "The home shard's schema could not be made there: let the server have the same extensions and settings, then call \
-                 shardgate.add_shard() again.",
-            ))
+            Err(error)
         }
     }
 }
@@ -87,7 +111,7 @@ FROM (SELECT c.relowner AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = 
       UNION SELECT n.nspowner FROM pg_namespace n
       WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate', 'public')) owners";
 
-async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool) -> Result<String, PgError> {
+async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: Option<&Relation>) -> Result<String, PgError> {
     let program = find_pg_dump(home.server_version / 10_000).await?;
     let (url, password) = split_password(&home.name, home_url)?;
     let mut command = Command::new(program);
@@ -95,6 +119,7 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool) -> Res
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--no-tablespaces", "--exclude-schema=shardgate"])
         .args(["--no-password", "--lock-wait-timeout=30s"])
         .args(if keeps_owners { &[][..] } else { &["--no-owner"][..] })
+        .args(only.map(|relation| format!("--table={}", quote_table(&relation.schema, &relation.name))))
         .arg(format!("--dbname={url}"))
         .env_remove("PGOPTIONS")
         .stdin(Stdio::null())

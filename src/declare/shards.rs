@@ -44,7 +44,7 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
         let catalog = read_catalog(&mut shard).await?;
         control.publish_home_tables(&catalog).await?;
         shard.close().await;
-        return control.reached().await.map(drop);
+        return control.reached().await;
     };
     let mut home_connection = control.open(&home).await?;
     let home_catalog = match_schemas(&mut home_connection, &home, &mut shard).await?;
@@ -243,5 +243,5 @@ async fn copy_all(home: &mut ShardConnection, shard: &mut ShardConnection, table
 
 pub(super) async fn drop(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
     control.map.store().drop_shard(actor, arguments.text("name")?).await?;
-    control.reached().await.map(std::mem::drop)
+    control.reached().await
 }

@@ -40,14 +40,15 @@ impl Key {
 }
 
 impl DatumRef<'_> {
-    pub fn write_ordered(&self, out: &mut Vec<u8>) {
+    /// Appends the datum's part of [`Key::ordered_bytes`].
+    pub fn write_ordered(&self, out: &mut impl Extend<u8>) {
         match self {
             DatumRef::Int(value) | DatumRef::Timestamp(value) => {
-                out.extend_from_slice(&(value.cast_unsigned() ^ SIGN_64).to_be_bytes());
+                out.extend((value.cast_unsigned() ^ SIGN_64).to_be_bytes());
             }
-            DatumRef::Date(days) => out.extend_from_slice(&(days.cast_unsigned() ^ SIGN_32).to_be_bytes()),
-            DatumRef::Uuid(bytes) => out.extend_from_slice(bytes),
-            DatumRef::Bool(value) => out.push(u8::from(*value)),
+            DatumRef::Date(days) => out.extend((days.cast_unsigned() ^ SIGN_32).to_be_bytes()),
+            DatumRef::Uuid(bytes) => out.extend(*bytes),
+            DatumRef::Bool(value) => out.extend([u8::from(*value)]),
             DatumRef::Text(text) => write_terminated(text.as_bytes(), out),
             DatumRef::Bytea(bytes) => write_terminated(bytes, out),
         }
@@ -62,14 +63,9 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Box<[u8]>> {
     Some(after.into_boxed_slice())
 }
 
-fn write_terminated(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xff);
-        }
-    }
-    out.extend_from_slice(&[0, 0]);
+fn write_terminated(bytes: &[u8], out: &mut impl Extend<u8>) {
+    let escaped = bytes.iter().flat_map(|byte| std::iter::once(*byte).chain((*byte == 0).then_some(0xff)));
+    out.extend(escaped.chain([0, 0]));
 }
 
 fn read_ordered(key_type: KeyType, bytes: &[u8]) -> Option<(KeyDatum, &[u8])> {

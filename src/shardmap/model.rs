@@ -115,6 +115,10 @@ pub struct Group {
     pub default_partition: Option<PartitionId>,
     /// Positions in `partitions`, sorted by partition id.
     by_id: Vec<u32>,
+    /// See [`Group::owners`].
+    owners: Vec<ShardId>,
+    /// See [`Group::held`].
+    held: Vec<PartitionId>,
 }
 
 /// What keeps partitions from being a group. The map database's constraints exclude all of it.
@@ -232,11 +236,30 @@ impl Group {
             }
         }
         let by_id = index_by_id(&partitions)?;
-        let group = Self { id, strategy, key_types, partitions, default_partition, by_id };
+        let mut owners: Vec<ShardId> = partitions.iter().map(|partition| partition.shard).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let is_held = |partition: &&Partition| partition.state == PartitionState::Held;
+        let mut held: Vec<PartitionId> = partitions.iter().filter(is_held).map(|partition| partition.id).collect();
+        held.sort_unstable();
+        let group = Self { id, strategy, key_types, partitions, default_partition, by_id, owners, held };
         match default_partition {
-            Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => Err(InvalidGroup::UnknownDefault),
+            Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
+                Err(InvalidGroup::UnknownDefault)
+            }
             Some(_) | None => Ok(group),
         }
+    }
+
+    /// The shards that have partitions of the group, sorted: where a statement goes that names no key, found without a walk
+    /// over the partitions.
+    pub fn owners(&self) -> &[ShardId] {
+        &self.owners
+    }
+
+    /// The partitions in state [`PartitionState::Held`], sorted.
+    pub fn held(&self) -> &[PartitionId] {
+        &self.held
     }
 
     /// The partition that owns this point of the key space. Hash and range groups only.
@@ -371,7 +394,8 @@ mod tests {
     #[test]
     fn key_bytes_are_found_without_making_a_bound() {
         let key = |bytes: &[u8]| Some(Bound::Key(bytes.into()));
-        let group = group(Strategy::Range, vec![partition(1, None), partition(2, key(b"b")), partition(3, key(b"bb"))]).expect("valid");
+        let group =
+            group(Strategy::Range, vec![partition(1, None), partition(2, key(b"b")), partition(3, key(b"bb"))]).expect("valid");
         for (point, owner) in [(&b""[..], 1), (b"a", 1), (b"b", 2), (b"ba", 2), (b"bb", 3), (b"c", 3)] {
             assert_eq!(group.partition_at_key(point).id, PartitionId(owner), "point {point:?}");
             assert_eq!(group.partition_at(&Bound::Key(point.into())).id, PartitionId(owner), "point {point:?}");

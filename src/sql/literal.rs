@@ -6,39 +6,16 @@
 use std::borrow::Cow;
 
 use super::lexer::{Literal, LiteralClass};
-use crate::shard_key::Oid;
-
-/// Types that PostgreSQL gives to constants and that casts name.
-pub mod type_oid {
-    use crate::shard_key::Oid;
-
-    pub const UNKNOWN: Oid = 0;
-    pub const BOOL: Oid = 16;
-    pub const BYTEA: Oid = 17;
-    pub const NAME: Oid = 19;
-    pub const INT8: Oid = 20;
-    pub const INT2: Oid = 21;
-    pub const INT4: Oid = 23;
-    pub const TEXT: Oid = 25;
-    pub const FLOAT4: Oid = 700;
-    pub const FLOAT8: Oid = 701;
-    pub const BPCHAR: Oid = 1042;
-    pub const VARCHAR: Oid = 1043;
-    pub const DATE: Oid = 1082;
-    pub const TIMESTAMP: Oid = 1114;
-    pub const TIMESTAMPTZ: Oid = 1184;
-    pub const NUMERIC: Oid = 1700;
-    pub const UUID: Oid = 2950;
-}
+use crate::shard_key::{Oid, oid};
 
 impl LiteralClass {
     /// The type that PostgreSQL gives to the constant; 0 for a string, whose type comes from its context.
     pub fn type_oid(self) -> Oid {
         match self {
-            LiteralClass::Integer => type_oid::INT4,
-            LiteralClass::BigInteger => type_oid::INT8,
-            LiteralClass::Numeric => type_oid::NUMERIC,
-            LiteralClass::String | LiteralClass::Other => type_oid::UNKNOWN,
+            LiteralClass::Integer => oid::INT4,
+            LiteralClass::BigInteger => oid::INT8,
+            LiteralClass::Numeric => oid::NUMERIC,
+            LiteralClass::String | LiteralClass::Other => 0,
         }
     }
 }

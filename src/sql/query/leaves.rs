@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::{ColumnProperties, Output, Term};
 use crate::catalog::{self, Catalog, Relation};
-use crate::shard_key::{KeyColumn, KeyType};
+use crate::shard_key::{KeyColumn, KeyType, oid};
 use crate::shardmap::Group;
-use crate::sql::literal::type_oid;
 
 /// One reference to a relation in a statement.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnP
         type_oid: base_type(column.type_oid, catalog),
         typmod: column.typmod,
         is_deterministic: column.is_deterministic,
-        is_collation_c: column.is_collation_c || column.type_oid == type_oid::NAME,
+        is_collation_c: column.is_collation_c || column.type_oid == oid::NAME,
         is_not_null: column.is_not_null,
     }
 }
@@ -111,24 +110,6 @@ fn base_type(mut oid: u32, catalog: &Catalog) -> u32 {
         }
     }
     oid
-}
-
-/// The key type of a column's type, if it can be one.
-pub fn key_type(oid: u32) -> Option<KeyType> {
-    Some(match oid {
-        type_oid::INT2 => KeyType::Int2,
-        type_oid::INT4 => KeyType::Int4,
-        type_oid::INT8 => KeyType::Int8,
-        type_oid::TEXT | type_oid::VARCHAR => KeyType::Text,
-        type_oid::BPCHAR => KeyType::Bpchar,
-        type_oid::UUID => KeyType::Uuid,
-        type_oid::DATE => KeyType::Date,
-        type_oid::TIMESTAMP => KeyType::Timestamp,
-        type_oid::TIMESTAMPTZ => KeyType::Timestamptz,
-        type_oid::BOOL => KeyType::Bool,
-        type_oid::BYTEA => KeyType::Bytea,
-        _ => return None,
-    })
 }
 
 /// Types within which equal values are the same value: an equality between columns of one such family carries a key over.

@@ -27,7 +27,7 @@ mod scope;
 use std::rc::Rc;
 
 use crate::shard_key::{KeyFunction, KeyType};
-use crate::sql::analysis::Test;
+use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
 
@@ -95,18 +95,19 @@ pub enum Body {
     },
     /// VALUES: the same rows everywhere.
     Values {
-        /// What holds for every row, about the leaf that stands for the rows.
-        facts: Facts,
+        /// For each column: its type and its values, when all are constants or parameters of one type.
+        columns: Vec<Option<(KeyType, Vec<KeyValue>)>>,
         subqueries: Vec<Subquery>,
-        has_limit: bool,
     },
     /// WITH RECURSIVE: the rows of both branches, the second over its own results.
     Recursive {
         start: Box<Bound>,
         step: Box<Bound>,
     },
-    /// INSERT, UPDATE, DELETE or MERGE in WITH: already placed where it stands.
-    Modification,
+    /// INSERT, UPDATE, DELETE or MERGE in WITH, placed where it stands: what holds for the rows it returns.
+    Modification {
+        facts: Facts,
+    },
     /// A reference to a recursive query inside itself.
     SelfReference,
 }
@@ -183,12 +184,24 @@ pub enum Join {
 #[derive(Debug)]
 pub struct Subquery {
     pub bound: Bound,
-    /// `x IN (SELECT …)` as a conjunct of WHERE: equalities of x with the outputs, valid inside.
+    /// `x IN (SELECT …)` as a conjunct of WHERE: equalities of x with the outputs, valid inside and outside.
     pub link: Facts,
+    /// A conjunct of WHERE that is true only when the sub-select has a row: what holds for that row holds outside.
+    pub is_required: bool,
     /// In the ON of an outer join: what holds outside does not hold inside.
     pub is_isolated: bool,
     /// For messages.
     pub position: i32,
+}
+
+impl Subquery {
+    /// What the sub-select says about the rows of the query around it.
+    pub fn outward(&self) -> Facts {
+        if !self.is_required {
+            return Facts::new();
+        }
+        facts::implied(&self.bound).into_iter().chain(self.link.iter().cloned()).collect()
+    }
 }
 
 /// A column that a query yields.

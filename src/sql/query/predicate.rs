@@ -10,10 +10,9 @@ use super::bind::Reader;
 use super::leaves;
 use super::scope::{Frame, Resolution};
 use super::{Predicate, Term};
-use crate::shard_key::{KeyFunction, KeyType, Oid};
+use crate::shard_key::{FunctionArgument, KeyFunction, KeyType, Oid, oid};
 use crate::sql::analysis::{Comparison, KeyValue, Test};
 use crate::sql::lexer::LiteralClass;
-use crate::sql::literal::type_oid;
 use crate::sql::tree;
 
 /// AND, OR and NOT nest no deeper; beyond, nothing is proven.
@@ -198,12 +197,10 @@ impl Reader<'_> {
             },
             other => (other, None),
         };
-        match array {
-            // An element type that differs from the column's changes the comparison; only the plain form is read.
-            Node::A_ArrayExpr(array) if array_type.is_none() || array_type == array_of(term_type) => {
-                self.in_list(left, array.elements(), frame)
-            }
-            Node::ParamRef(_) | Node::A_Const(_) => match self.value(array, array_type) {
+        match (array, array_type) {
+            (Node::A_ArrayExpr(array), None) => self.in_list(left, array.elements(), frame),
+            (Node::A_ArrayExpr(array), Some(array_type)) => self.in_array(term, term_type, array.elements(), array_type),
+            (Node::ParamRef(_) | Node::A_Const(_), _) => match self.value(array, array_type) {
                 Some(KeyValue::Null) => Predicate::False,
                 Some(value) => Predicate::Test { term, term_type, test: Test::AnyOf(value) },
                 None => Predicate::Unknown,
@@ -212,10 +209,27 @@ impl Reader<'_> {
         }
     }
 
+    /// `= ANY (ARRAY[…]::type[])`: each element is cast.
+    fn in_array(&mut self, term: Term, term_type: KeyType, elements: &NodeList, array_type: Oid) -> Predicate {
+        let element_type = oid::array_element(array_type);
+        // An element type of another family changes the comparison.
+        if element_type.and_then(KeyType::of_column).is_none_or(|element| !leaves::same_family(element, term_type)) {
+            return Predicate::Unknown;
+        }
+        let values: Option<Vec<KeyValue>> = elements.iter().map(|element| self.value(element, element_type)).collect();
+        match values {
+            Some(values) => Predicate::Test { term, term_type, test: Test::In(values) },
+            None => Predicate::Unknown,
+        }
+    }
+
     pub fn operand(&mut self, node: Node<'_>, frame: &Frame<'_>) -> Operand {
         match node {
             Node::ColumnRef(column) => self.column_term(column, frame),
             Node::FuncCall(call) => self.function_term(call, frame),
+            Node::A_Expr(e) if e.kind == nodes::A_Expr_Kind::AEXPR_OP && tree::single_name(e.name()) == Some("%") => {
+                self.key_function("%", [e.lexpr(), e.rexpr()].into_iter(), frame)
+            }
             Node::ParamRef(_) | Node::A_Const(_) => self.value(node, None).map_or(Operand::Other, Operand::Value),
             Node::TypeCast(cast) => match (self.cast_type(cast), cast.arg()) {
                 (Some(oid), argument @ (Node::ParamRef(_) | Node::A_Const(_))) => {
@@ -235,7 +249,7 @@ impl Reader<'_> {
             return Operand::Other;
         };
         let properties = self.properties(column);
-        match leaves::key_type(properties.type_oid) {
+        match KeyType::of_column(properties.type_oid) {
             Some(key_type) if properties.is_deterministic => Operand::Term(column.into(), key_type),
             _ => Operand::Other,
         }
@@ -243,45 +257,54 @@ impl Reader<'_> {
 
     /// `right(column, 1)` and its kind, of `pg_catalog`.
     fn function_term(&mut self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Operand {
-        let is_plain = !call.agg_distinct && !call.agg_star && !call.func_variadic && call.over().is_none() && call.agg_order().is_empty();
-        let Some(name) = self.catalog_function(call).filter(|_| is_plain) else {
-            return Operand::Other;
-        };
-        let mut arguments = call.args().iter();
-        let Some(Node::ColumnRef(column)) = arguments.next() else {
-            return Operand::Other;
-        };
-        let mut counts = Vec::new();
-        for argument in arguments {
-            match self.integer(argument) {
-                Some(count) => counts.push(count),
-                None => return Operand::Other,
-            }
-        }
-        let function = match (name, counts.as_slice()) {
-            ("left", [count]) => KeyFunction::Left(*count),
-            ("right", [count]) => KeyFunction::Right(*count),
-            ("substr" | "substring", [from, length]) => KeyFunction::Substr(*from, *length),
-            _ => return Operand::Other,
-        };
-        match self.column_term(column, frame) {
-            Operand::Term(term, KeyType::Text) => Operand::Term(Term { function: Some(function), ..term }, KeyType::Text),
+        let is_plain = !call.agg_distinct
+            && !call.agg_star
+            && !call.func_variadic
+            && !call.agg_within_group
+            && call.over().is_none()
+            && call.agg_order().is_empty()
+            && matches!(call.agg_filter(), Node::None);
+        match self.catalog_function(call) {
+            Some(name) if is_plain => self.key_function(name, call.args().iter(), frame),
             _ => Operand::Other,
         }
     }
 
-    /// A small integer constant whose value decides the reading; texts that differ in it do not share it.
-    fn integer(&mut self, node: Node<'_>) -> Option<i32> {
-        let Node::A_Const(constant) = node else {
-            return None;
-        };
-        match constant.val() {
-            Some(ConstValue::Integer(value)) => {
-                self.fix_literal(constant.location);
-                Some(value)
+    /// A function of one column and constants, whose values decide the reading: texts that differ in them do not share it.
+    fn key_function<'n>(&mut self, name: &str, arguments: impl Iterator<Item = Node<'n>>, frame: &Frame<'_>) -> Operand {
+        let mut column = None;
+        let mut read = Vec::new();
+        let mut locations = Vec::new();
+        for argument in arguments {
+            match argument {
+                Node::ColumnRef(reference) if column.is_none() => {
+                    column = Some(reference);
+                    read.push(FunctionArgument::Column);
+                }
+                Node::A_Const(constant) => {
+                    locations.push(constant.location);
+                    match constant.val() {
+                        Some(ConstValue::Integer(value)) => read.push(FunctionArgument::Integer(i64::from(value))),
+                        Some(ConstValue::String(text)) => read.push(FunctionArgument::Text(text)),
+                        _ => return Operand::Other,
+                    }
+                }
+                _ => return Operand::Other,
             }
-            _ => None,
         }
+        let (Some(column), Some(function)) = (column, KeyFunction::from_call(name, &read)) else {
+            return Operand::Other;
+        };
+        let Operand::Term(term, column_type) = self.column_term(column, frame) else {
+            return Operand::Other;
+        };
+        let Some(result_type) = function.result_type(column_type) else {
+            return Operand::Other;
+        };
+        for location in locations {
+            self.fix_literal(location);
+        }
+        Operand::Term(Term { function: Some(function), ..term }, result_type)
     }
 
     /// A constant or parameter; `cast`: the type that it is cast to.
@@ -290,7 +313,7 @@ impl Reader<'_> {
             Node::ParamRef(parameter) => Some(KeyValue::Parameter { number: u16::try_from(parameter.number).ok()?, cast }),
             Node::A_Const(constant) if constant.isnull => Some(KeyValue::Null),
             Node::A_Const(constant) => match constant.val()? {
-                ConstValue::Boolean(value) => (cast.is_none() || cast == Some(type_oid::BOOL)).then_some(KeyValue::Bool(value)),
+                ConstValue::Boolean(value) => (cast.is_none() || cast == Some(oid::BOOL)).then_some(KeyValue::Bool(value)),
                 ConstValue::BitString(_) => None,
                 value if self.is_in_view() => view_constant(value, cast),
                 _ => self.literal(constant.location, cast),
@@ -410,66 +433,35 @@ fn cast_is_exact(class: LiteralClass, cast: Option<Oid>) -> bool {
     match class {
         LiteralClass::String => true,
         LiteralClass::Integer | LiteralClass::BigInteger => {
-            matches!(cast, type_oid::INT2 | type_oid::INT4 | type_oid::INT8 | type_oid::NUMERIC)
+            matches!(cast, oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC)
         }
-        LiteralClass::Numeric => cast == type_oid::NUMERIC,
+        LiteralClass::Numeric => cast == oid::NUMERIC,
         LiteralClass::Other => false,
     }
 }
 
 fn builtin_type(name: &str) -> Option<Oid> {
     Some(match name {
-        "bool" | "boolean" => type_oid::BOOL,
-        "bytea" => type_oid::BYTEA,
-        "int8" | "bigint" => type_oid::INT8,
-        "int2" | "smallint" => type_oid::INT2,
-        "int4" | "int" | "integer" => type_oid::INT4,
-        "text" => type_oid::TEXT,
-        "bpchar" => type_oid::BPCHAR,
-        "varchar" => type_oid::VARCHAR,
-        "date" => type_oid::DATE,
-        "timestamp" => type_oid::TIMESTAMP,
-        "timestamptz" => type_oid::TIMESTAMPTZ,
-        "numeric" => type_oid::NUMERIC,
-        "float4" => type_oid::FLOAT4,
-        "float8" => type_oid::FLOAT8,
-        "uuid" => type_oid::UUID,
+        "bool" | "boolean" => oid::BOOL,
+        "bytea" => oid::BYTEA,
+        "int8" | "bigint" => oid::INT8,
+        "int2" | "smallint" => oid::INT2,
+        "int4" | "int" | "integer" => oid::INT4,
+        "text" => oid::TEXT,
+        "bpchar" => oid::BPCHAR,
+        "varchar" => oid::VARCHAR,
+        "date" => oid::DATE,
+        "timestamp" => oid::TIMESTAMP,
+        "timestamptz" => oid::TIMESTAMPTZ,
+        "numeric" => oid::NUMERIC,
+        "uuid" => oid::UUID,
         _ => return None,
     })
 }
+
+/// The arrays that PostgreSQL's own types have.
+const ARRAYS: [Oid; 14] = [1000, 1001, 1003, 1005, 1007, 1009, 1014, 1015, 1016, 1115, 1182, 1185, 1231, 2951];
 
 fn builtin_array(element: Oid) -> Option<Oid> {
-    Some(match element {
-        type_oid::BOOL => 1000,
-        type_oid::BYTEA => 1001,
-        type_oid::INT2 => 1005,
-        type_oid::INT4 => 1007,
-        type_oid::TEXT => 1009,
-        type_oid::BPCHAR => 1014,
-        type_oid::VARCHAR => 1015,
-        type_oid::INT8 => 1016,
-        type_oid::TIMESTAMP => 1115,
-        type_oid::DATE => 1182,
-        type_oid::TIMESTAMPTZ => 1185,
-        type_oid::NUMERIC => 1231,
-        type_oid::UUID => 2951,
-        _ => return None,
-    })
-}
-
-/// The array type whose elements compare with a column of this type without a cast.
-fn array_of(key_type: KeyType) -> Option<Oid> {
-    builtin_array(match key_type {
-        KeyType::Int2 => type_oid::INT2,
-        KeyType::Int4 => type_oid::INT4,
-        KeyType::Int8 => type_oid::INT8,
-        KeyType::Text => type_oid::TEXT,
-        KeyType::Bpchar => return None,
-        KeyType::Uuid => type_oid::UUID,
-        KeyType::Date => type_oid::DATE,
-        KeyType::Timestamp => type_oid::TIMESTAMP,
-        KeyType::Timestamptz => type_oid::TIMESTAMPTZ,
-        KeyType::Bool => type_oid::BOOL,
-        KeyType::Bytea => type_oid::BYTEA,
-    })
+    ARRAYS.into_iter().find(|array| oid::array_element(*array) == Some(element))
 }

@@ -61,6 +61,17 @@ impl<'f> Frame<'f> {
         Resolution::Unknown
     }
 
+    /// The path means, or may mean, a column of this level.
+    pub fn resolves_here(&self, path: &[&str], leaves: &[Leaf<'_>]) -> bool {
+        let found = match path {
+            [column] => self.unqualified(column, leaves),
+            [table, column] => self.qualified(None, table, column, leaves),
+            [schema, table, column] => self.qualified(Some(schema), table, column, leaves),
+            _ => Found::Unknown,
+        };
+        !matches!(found, Found::Nothing)
+    }
+
     fn unqualified(&self, name: &str, leaves: &[Leaf<'_>]) -> Found {
         if let Some((_, column)) = self.merged.iter().find(|(merged, _)| merged == name) {
             return column.map_or(Found::Unknown, Found::Column);
