@@ -103,7 +103,10 @@ pub(super) fn key_to_stored(columns: &[KeyColumn]) -> Value {
 
 pub(super) fn key_from_stored(stored: &Value) -> Result<Vec<KeyColumn>, StoreError> {
     let columns = stored.as_array().ok_or_else(|| unreadable("shard key", "that is no array"))?;
-    columns.iter().map(|column| key_column_from_stored(column).ok_or_else(|| unreadable("shard key", &column.to_string()))).collect()
+    columns
+        .iter()
+        .map(|column| key_column_from_stored(column).ok_or_else(|| unreadable("shard key", &column.to_string())))
+        .collect()
 }
 
 fn key_column_from_stored(stored: &Value) -> Option<KeyColumn> {
@@ -211,7 +214,10 @@ mod tests {
             of(KeyFunction::DateTrunc(DateUnit::Month)),
         ];
         assert_eq!(key_from_stored(&key_to_stored(&columns)).expect("readable"), columns);
-        assert!(key_from_stored(&json!([{ "column": "a", "type": "integer", "function": { "name": "md5", "arguments": [] } }])).is_err());
+        assert!(
+            key_from_stored(&json!([{ "column": "a", "type": "integer", "function": { "name": "md5", "arguments": [] } }]))
+                .is_err()
+        );
         assert!(key_from_stored(&json!([{ "column": "a", "type": "json" }])).is_err());
     }
 

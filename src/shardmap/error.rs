@@ -89,11 +89,10 @@ impl From<StoreError> for PgError {
             StoreError::OutcomeUnknown(_) => PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, text)
                 .with_detail("The connection to the map database ended before it answered.")
                 .with_hint("Look whether the change is in shardgate.history, and repeat it if it is not."),
-            StoreError::NotInitialised => PgError::new(SqlState::CANNOT_CONNECT_NOW, text)
-                .with_hint("Run \"shardgate init\", or set map.migrate = true."),
-            StoreError::OtherVersion(source) => {
-                PgError::new(SqlState::CANNOT_CONNECT_NOW, text).with_detail(format!("{source}."))
+            StoreError::NotInitialised => {
+                PgError::new(SqlState::CANNOT_CONNECT_NOW, text).with_hint("Run \"shardgate init\", or set map.migrate = true.")
             }
+            StoreError::OtherVersion(source) => PgError::new(SqlState::CANNOT_CONNECT_NOW, text).with_detail(format!("{source}.")),
             StoreError::Older { .. } => PgError::new(SqlState::CANNOT_CONNECT_NOW, text)
                 .with_detail("It is an old primary or was restored from a backup.")
                 .with_hint("Let map.url name the server that is the primary now."),

@@ -7,9 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::error::StoreError;
-use super::model::{
-    DeclaredFunction, Group, GroupId, MapSnapshot, Partition, PartitionId, Shard, ShardId, Strategy, Table,
-};
+use super::model::{DeclaredFunction, Group, GroupId, MapSnapshot, Partition, PartitionId, Shard, ShardId, Strategy, Table};
 use crate::shard_key::KeyType;
 
 /// Rows as they are now, of what changed; names and ids of what is gone.
@@ -118,12 +116,9 @@ fn merge_groups(
         let old = groups.get(&id);
         let row = match (rows.remove(&id), old) {
             (Some(row), _) => row,
-            (None, Some(old)) => GroupRow {
-                id,
-                strategy: old.strategy,
-                key_types: old.key_types.clone(),
-                default_partition: old.default_partition,
-            },
+            (None, Some(old)) => {
+                GroupRow { id, strategy: old.strategy, key_types: old.key_types.clone(), default_partition: old.default_partition }
+            }
             (None, None) => return Err(StoreError::Unreadable(format!("partition of unknown group {}", id.0))),
         };
         let group = merge_group(old.map(Arc::as_ref), row, &removed, changed.remove(&id).unwrap_or_default())?;
@@ -181,10 +176,7 @@ mod tests {
 
     #[test]
     fn a_split_and_a_merge_leave_no_trace_of_what_is_gone() {
-        let split = ChangedRows {
-            partitions: vec![partition(1, None, 1), partition(3, Some(-10), 1)],
-            ..ChangedRows::default()
-        };
+        let split = ChangedRows { partitions: vec![partition(1, None, 1), partition(3, Some(-10), 1)], ..ChangedRows::default() };
         let split = merge(&two_partitions(), split).expect("valid");
         assert_eq!(owners(&split), [(1, 1), (3, 1), (2, 2)]);
         let merged = ChangedRows {

@@ -234,7 +234,9 @@ impl Group {
         let by_id = index_by_id(&partitions)?;
         let group = Self { id, strategy, key_types, partitions, default_partition, by_id };
         match default_partition {
-            Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => Err(InvalidGroup::UnknownDefault),
+            Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
+                Err(InvalidGroup::UnknownDefault)
+            }
             Some(_) | None => Ok(group),
         }
     }
@@ -371,7 +373,8 @@ mod tests {
     #[test]
     fn key_bytes_are_found_without_making_a_bound() {
         let key = |bytes: &[u8]| Some(Bound::Key(bytes.into()));
-        let group = group(Strategy::Range, vec![partition(1, None), partition(2, key(b"b")), partition(3, key(b"bb"))]).expect("valid");
+        let group =
+            group(Strategy::Range, vec![partition(1, None), partition(2, key(b"b")), partition(3, key(b"bb"))]).expect("valid");
         for (point, owner) in [(&b""[..], 1), (b"a", 1), (b"b", 2), (b"ba", 2), (b"bb", 3), (b"c", 3)] {
             assert_eq!(group.partition_at_key(point).id, PartitionId(owner), "point {point:?}");
             assert_eq!(group.partition_at(&Bound::Key(point.into())).id, PartitionId(owner), "point {point:?}");

@@ -102,7 +102,9 @@ pub fn same_shape(a: &str, a_literals: &[Literal], b: &str, b_literals: &[Litera
     }
     let (mut a_from, mut b_from) = (0, 0);
     for (in_a, in_b) in a_literals.iter().zip(b_literals) {
-        if in_a.class != in_b.class || a.as_bytes().get(a_from..in_a.start as usize) != b.as_bytes().get(b_from..in_b.start as usize) {
+        if in_a.class != in_b.class
+            || a.as_bytes().get(a_from..in_a.start as usize) != b.as_bytes().get(b_from..in_b.start as usize)
+        {
             return false;
         }
         (a_from, b_from) = (in_a.end as usize, in_b.end as usize);
@@ -460,29 +462,38 @@ mod tests {
             ("select $1, a$2, $3x", &[]),
             ("a-1", &[("1", Integer)]),
             ("-1", &[("1", Integer)]),
-            ("1.5 .5 1. 1e5 1.e5 .5E-3 1e+2", &[
-                ("1.5", Numeric),
-                (".5", Numeric),
-                ("1.", Numeric),
-                ("1e5", Numeric),
-                ("1.e5", Numeric),
-                (".5E-3", Numeric),
-                ("1e+2", Numeric),
-            ]),
+            (
+                "1.5 .5 1. 1e5 1.e5 .5E-3 1e+2",
+                &[
+                    ("1.5", Numeric),
+                    (".5", Numeric),
+                    ("1.", Numeric),
+                    ("1e5", Numeric),
+                    ("1.e5", Numeric),
+                    (".5E-3", Numeric),
+                    ("1e+2", Numeric),
+                ],
+            ),
             ("1..2", &[("1", Integer), ("2", Integer)]),
             ("1...5", &[("1", Integer), (".5", Numeric)]),
-            ("2147483647 2147483648 9223372036854775807 9223372036854775808", &[
-                ("2147483647", Integer),
-                ("2147483648", BigInteger),
-                ("9223372036854775807", BigInteger),
-                ("9223372036854775808", Numeric),
-            ]),
+            (
+                "2147483647 2147483648 9223372036854775807 9223372036854775808",
+                &[
+                    ("2147483647", Integer),
+                    ("2147483648", BigInteger),
+                    ("9223372036854775807", BigInteger),
+                    ("9223372036854775808", Numeric),
+                ],
+            ),
             ("007", &[("007", Integer)]),
             ("0x1F 1_000 0b11", &[("0x1F", Other), ("1_000", Other), ("0b11", Other)]),
             ("'it''s' 'a\\'", &[("'it''s'", String), ("'a\\'", String)]),
             ("E'a\\'b' e'\\\\'", &[("E'a\\'b'", String), ("e'\\\\'", String)]),
             ("te'a'", &[("'a'", String)]),
-            ("B'01' x'1F' N'a' U&'d\\0061' U&\"x\"", &[("B'01'", Other), ("x'1F'", Other), ("'a'", String), ("U&'d\\0061'", Other)]),
+            (
+                "B'01' x'1F' N'a' U&'d\\0061' U&\"x\"",
+                &[("B'01'", Other), ("x'1F'", Other), ("'a'", String), ("U&'d\\0061'", Other)],
+            ),
             ("'a'\n'b'", &[("'a'\n'b'", String)]),
             ("'a' -- c '\n  'b' 'c'", &[("'a' -- c '\n  'b'", String), ("'c'", String)]),
             ("'a' 'b'", &[("'a'", String), ("'b'", String)]),
