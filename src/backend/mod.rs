@@ -18,5 +18,5 @@ pub use health::{Backoff, Health};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};
 pub use settings::Settings;
-pub use target::ShardAddress;
 pub(crate) use settings::push_literal;
+pub use target::ShardAddress;
