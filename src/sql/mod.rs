@@ -3,5 +3,5 @@
 pub mod analysis;
 pub mod lexer;
 pub mod literal;
-mod parse;
-mod tree;
+pub mod parse;
+pub mod tree;
