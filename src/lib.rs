@@ -31,7 +31,7 @@
 //! |---|---|
 //! | 6 | [`server`]: build, accept, drain, admin HTTP · [`demo`]: a local cluster of real servers |
 //! | 5 | `session`: what one client connection owns; the query cycle; relay to the client |
-//! | 4 | [`execute`]: single shard, scatter, merge, transactions · `declare`: the functions of the `shardgate` schema · `rebalance`: the operator's verbs |
+//! | 4 | [`execute`]: single shard, scatter, merge, transactions · [`declare`]: the functions of the `shardgate` schema · `rebalance`: the operator's verbs |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
 //! | 1 | [`auth`], [`net`], [`telemetry`], [`config`] |
@@ -56,6 +56,7 @@ pub mod auth;
 pub mod backend;
 pub mod catalog;
 pub mod config;
+pub mod declare;
 pub mod demo;
 pub mod error;
 pub mod execute;
