@@ -4,5 +4,5 @@ pub mod analysis;
 pub mod body;
 pub mod lexer;
 pub mod literal;
-mod parse;
-mod tree;
+pub mod parse;
+pub mod tree;
