@@ -26,6 +26,8 @@ const ARROWS_WITHIN_A_LAYER: &[(&str, &str, &str)] = &[
     ("net", "config", "addresses and certificates are settings"),
     ("auth", "config", "users and their verifiers are settings"),
     ("auth", "net", "logging in to a shard happens on its stream"),
+    ("telemetry", "config", "what is logged, and how, is a setting"),
+    ("plan", "routing", "a plan is made for the shards that routing found"),
     ("sql", "shardmap", "the analysis looks tables up in a map snapshot"),
 ];
 
@@ -39,6 +41,10 @@ const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
 ];
 
 const FILE_LINES_MAX: usize = 800;
+
+/// Longer files: which, how long they may be, why.
+const LONG_FILES: &[(&str, usize, &str)] =
+    &[("src/sql/query/bind.rs", 1_150, "one pass over PostgreSQL's query tree; wants to be divided by clause")];
 
 #[test]
 fn imports_go_down_the_layers_only() {
@@ -68,7 +74,8 @@ fn the_layer_table_in_lib_rs_is_the_one_here() {
         let Some((Ok(layer), modules)) = line.split_once('|').map(|(layer, modules)| (layer.trim().parse(), modules)) else {
             continue;
         };
-        let names = modules.split("[`").skip(1).filter_map(|piece| piece.split_once("`]")).map(|(name, _)| name.to_owned());
+        // Every second piece stands between backticks; the words among them that are no modules have no layer.
+        let names = modules.split('`').skip(1).step_by(2).filter(|name| crate::layer(name).is_some()).map(str::to_owned);
         documented.insert(layer, names.collect());
     }
     let here: BTreeMap<u32, BTreeSet<String>> =
@@ -96,7 +103,7 @@ fn no_file_is_too_long() {
     let long: Vec<String> = all_files()
         .into_iter()
         .map(|file| (fs::read_to_string(&file).unwrap().lines().count(), file))
-        .filter(|(lines, _)| *lines > FILE_LINES_MAX)
+        .filter(|(lines, file)| *lines > lines_max(&relative(file)))
         .map(|(lines, file)| format!("{} ({lines} lines)", relative(&file)))
         .collect();
     assert!(long.is_empty(), "more than {FILE_LINES_MAX} lines: {long:?}");
@@ -121,6 +128,10 @@ fn arrows_up_within_and_forbidden_are_told_apart() {
     assert!(check_arrow("rebalance", "execute").unwrap_err().contains("one layer"));
     assert!(check_arrow("rebalance", "routing").unwrap_err().contains("query path"));
     assert!(check_arrow("session", "nonsense").unwrap_err().contains("no layer"));
+}
+
+fn lines_max(file: &str) -> usize {
+    LONG_FILES.iter().find(|long| long.0 == file).map_or(FILE_LINES_MAX, |long| long.1)
 }
 
 fn check_arrow(from: &str, to: &str) -> Result<(), String> {
