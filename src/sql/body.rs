@@ -189,7 +189,7 @@ fn visit(node: Node<'_>, found: &mut Found) {
         Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
         Node::FuncCall(call) => function_call(call, found),
         Node::A_Expr(expression) => {
-            if let Some(operator) = expression.name().iter().last().and_then(Node::as_str) {
+            if let Some(operator) = expression.name().iter().next_back().and_then(Node::as_str) {
                 found.references.operators.push(operator.to_owned());
             }
         }
