@@ -28,7 +28,7 @@ pub fn walk<'n>(root: Node<'n>, visit: &mut dyn FnMut(Node<'n>) -> bool) {
     }
 }
 
-/// Whether [`children`] knows the node: anything else may hide a table or a function.
+/// Whether `children` knows the node: anything else may hide a table or a function.
 pub fn is_known(node: Node<'_>) -> bool {
     matches!(
         node,
