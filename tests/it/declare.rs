@@ -11,6 +11,7 @@ use shardgate::shardmap::{MapOptions, ProxyId, ShardMap};
 
 use crate::support::Cluster;
 
+mod check;
 mod keys;
 mod obstacles;
 mod reading;
