@@ -22,6 +22,7 @@ use crate::sql::body::SqlBodyReader;
 
 mod arguments;
 mod array;
+pub mod check;
 mod checks;
 mod functions;
 mod gate;
@@ -37,6 +38,9 @@ mod sharding;
 mod shards;
 mod signature;
 mod support;
+mod wire_argument;
+
+pub use wire_argument::argument_from_wire;
 
 use arguments::Arguments;
 use shard_connection::ShardConnection;

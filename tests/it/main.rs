@@ -4,6 +4,7 @@
 //! `support`) and ends them; nothing is shared between tests, so they may run in any order and all at once.
 
 mod containers;
+mod declare;
 mod hostile_startup;
 mod login;
 mod login_to_shard;

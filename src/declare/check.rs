@@ -1,0 +1,256 @@
+//! `shardgate check`: looks at the configuration, the map database and every shard, and says what to do.
+//!
+//! Changes nothing. Each finding is one line with its remedy; with none the cluster is as the proxy needs it. Everything is
+//! looked at even when something is found, and the shards at once.
+
+use std::fmt;
+
+use futures::future::join_all;
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::catalog::Catalog;
+use crate::config::{AuthMethod, BackendUser, Config, TlsMode};
+use crate::error::PgError;
+use crate::shardmap::{MapSnapshot, Shard, ShardState, Store, TableKind};
+
+use super::BODY_READER;
+use super::checks::{Candidate, CandidateKind};
+use super::shard_connection::ShardConnection;
+
+mod shard;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `configuration`, `map`, `shard "x"`, `table "public.t"`.
+    pub subject: String,
+    /// A sentence without its full stop.
+    pub finding: String,
+    /// What to do; a sentence.
+    pub remedy: String,
+}
+
+impl Finding {
+    fn new(subject: impl Into<String>, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { subject: subject.into(), finding: finding.into(), remedy: remedy.into() }
+    }
+
+    fn of_error(subject: impl Into<String>, error: &PgError) -> Self {
+        let detail = error.detail.as_ref().map(|detail| format!(" ({})", detail.trim_end_matches('.'))).unwrap_or_default();
+        Self::new(subject, format!("{}{detail}", error.message), error.hint.clone().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One line, whatever the parts are.
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        write!(f, "{}: {}. {}", self.subject, line(&self.finding), line(&self.remedy))
+    }
+}
+
+/// Prints what was found. The exit code: 0 fine, 1 findings.
+pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
+    let findings = findings(config).await;
+    if is_json {
+        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "findings": findings }))?);
+    } else if findings.is_empty() {
+        println!("no findings");
+    } else {
+        for finding in &findings {
+            println!("{finding}");
+        }
+    }
+    Ok(i32::from(!findings.is_empty()))
+}
+
+/// Everything that is not as it should be.
+pub async fn findings(config: &Config) -> Vec<Finding> {
+    let mut found = configuration(config);
+    let snapshot = match map(config, &mut found).await {
+        Some(snapshot) => snapshot,
+        None => return found,
+    };
+    if snapshot.shards.is_empty() {
+        found.push(Finding::new("map", "there is no shard yet", "Add the first one: SELECT shardgate.add_shard('name', 'postgres://…')."));
+        return found;
+    }
+    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config))).await;
+    let mut seen = Vec::new();
+    for (shard, (findings, facts)) in snapshot.shards.iter().zip(looked_at) {
+        found.extend(findings);
+        seen.extend(facts.map(|facts| (shard.as_ref(), facts)));
+    }
+    compare(&seen, &mut found);
+    if let Some((_, home)) = seen.iter().find(|(shard, _)| shard.is_home) {
+        tables(&home.catalog, &snapshot, &mut found);
+    }
+    found
+}
+
+fn configuration(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let subject = "configuration";
+    if config.listen.tls.mode != TlsMode::Off {
+        for (name, path) in [("listen.tls.cert", &config.listen.tls.cert), ("listen.tls.key", &config.listen.tls.key)] {
+            let Some(path) = path else { continue };
+            if let Err(error) = std::fs::File::open(path) {
+                let remedy = format!("Give a file in {name} that this user may read.");
+                found.push(Finding::new(subject, format!("{name} cannot be read: {}", error.kind()), remedy));
+            }
+        }
+    }
+    if config.auth.method == AuthMethod::ScramSha256 && config.auth.users.is_empty() {
+        found.push(Finding::new(subject, "nobody can log in", "List users in [[auth.users]]."));
+    }
+    if !config.auth.users.iter().any(|user| user.admin) {
+        found.push(Finding::new(subject, "nobody may change the cluster", "Give one of [[auth.users]] admin = true."));
+    }
+    found
+}
+
+/// `None`: there is no map to go on with.
+async fn map(config: &Config, found: &mut Vec<Finding>) -> Option<MapSnapshot> {
+    let subject = "map";
+    let store = match Store::new(config.map.url.reveal()) {
+        Ok(store) => store,
+        Err(error) => {
+            found.push(Finding::of_error(subject, &error.into()));
+            return None;
+        }
+    };
+    match map_settings(config).await {
+        Ok(findings) => found.extend(findings),
+        Err(error) => {
+            found.push(Finding::of_error(subject, &error));
+            return None;
+        }
+    }
+    let loaded = match store.check().await {
+        Ok(()) => store.load().await,
+        Err(error) => Err(error),
+    };
+    store.close().await;
+    match loaded {
+        Ok(change) => Some(change.snapshot),
+        Err(error) => {
+            found.push(Finding::of_error(subject, &error.into()));
+            None
+        }
+    }
+}
+
+async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
+    let mut connection = ShardConnection::open("map", config.map.url.reveal()).await.map_err(|error| PgError {
+        message: error.message.replace("shard \"map\"", "the map database"),
+        ..error
+    })?;
+    let synchronous_commit: String = connection.value("SHOW synchronous_commit").await?;
+    connection.close().await;
+    let mut found = Vec::new();
+    if synchronous_commit == "off" {
+        found.push(Finding::new(
+            "map",
+            "synchronous_commit is off there, so that a crash may forget a change of the map that proxies already follow",
+            "Set it to on for the map database.",
+        ));
+    }
+    Ok(found)
+}
+
+/// What two shards are compared by.
+struct Facts {
+    catalog: Catalog,
+    identity: Option<String>,
+    /// Encoding and locale of the database, with the collation's version.
+    database: String,
+    server_version: i32,
+}
+
+async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>) {
+    let subject = format!("shard \"{}\"", shard.name);
+    let mut found = Vec::new();
+    if shard.state == ShardState::Preparing {
+        found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));
+    }
+    let mut connection = match ShardConnection::open(&shard.name, &shard.url).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            found.push(Finding::of_error(&subject, &error));
+            return (found, None);
+        }
+    };
+    let roles: Vec<&str> = match config.auth.backend_user {
+        BackendUser::Client => config.auth.users.iter().map(|user| user.name.as_str()).collect(),
+        BackendUser::Shard => Vec::new(),
+    };
+    if let Err(error) = shard::settings(&mut connection, &subject, &roles, &mut found).await {
+        found.push(Finding::of_error(&subject, &error));
+    }
+    let facts = shard::facts(&mut connection).await;
+    connection.close().await;
+    match facts {
+        Ok(facts) => (found, Some(facts)),
+        Err(error) => {
+            found.push(Finding::of_error(&subject, &error));
+            (found, None)
+        }
+    }
+}
+
+/// Differences between shards: each against the home shard.
+fn compare(seen: &[(&Shard, Facts)], found: &mut Vec<Finding>) {
+    let Some((home, home_facts)) = seen.iter().find(|(shard, _)| shard.is_home) else { return };
+    for (index, (shard, facts)) in seen.iter().enumerate() {
+        let subject = format!("shard \"{}\"", shard.name);
+        let twin = seen.iter().take(index).find(|(_, other)| facts.identity.is_some() && other.identity == facts.identity);
+        if let Some((twin, _)) = twin {
+            let finding = format!("it is the same database as shard \"{}\", or a copy of its files", twin.name);
+            found.push(Finding::new(&subject, finding, "Drop one of them."));
+        }
+        if shard.is_home {
+            continue;
+        }
+        if facts.database != home_facts.database {
+            let finding = format!("text may sort or compare differently here ({}) than on home shard \"{}\" ({})", facts.database, home.name, home_facts.database);
+            found.push(Finding::new(&subject, finding, "Use the same encoding, locale and operating system version for all shards."));
+        }
+        if facts.server_version / 10_000 != home_facts.server_version / 10_000 {
+            let finding = format!("its server has version {}, the home shard's {}", facts.server_version / 10_000, home_facts.server_version / 10_000);
+            found.push(Finding::new(&subject, finding, "Upgrade the older one; functions and plans differ between versions."));
+        }
+        for difference in home_facts.catalog.diff(&facts.catalog) {
+            let finding = format!("{difference} (here: home shard \"{}\")", home.name);
+            found.push(Finding::new(&subject, finding, "Make the schemas alike; run schema changes through the proxy."));
+        }
+    }
+}
+
+/// What has come to stand in the way of declared tables since they were declared.
+fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
+    let mut names: Vec<_> = snapshot.tables.keys().collect();
+    names.sort_unstable();
+    for name in names {
+        let Some(table) = snapshot.tables.get(name) else { continue };
+        let subject = format!("table \"{}.{}\"", name.0, name.1);
+        let Some(relation) = catalog.relation_names.get(name).and_then(|oid| catalog.relations.get(oid)) else {
+            found.push(Finding::new(&subject, "it is declared and does not exist on the home shard", "Create it again, through the proxy."));
+            continue;
+        };
+        let kind = match &table.kind {
+            TableKind::Sharded { group, key } => CandidateKind::Sharded { key, group: Some(*group) },
+            TableKind::Reference => CandidateKind::Reference,
+        };
+        let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER };
+        found.extend(candidate.obstacles().into_iter().map(|obstacle| {
+            Finding::new(&subject, obstacle.what.trim_end_matches('.'), obstacle.remedy)
+        }));
+    }
+}
+
+/// Rows of one query on a shard.
+async fn rows(connection: &mut PgConnection, sql: &str) -> Result<Vec<(String, String)>, sqlx::Error> {
+    connection.ping().await?;
+    sqlx::query_as(AssertSqlSafe(sql.to_owned())).fetch_all(connection).await
+}

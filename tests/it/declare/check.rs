@@ -1,0 +1,80 @@
+//! `shardgate check`: silent on a cluster as it should be, one finding for each thing that is not.
+
+use std::ffi::OsString;
+
+use shardgate::config::Config;
+use shardgate::declare::check::{Finding, findings};
+
+use super::Declarer;
+
+fn config(map_url: &str, users: &[&str], backend_user: &str) -> Config {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let path = directory.path().join("shardgate.toml");
+    let mut text = format!("[map]\nurl = \"{map_url}\"\n[auth]\nmethod = \"trust\"\nbackend_user = \"{backend_user}\"\n");
+    for user in users {
+        text.push_str(&format!("[[auth.users]]\nname = \"{user}\"\nadmin = true\n"));
+    }
+    std::fs::write(&path, text).expect("write the configuration");
+    Config::load_with_environment(Some(&path), Vec::<(OsString, OsString)>::new()).expect("configuration")
+}
+
+fn lines(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_healthy_cluster_has_no_findings() {
+    let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE r (id int PRIMARY KEY)").await;
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    d.call("reference_table", &["r"]).await.expect("reference");
+    assert_eq!(lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "client")).await), "");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_with_its_place() {
+    let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY, email text); CREATE ROLE stranger").await;
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    d.on_shard(0, "CREATE UNIQUE INDEX t_email ON t (email); CREATE ROLE careless; ALTER ROLE careless SET standard_conforming_strings = off").await;
+    d.on_shard(1, "CREATE PUBLICATION everything FOR ALL TABLES; ALTER TABLE t ADD note text").await;
+    let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres", "stranger", "nobody"], "client")).await);
+    for expected in [
+        "table \"public.t\": Unique index \"t_email\" does not contain the shard key column \"id\". DROP INDEX",
+        "shard \"shard1\": publication \"everything\" is for all tables",
+        "shard \"shard1\": column \"note\" of table \"public.t\" is missing here and exists there (here: home shard \"shard0\").",
+        "shard \"shard1\": index \"t_email\" of table \"public.t\" exists here and is missing there",
+        "shard \"shard0\": role \"careless\" has standard_conforming_strings=off",
+        "shard \"shard0\": role \"stranger\" is no member of \"shardgate_2pc\"",
+        "shard \"shard1\": user \"nobody\" of [[auth.users]] has no role there",
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
+    }
+    d.on_shard(0, "ALTER ROLE careless RESET ALL").await;
+}
+
+#[tokio::test]
+async fn servers_without_replication_or_prepared_transactions_are_named() {
+    use crate::support::Cluster;
+    let cluster = Cluster::start_with(1, &[("wal_level", "replica"), ("max_prepared_transactions", "0")]).await;
+    let map = super::connect_map(&cluster, true).await;
+    let control = shardgate::declare::Control::new(map.clone(), vec![]);
+    let d = Declarer { cluster, map, control };
+    let configuration = config(&d.cluster.map_url(), &["postgres"], "shard");
+    assert!(lines(&findings(&configuration).await).starts_with("map: there is no shard yet."));
+    d.add(0).await.expect("add");
+    let told = lines(&findings(&configuration).await);
+    assert!(told.contains("wal_level is replica") && told.contains("max_prepared_transactions is 0"), "{told}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_named_without_a_password() {
+    let told = lines(&findings(&config("postgres://u:s3cret@127.0.0.1:1/map", &["postgres"], "shard")).await);
+    assert!(told.starts_with("map: could not connect to the map database"), "{told}");
+    assert!(!told.contains("s3cret"));
+    let d = Declarer::start(0).await;
+    let store = d.map.store();
+    let shard = shardgate::shardmap::NewShard { name: "lost", url: "postgres://u:s3cret@127.0.0.1:1/x", region: None, capacity: 1.0, replication_url: None };
+    store.add_shard("test", &shard).await.expect("register");
+    let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
+    assert!(told.contains("shard \"lost\": could not connect to shard \"lost\""), "{told}");
+    assert!(!told.contains("s3cret"));
+}
