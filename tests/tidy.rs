@@ -1,1 +1,305 @@
-//! The structure of the sources, checked.
+//! The structure of the sources, checked: imports go down the layers only, every file says what it is for, none is too long.
+//!
+//! The layer table of `src/lib.rs` is here as data, and a test holds the two together. `src/main.rs` and `src/bin` stand above
+//! all layers. Reads the text of the sources without comments and literals; knows Rust only as far as `crate::` paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the top down.
+const LAYERS: &[(u32, &[&str])] = &[
+    (6, &["server", "demo"]),
+    (5, &["session"]),
+    (4, &["execute", "declare", "rebalance"]),
+    (3, &["plan", "routing", "backend"]),
+    (2, &["sql", "shardmap"]),
+    (1, &["auth", "net", "telemetry", "config"]),
+    (0, &["catalog", "shard_key", "error", "wire"]),
+];
+
+/// Arrows between modules of one layer, which are refused unless listed: from, to, why.
+const ARROWS_WITHIN_A_LAYER: &[(&str, &str, &str)] = &[
+    ("shard_key", "error", "a value that does not convert becomes a PostgreSQL error"),
+    ("wire", "error", "an error is originated as a message"),
+    ("wire", "shard_key", "the formats of a value, text and binary, have one type"),
+    ("net", "config", "addresses and certificates are settings"),
+    ("auth", "config", "users and their verifiers are settings"),
+    ("auth", "net", "logging in to a shard happens on its stream"),
+    ("sql", "shardmap", "the analysis looks tables up in a map snapshot"),
+];
+
+/// Arrows that the layers would allow: from, to, why not.
+const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
+    ("rebalance", "plan", "moves never go through the query path"),
+    ("rebalance", "routing", "moves never go through the query path"),
+    ("server", "rebalance", "only the operator's command line uses it"),
+    ("demo", "rebalance", "only the operator's command line uses it"),
+    ("session", "rebalance", "only the operator's command line uses it"),
+];
+
+const FILE_LINES_MAX: usize = 800;
+
+#[test]
+fn imports_go_down_the_layers_only() {
+    let mut faults = Vec::new();
+    for (arrow, files) in arrows() {
+        if let Err(reason) = check_arrow(arrow.0.as_str(), arrow.1.as_str()) {
+            faults.push(format!("{} -> {}: {reason} ({})", arrow.0, arrow.1, files.join(", ")));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_arrow_listed_within_a_layer_is_in_use() {
+    let arrows = arrows();
+    for (from, to, _) in ARROWS_WITHIN_A_LAYER {
+        assert_eq!(layer(from), layer(to), "{from} -> {to} is not within a layer");
+        assert!(arrows.contains_key(&((*from).to_owned(), (*to).to_owned())), "{from} -> {to} is listed, but nothing uses it");
+    }
+}
+
+#[test]
+fn the_layer_table_in_lib_rs_is_the_one_here() {
+    let text = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let mut documented: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("//! | ")) {
+        let Some((Ok(layer), modules)) = line.split_once('|').map(|(layer, modules)| (layer.trim().parse(), modules)) else {
+            continue;
+        };
+        let names = modules.split("[`").skip(1).filter_map(|piece| piece.split_once("`]")).map(|(name, _)| name.to_owned());
+        documented.insert(layer, names.collect());
+    }
+    let here: BTreeMap<u32, BTreeSet<String>> =
+        LAYERS.iter().map(|(layer, modules)| (*layer, modules.iter().map(|module| (*module).to_owned()).collect())).collect();
+    assert_eq!(documented, here);
+    for file in rust_files("src") {
+        if let Some(module) = module_of(&file) {
+            assert!(layer(&module).is_some(), "module {module} has no layer");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let silent: Vec<String> = all_files()
+        .into_iter()
+        .filter(|file| !fs::read_to_string(file).unwrap().trim_start().starts_with("//!"))
+        .map(|file| relative(&file))
+        .collect();
+    assert!(silent.is_empty(), "without a module doc: {silent:?}");
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<String> = all_files()
+        .into_iter()
+        .map(|file| (fs::read_to_string(&file).unwrap().lines().count(), file))
+        .filter(|(lines, _)| *lines > FILE_LINES_MAX)
+        .map(|(lines, file)| format!("{} ({lines} lines)", relative(&file)))
+        .collect();
+    assert!(long.is_empty(), "more than {FILE_LINES_MAX} lines: {long:?}");
+}
+
+#[test]
+fn the_reader_of_paths_knows_what_is_code() {
+    let read = |text: &str| crate_paths(&without_comments_and_literals(text)).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(read("use crate::sql::Analysis;\nfn f() { crate::plan::plan() }"), "plan sql");
+    assert_eq!(read("use crate::{\n    error::{PgError, A},\n    shardmap::model,\n    wire,\n};"), "error shardmap wire");
+    assert_eq!(read("// crate::a\n/* crate::b /* crate::c */ crate::d */\nlet s = \"crate::e \\\" crate::f\";"), "");
+    assert_eq!(read("let s = r#\"crate::a \" crate::b\"#; let c = '\"'; x::<'a>(crate::g::h);"), "g");
+    assert_eq!(read("pub(in crate::session::cycle) fn f<'a>() {} let q = '\\''; crate::net::x"), "net session");
+    assert_eq!(read("pub(crate) use my_crate::other;"), "");
+}
+
+#[test]
+fn arrows_up_within_and_forbidden_are_told_apart() {
+    assert!(check_arrow("session", "plan").is_ok());
+    assert!(check_arrow("plan", "session").unwrap_err().contains("up"));
+    assert!(check_arrow("net", "auth").unwrap_err().contains("one layer"));
+    assert!(check_arrow("rebalance", "execute").unwrap_err().contains("one layer"));
+    assert!(check_arrow("rebalance", "routing").unwrap_err().contains("query path"));
+    assert!(check_arrow("session", "nonsense").unwrap_err().contains("no layer"));
+}
+
+fn check_arrow(from: &str, to: &str) -> Result<(), String> {
+    let is_listed =
+        |list: &[(&str, &str, &str)]| list.iter().find(|arrow| (arrow.0, arrow.1) == (from, to)).map(|arrow| arrow.2.to_owned());
+    if let Some(reason) = is_listed(FORBIDDEN_ARROWS) {
+        return Err(reason);
+    }
+    match (layer(from), layer(to)) {
+        (Some(from), Some(to)) if from > to => Ok(()),
+        (Some(from), Some(to)) if from < to => Err("goes up".to_owned()),
+        (Some(_), Some(_)) if is_listed(ARROWS_WITHIN_A_LAYER).is_some() => Ok(()),
+        (Some(_), Some(_)) => Err("stays within one layer and is not listed with a reason".to_owned()),
+        (None, _) | (_, None) => Err("a module has no layer".to_owned()),
+    }
+}
+
+/// (from, to) → the files that say so.
+fn arrows() -> BTreeMap<(String, String), Vec<String>> {
+    let mut arrows: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for file in rust_files("src") {
+        let Some(from) = module_of(&file) else { continue };
+        let text = without_comments_and_literals(&fs::read_to_string(&file).unwrap());
+        for to in crate_paths(&text).into_iter().filter(|to| *to != from) {
+            arrows.entry((from.clone(), to)).or_default().push(relative(&file));
+        }
+    }
+    arrows
+}
+
+fn layer(module: &str) -> Option<u32> {
+    LAYERS.iter().find(|(_, modules)| modules.contains(&module)).map(|(layer, _)| *layer)
+}
+
+/// The module that a file belongs to; `None` for lib.rs, main.rs and bin.
+fn module_of(file: &Path) -> Option<String> {
+    let first = file.strip_prefix(root().join("src")).unwrap().components().next().unwrap();
+    let name = first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+    (!["lib", "main", "bin"].contains(&name.as_str())).then_some(name)
+}
+
+/// The first segments of all paths that begin with `crate::`.
+fn crate_paths(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == ':') {
+            continue;
+        }
+        let rest = code[at + "crate::".len()..].trim_start();
+        match rest.strip_prefix('{') {
+            Some(list) => found.extend(first_names(list)),
+            None => found.extend(leading_name(rest)),
+        }
+    }
+    found
+}
+
+/// The names at the top level of a braced list, which begins after its brace.
+fn first_names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let (mut depth, mut is_first) = (0, true);
+    for (at, character) in list.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => is_first = true,
+            _ if is_first && !character.is_whitespace() => {
+                names.extend(leading_name(&list[at..]));
+                is_first = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn leading_name(text: &str) -> Option<String> {
+    let name: String = text.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// The text with comments, strings and character literals blanked.
+fn without_comments_and_literals(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let skipped = literal_length(rest, code.chars().next_back());
+        match skipped {
+            0 => code.push(character),
+            _ => code.push(' '),
+        }
+        rest = &rest[skipped.max(character.len_utf8())..];
+    }
+    code
+}
+
+/// Bytes of the comment or literal that begins here; 0 when none does.
+fn literal_length(text: &str, before: Option<char>) -> usize {
+    let is_in_name = before.is_some_and(|before| before.is_alphanumeric() || before == '_');
+    if text.starts_with("//") {
+        text.find('\n').unwrap_or(text.len())
+    } else if text.starts_with("/*") {
+        block_comment_length(text)
+    } else if text.starts_with('"') {
+        quoted_length(text, '"')
+    } else if let Some(quoted) = text.strip_prefix('\'') {
+        // A lifetime has no closing quote after its first character.
+        let is_character = quoted.starts_with('\\') || quoted.chars().nth(1) == Some('\'');
+        if is_character { quoted_length(text, '\'') } else { 0 }
+    } else if !is_in_name && text.starts_with('r') {
+        raw_string_length(text)
+    } else {
+        0
+    }
+}
+
+fn block_comment_length(text: &str) -> usize {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < text.len() {
+        match &text.as_bytes()[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] if depth == 1 => return at + 2,
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+fn quoted_length(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            _ if character == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn raw_string_length(text: &str) -> usize {
+    let hashes = text[1..].chars().take_while(|character| *character == '#').count();
+    let opening = 1 + hashes;
+    if !text[opening..].starts_with('"') {
+        return 0;
+    }
+    let closing = format!("\"{}", "#".repeat(hashes));
+    text[opening + 1..].find(&closing).map_or(text.len(), |at| opening + 1 + at + closing.len())
+}
+
+fn all_files() -> Vec<PathBuf> {
+    [rust_files("src"), rust_files("tests")].concat()
+}
+
+fn rust_files(directory: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut directories = vec![root().join(directory)];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn relative(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,1 +1,21 @@
-//! Connections to shards, their pools and their health.
+//! Connections to shards: opening them, pooling them, proving them clean, and what is known of a shard's health.
+//!
+//! A connection is owned by one session at a time, which reads and writes its socket itself: there is no task and no channel
+//! between a client and a shard. A connection goes back to its pool only when it is proven clean ([`Connection::is_clean`]);
+//! anything else closes it. Nothing here knows SQL beyond the few statements that reset a connection.
+
+pub mod catalog_reader;
+mod connection;
+mod health;
+mod open;
+mod pool;
+mod prepared;
+mod settings;
+mod target;
+
+pub use connection::{Connection, ConnectionError, Frame, Pending, Reply};
+pub use health::{Backoff, Health};
+pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
+pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};
+pub use settings::{Settings, push_literal};
+pub use target::ShardAddress;

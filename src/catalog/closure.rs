@@ -1,17 +1,476 @@
 //! What a function, trigger, policy, default, rule or view touches beyond what a statement names.
+//!
+//! A statement names its tables; a trigger's function does not show in it. Run on one shard of several, a hidden read of a
+//! table whose rows are elsewhere gives another answer, and a hidden write leaves a row where nobody looks. The closure is
+//! walked from pg_depend (views, policies, `BEGIN ATOMIC` bodies, expressions) and from the text of SQL and PL/pgSQL bodies,
+//! which a [`BodyReader`] of layer 2 reads. Names in bodies are resolved generously: an unqualified name means every relation
+//! of that name unless the function sets its own search path. What cannot be read is [`Closure::Unknown`], never empty.
+//!
+//! Members of extensions, functions of pg_catalog and functions written in the server's own C are transparent. Results are
+//! kept in the catalogue, which never changes, so each body is read once a version.
 
-use super::Oid;
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind};
 
 /// The relations that are read and written, or that this cannot be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closure {
     Known(References),
-    /// Says what could not be proven: "function \"f\" is written in plperl".
+    /// Says what could not be proven: `function "f" is written in plperl`.
     Unknown(String),
 }
 
+/// Sorted, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     pub reads: Vec<Oid>,
+    /// Tables, and sequences that a body draws from by name.
     pub writes: Vec<Oid>,
+    /// Sequences that column defaults draw from when a written table's rows come without a value.
+    pub sequences: Vec<Oid>,
 }
+
+/// What a statement does with a relation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Views and policies take part.
+    Read,
+    /// Triggers, defaults, checks, indexes and rules too.
+    Write,
+}
+
+/// A closure together with what it is of: `trigger "audit" (function "public.log")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartClosure {
+    pub name: String,
+    /// The function that the part calls first, if there is just one.
+    pub function: Option<Oid>,
+    pub closure: Closure,
+}
+
+/// A possibly qualified name in a body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BodyName {
+    pub schema: Option<String>,
+    pub name: String,
+}
+
+/// What the text of a body says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyReferences {
+    pub reads: Vec<BodyName>,
+    /// Written tables, and sequences that are drawn from.
+    pub writes: Vec<BodyName>,
+    /// Functions called, built-in ones included.
+    pub functions: Vec<BodyName>,
+    /// Names of the operators used.
+    pub operators: Vec<String>,
+    /// Why the list is not complete: `runs SQL that it makes itself (EXECUTE)`.
+    pub unknown: Option<String>,
+    /// PL/pgSQL: columns of NEW that are assigned; `None`: cannot be told.
+    pub assigned_new: Option<Vec<String>>,
+}
+
+/// Reads bodies; implemented where SQL is parsed.
+pub trait BodyReader: Send + Sync {
+    /// `language` is `sql` or `plpgsql`; no other is asked for.
+    fn references(&self, language: &str, body: &str) -> BodyReferences;
+}
+
+/// Closures that were walked already.
+#[derive(Default)]
+pub struct ClosureCache(Mutex<std::collections::HashMap<CacheKey, Arc<Closure>>>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum CacheKey {
+    Function(Oid),
+    Relation(Oid, Access),
+}
+
+impl fmt::Debug for ClosureCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClosureCache").field(&self.0.lock().len()).finish()
+    }
+}
+
+impl Catalog {
+    /// What calling the function touches.
+    pub fn closure_of_function(&self, function: Oid, reader: &dyn BodyReader) -> Arc<Closure> {
+        self.cached(CacheKey::Function(function), reader, |walk| walk.function(function))
+    }
+
+    /// What using the relation touches beyond the relation itself.
+    pub fn closure_of_relation(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Arc<Closure> {
+        self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access))
+    }
+
+    fn cached(&self, key: CacheKey, reader: &dyn BodyReader, walk: impl FnOnce(&mut Walk<'_>)) -> Arc<Closure> {
+        if let Some(known) = self.closures.0.lock().get(&key) {
+            return Arc::clone(known);
+        }
+        // Not under the lock: two may walk the same at once, with the same result.
+        let mut state = Walk::new(self, reader);
+        walk(&mut state);
+        let closure = Arc::new(state.finish());
+        self.closures.0.lock().insert(key, Arc::clone(&closure));
+        closure
+    }
+
+    /// The same as [`Catalog::closure_of_relation`], told apart by trigger, policy, rule and so on. Parts that touch nothing are
+    /// left out.
+    pub fn closures_by_part(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Vec<PartClosure> {
+        let Some(found) = self.relations.get(&relation) else { return Vec::new() };
+        let mut parts = Vec::new();
+        let mut add = |name: String, function: Option<Oid>, visit: &dyn Fn(&mut Walk<'_>)| {
+            let mut walk = Walk::new(self, reader);
+            visit(&mut walk);
+            let closure = walk.finish();
+            if closure != Closure::Known(References::default()) {
+                parts.push(PartClosure { name, function, closure });
+            }
+        };
+        if access == Access::Write {
+            for trigger in &found.triggers {
+                add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), &|walk| walk.function(trigger.function));
+            }
+            for rule in &found.rules {
+                add(format!("rule \"{rule}\""), None, &|walk| walk.rule(found, rule));
+            }
+        }
+        for policy in &found.policies {
+            add(format!("policy \"{}\"", policy.name), None, &|walk| walk.policies(found, Some(&policy.name)));
+        }
+        let mut others: Vec<(DependentKind, &str)> = self
+            .relation_dependencies
+            .get(&relation)
+            .into_iter()
+            .flatten()
+            .filter(|dependency| dependency.of.takes_part_in(access) && dependency.of != DependentKind::Policy)
+            .map(|dependency| (dependency.of, dependency.name.as_str()))
+            .collect();
+        others.sort_unstable_by_key(|(kind, name)| (kind.word(), *name));
+        others.dedup();
+        for (kind, name) in others {
+            let functions = self.functions_of(relation, kind, name);
+            let function = if let [one] = functions.as_slice() { Some(*one) } else { None };
+            // A sequence that a default draws from is expected, and no obstacle.
+            add(format!("{} \"{name}\"", kind.word()), function, &|walk| {
+                walk.dependencies(found, access, Some((kind, name)));
+                walk.sequences.clear();
+            });
+        }
+        parts
+    }
+
+    fn functions_of(&self, relation: Oid, kind: DependentKind, name: &str) -> Vec<Oid> {
+        let dependencies = self.relation_dependencies.get(&relation).into_iter().flatten();
+        dependencies
+            .filter(|dependency| dependency.of == kind && dependency.name == name)
+            .filter_map(|dependency| match dependency.on {
+                DependencyTarget::Function(oid) => Some(oid),
+                DependencyTarget::Relation(_) => None,
+            })
+            .collect()
+    }
+
+    /// Columns of NEW that a trigger function may change; `None`: cannot be told, it may be all of them.
+    pub fn assigned_new_columns(&self, function: Oid, reader: &dyn BodyReader) -> Option<Vec<String>> {
+        let function = self.functions.get(&function)?;
+        // What an extension's function (moddatetime and the like) changes its arguments say, which are not read.
+        if function.is_extension_member || function.language != "plpgsql" {
+            return None;
+        }
+        reader.references(&function.language, &function.body).assigned_new
+    }
+}
+
+impl DependentKind {
+    fn takes_part_in(self, access: Access) -> bool {
+        match self {
+            DependentKind::View | DependentKind::Policy => true,
+            DependentKind::Rule
+            | DependentKind::Default
+            | DependentKind::Check
+            | DependentKind::Index
+            | DependentKind::TriggerWhen => access == Access::Write,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            DependentKind::View => "query of view",
+            DependentKind::Rule => "rule",
+            DependentKind::Policy => "policy",
+            DependentKind::Default => "default of column",
+            DependentKind::Check => "check",
+            DependentKind::Index => "index",
+            DependentKind::TriggerWhen => "condition of trigger",
+        }
+    }
+}
+
+/// One walk over what refers to what. Each function and relation is visited once, so recursion ends.
+struct Walk<'a> {
+    catalog: &'a Catalog,
+    reader: &'a dyn BodyReader,
+    functions: HashSet<Oid>,
+    relations: HashSet<(Oid, Access)>,
+    reads: BTreeSet<Oid>,
+    writes: BTreeSet<Oid>,
+    sequences: BTreeSet<Oid>,
+    unknown: Option<String>,
+}
+
+/// Functions of pg_catalog that run SQL or look at tables that their arguments name.
+const READS_BY_ARGUMENT: [&str; 16] = [
+    "query_to_xml",
+    "query_to_xmlschema",
+    "query_to_xml_and_xmlschema",
+    "cursor_to_xml",
+    "cursor_to_xmlschema",
+    "table_to_xml",
+    "table_to_xmlschema",
+    "table_to_xml_and_xmlschema",
+    "schema_to_xml",
+    "schema_to_xmlschema",
+    "schema_to_xml_and_xmlschema",
+    "database_to_xml",
+    "database_to_xmlschema",
+    "database_to_xml_and_xmlschema",
+    "ts_stat",
+    "ts_rewrite",
+];
+
+impl<'a> Walk<'a> {
+    fn new(catalog: &'a Catalog, reader: &'a dyn BodyReader) -> Self {
+        Self {
+            catalog,
+            reader,
+            functions: HashSet::new(),
+            relations: HashSet::new(),
+            reads: BTreeSet::new(),
+            writes: BTreeSet::new(),
+            sequences: BTreeSet::new(),
+            unknown: None,
+        }
+    }
+
+    fn finish(self) -> Closure {
+        match self.unknown {
+            Some(why) => Closure::Unknown(why),
+            None => Closure::Known(References {
+                reads: self.reads.into_iter().collect(),
+                writes: self.writes.into_iter().collect(),
+                sequences: self.sequences.into_iter().collect(),
+            }),
+        }
+    }
+
+    /// The first reason is kept: it is the nearest to what the user wrote.
+    fn give_up(&mut self, why: String) {
+        self.unknown.get_or_insert(why);
+    }
+
+    fn function(&mut self, oid: Oid) {
+        if !self.functions.insert(oid) {
+            return;
+        }
+        let Some(function) = self.catalog.functions.get(&oid) else { return };
+        if function.is_extension_member {
+            return;
+        }
+        // Of an aggregate, its support functions; of any other, what its parameters' defaults and BEGIN ATOMIC body call.
+        for called in self.catalog.function_dependencies.get(&oid).into_iter().flatten() {
+            self.function(*called);
+        }
+        match function.language.as_str() {
+            "internal" => {}
+            "sql" | "plpgsql" => self.body(function),
+            other => self.give_up(format!("function \"{}\" is written in {other}", function.name)),
+        }
+    }
+
+    fn body(&mut self, function: &Function) {
+        let found = self.reader.references(&function.language, &function.body);
+        if let Some(why) = &found.unknown {
+            self.give_up(format!("function \"{}\" {why}", function.name));
+        }
+        self.references(&found, function.search_path.as_deref(), &format!("function \"{}\"", function.name));
+        // What pg_depend names and the text did not: seen as read.
+        let named: Vec<Oid> = function.relations.iter().copied().filter(|oid| !self.writes.contains(oid)).collect();
+        for oid in named {
+            self.read(oid);
+        }
+    }
+
+    fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
+        for name in &found.reads {
+            for oid in self.resolve(name, search_path) {
+                self.read(oid);
+            }
+        }
+        for name in &found.writes {
+            for oid in self.resolve(name, search_path) {
+                self.write(oid);
+            }
+        }
+        for name in &found.functions {
+            self.call(name, of);
+        }
+        for operator in &found.operators {
+            for function in self.catalog.operator_functions.get(operator).into_iter().flatten() {
+                self.function(*function);
+            }
+        }
+    }
+
+    fn call(&mut self, name: &BodyName, of: &str) {
+        let candidates = self.catalog.function_names.get(&name.name).map(Vec::as_slice).unwrap_or_default();
+        let is_meant = |oid: &&Oid| match (&name.schema, self.catalog.functions.get(oid)) {
+            (Some(schema), Some(function)) => *schema == function.schema,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let meant: Vec<Oid> = candidates.iter().filter(is_meant).copied().collect();
+        if meant.is_empty() && READS_BY_ARGUMENT.contains(&name.name.as_str()) {
+            self.give_up(format!("{of} calls {}, which reads what its argument names", name.name));
+        }
+        if meant.is_empty() && name.name.starts_with("pg_") && name.name.contains("advisory") {
+            self.give_up(format!("{of} calls {}, whose lock holds on one shard only", name.name));
+        }
+        for oid in meant {
+            self.function(oid);
+        }
+    }
+
+    /// Nothing found: a temporary table, a common name of pg_catalog, or an error when it runs.
+    fn resolve(&self, name: &BodyName, search_path: Option<&[String]>) -> Vec<Oid> {
+        let catalog = self.catalog;
+        match (&name.schema, search_path) {
+            (Some(schema), _) => catalog.resolve(Some(schema), &name.name, &[]).map(|relation| relation.oid).into_iter().collect(),
+            (None, Some(path)) => catalog.resolve(None, &name.name, path).map(|relation| relation.oid).into_iter().collect(),
+            (None, None) => catalog
+                .schemas
+                .iter()
+                .filter_map(|schema| catalog.resolve(Some(schema), &name.name, &[]))
+                .map(|relation| relation.oid)
+                .collect(),
+        }
+    }
+
+    fn read(&mut self, oid: Oid) {
+        let Some(relation) = self.catalog.relations.get(&oid) else { return };
+        if relation.kind != RelationKind::View {
+            self.reads.insert(oid);
+        }
+        self.relation(oid, Access::Read);
+    }
+
+    fn write(&mut self, oid: Oid) {
+        let Some(relation) = self.catalog.relations.get(&oid) else { return };
+        if relation.kind != RelationKind::View {
+            self.writes.insert(oid);
+        }
+        self.relation(oid, Access::Write);
+    }
+
+    fn relation(&mut self, oid: Oid, access: Access) {
+        if !self.relations.insert((oid, access)) {
+            return;
+        }
+        let Some(relation) = self.catalog.relations.get(&oid) else { return };
+        self.policies(relation, None);
+        self.dependencies(relation, access, None);
+        match access {
+            Access::Read => {}
+            Access::Write => self.written(relation),
+        }
+    }
+
+    fn written(&mut self, relation: &Relation) {
+        for trigger in &relation.triggers {
+            self.function(trigger.function);
+        }
+        for rule in &relation.rules {
+            self.rule(relation, rule);
+        }
+        // Rows of a parent may go to any child.
+        for child in &relation.children {
+            self.relation(*child, Access::Write);
+        }
+    }
+
+    fn rule(&mut self, relation: &Relation, rule: &str) {
+        self.give_up(format!("rule \"{rule}\" of \"{}\" rewrites statements", relation.name));
+    }
+
+    /// A policy depends on its own table's columns in any case; whether it also reads that table in a sub-select only its text
+    /// tells.
+    fn policies(&mut self, relation: &Relation, only: Option<&str>) {
+        let chosen =
+            relation.policies.iter().filter(|policy| relation.has_row_security && only.is_none_or(|only| only == policy.name));
+        for policy in chosen {
+            let of = format!("policy \"{}\" of \"{}\"", policy.name, relation.name);
+            for expression in &policy.expressions {
+                let found = self.reader.references("sql", &format!("SELECT {expression}"));
+                if let Some(why) = &found.unknown {
+                    self.give_up(format!("{of} {why}"));
+                }
+                self.references(&found, None, &of);
+            }
+            for oid in &policy.relations {
+                self.read(*oid);
+            }
+        }
+    }
+
+    fn dependencies(&mut self, relation: &Relation, access: Access, only: Option<(DependentKind, &str)>) {
+        let catalog = self.catalog;
+        for dependency in catalog.relation_dependencies.get(&relation.oid).into_iter().flatten() {
+            let is_chosen = only.is_none_or(|(kind, name)| kind == dependency.of && name == dependency.name);
+            let counts = dependency.of != DependentKind::Policy || relation.has_row_security;
+            if !is_chosen || !counts || !dependency.of.takes_part_in(access) {
+                continue;
+            }
+            // A materialised view shows what it stored, not what its query reads.
+            if dependency.of == DependentKind::View && relation.kind != RelationKind::View {
+                continue;
+            }
+            match dependency.on {
+                DependencyTarget::Function(oid) => self.function(oid),
+                DependencyTarget::Relation(oid) => self.depends_on_relation(relation, dependency.of, oid, access),
+            }
+        }
+    }
+
+    fn depends_on_relation(&mut self, relation: &Relation, kind: DependentKind, oid: Oid, access: Access) {
+        match kind {
+            DependentKind::Default
+                if self.catalog.relations.get(&oid).is_some_and(|found| found.kind == RelationKind::Sequence) =>
+            {
+                self.sequences.insert(oid);
+            }
+            DependentKind::View => {
+                self.read(oid);
+                // Without an INSTEAD OF trigger the write goes through to the tables below.
+                if access == Access::Write && !relation.triggers.iter().any(|trigger| trigger.is_instead) {
+                    self.write(oid);
+                }
+            }
+            DependentKind::Default
+            | DependentKind::Rule
+            | DependentKind::Policy
+            | DependentKind::Check
+            | DependentKind::Index
+            | DependentKind::TriggerWhen => self.read(oid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,10 @@
 use std::collections::HashMap;
 
 mod closure;
+mod definitions;
 
-pub use closure::{Closure, References};
+pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
+pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 
 pub type Oid = u32;
 
@@ -26,12 +28,52 @@ pub struct Catalog {
     /// name → every function of that name outside pg_catalog and information_schema.
     pub function_names: HashMap<String, Vec<Oid>>,
     pub types: HashMap<Oid, Type>,
-    /// Operators named `=`, `<`, `<=`, `>`, `>=` or `<>` exist outside pg_catalog in these schemas: a condition is not proven
-    /// when the search path has one of them.
+    /// Operators named `=`, `<`, `<=`, `>`, `>=` or `<>` between two types of pg_catalog exist outside pg_catalog in these
+    /// schemas: a condition is not proven when the search path has one of them. An operator that takes a user's type does not
+    /// count: it cannot win over the built-in one for two operands of built-in types.
     pub operator_schemas: Vec<String>,
     pub schemas: Vec<String>,
     /// The database's default collation sorts bytewise (C, POSIX, builtin C.UTF-8).
     pub is_collation_c: bool,
+    /// Every object's definition, free of oids: what `digest` digests and [`Catalog::diff`] compares.
+    pub definitions: Definitions,
+    /// What the expressions that belong to a relation (defaults, policies, checks, view, index, trigger WHEN) depend on.
+    pub relation_dependencies: HashMap<Oid, Vec<Dependency>>,
+    /// Functions that a `BEGIN ATOMIC` body or a parameter's default of this function calls, as pg_depend names them.
+    pub function_dependencies: HashMap<Oid, Vec<Oid>>,
+    /// Functions behind operators that users made, by operator name. Not those of pg_catalog or of an extension.
+    pub operator_functions: HashMap<String, Vec<Oid>>,
+    /// Kept by the closure walks; empty at first.
+    pub closures: ClosureCache,
+}
+
+/// One edge of pg_depend from something that belongs to a relation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    pub of: DependentKind,
+    /// Name of the policy, constraint, column, index or trigger.
+    pub name: String,
+    pub on: DependencyTarget,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DependentKind {
+    /// A view's query.
+    View,
+    Rule,
+    Policy,
+    /// DEFAULT or GENERATED of a column.
+    Default,
+    Check,
+    Index,
+    /// WHEN of a trigger; the trigger's own function is in [`Relation::triggers`].
+    TriggerWhen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DependencyTarget {
+    Relation(Oid),
+    Function(Oid),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +84,19 @@ pub enum RelationKind {
     MaterializedView,
     ForeignTable,
     Sequence,
+}
+
+impl RelationKind {
+    /// PostgreSQL's word for it; a partitioned table is a table.
+    pub fn word(self) -> &'static str {
+        match self {
+            RelationKind::Table | RelationKind::PartitionedTable => "table",
+            RelationKind::View => "view",
+            RelationKind::MaterializedView => "materialized view",
+            RelationKind::ForeignTable => "foreign table",
+            RelationKind::Sequence => "sequence",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +150,8 @@ pub struct Unique {
     pub is_exclusion: bool,
     /// A constraint, not only an index.
     pub is_constraint: bool,
-    /// Plain columns of the index; `None` stands for an expression.
+    /// Plain columns of the index, compared by the type's own equality; `None` stands for an expression, and for a column that
+    /// is compared otherwise: under a nondeterministic collation, or by another operator than `=` in an exclusion constraint.
     pub columns: Vec<Option<String>>,
     pub is_partial: bool,
     /// `pg_get_indexdef`.
@@ -110,15 +166,27 @@ pub struct ForeignKey {
     pub referenced_columns: Vec<String>,
 }
 
+/// A trigger that is enabled; disabled ones are only in [`Catalog::definitions`].
 #[derive(Clone, Debug)]
 pub struct Trigger {
     pub name: String,
     pub function: Oid,
     pub is_before: bool,
     pub is_row: bool,
+    /// INSTEAD OF, on a view.
+    pub is_instead: bool,
+    pub fires_on: TriggerEvents,
     pub has_transition_tables: bool,
     /// `pg_get_triggerdef`.
     pub definition: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriggerEvents {
+    pub insert: bool,
+    pub update: bool,
+    pub delete: bool,
+    pub truncate: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +230,12 @@ pub struct Type {
 }
 
 impl Catalog {
+    /// One sentence a difference, `here` being this catalogue and `there` the other; empty when the schemas are alike.
+    /// Owners, privileges, storage parameters and sequence positions do not count.
+    pub fn diff(&self, other: &Catalog) -> Vec<String> {
+        self.definitions.differences(&other.definitions)
+    }
+
     /// The relation that an unqualified or qualified name means under this search path. Does not know temporary tables.
     pub fn resolve(&self, schema: Option<&str>, name: &str, search_path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| {
@@ -176,6 +250,11 @@ impl Catalog {
 }
 
 impl Relation {
+    /// How the definitions name it: `table public.books`.
+    pub fn whole(&self) -> String {
+        format!("{} {}.{}", self.kind.word(), self.schema, self.name)
+    }
+
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }

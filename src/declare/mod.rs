@@ -1,1 +1,209 @@
-//! The functions of the shardgate schema.
+//! The functions of the schema `shardgate`: declaring shards, sharded tables and reference tables, in SQL, through the proxy.
+//!
+//! ```text
+//! call ─► signature (does the function exist, may this user) ─► arguments ─► checks on the shards' schemas
+//!      ─► what the shards need (support objects, schema, rows) ─► one stored change of the map ─► this proxy has seen it
+//! ```
+//! A declaration is checked completely before anything is changed and lists everything that stands in its way. Nothing moves
+//! rows of sharded tables. What must not be written by an old plan is gated (`gate`).
+//!
+//! The session calls [`call`] outside of its own transaction, on no backend of its own, and must not hold a snapshot of the map
+//! meanwhile: a declaration waits until no statement planned under the old map is left, so it would wait for itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::Catalog;
+use crate::error::{PgError, SqlState};
+use crate::shard_key::{Oid, oid};
+use crate::shardmap::{MapSnapshot, Shard, ShardMap};
+use crate::sql::analysis::{ArgumentValue, ShardgateCall};
+use crate::sql::body::SqlBodyReader;
+
+mod arguments;
+mod array;
+mod checks;
+mod functions;
+mod gate;
+mod key;
+mod keys;
+mod names;
+mod placement;
+mod references;
+mod rows_copy;
+mod schema_copy;
+mod shard_connection;
+mod sharding;
+mod shards;
+mod signature;
+mod support;
+
+use arguments::Arguments;
+use shard_connection::ShardConnection;
+use signature::Function;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub user: String,
+    pub is_admin: bool,
+    /// The session's effective search path; `$user` may be in it.
+    pub search_path: Vec<String>,
+}
+
+/// One argument's value, in the form in which PostgreSQL prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    Null,
+    Text(String),
+    Array(Vec<Option<String>>),
+}
+
+/// A call, its parameters filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub function: String,
+    /// Name (`name => value`) and value.
+    pub arguments: Vec<(Option<String>, Argument)>,
+}
+
+/// Rows in text format; `None` is NULL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Name and type.
+    pub columns: Vec<(String, Oid)>,
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+/// What declaring needs. One a proxy.
+pub struct Control {
+    map: Arc<ShardMap>,
+    /// Roles under which clients' sessions run on the shards, to be members of `shardgate_2pc`.
+    client_roles: Vec<String>,
+    ids: functions::UniqueIds,
+}
+
+impl Control {
+    /// `client_roles`: the configured users when shard connections are made as the client's user; else none.
+    pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
+        Self { map, client_roles, ids: functions::UniqueIds::default() }
+    }
+
+    /// The map as it is in its database now. A copy of its own: holding it keeps nobody from reaching a newer epoch.
+    async fn fresh_snapshot(&self) -> Result<MapSnapshot, PgError> {
+        self.map.refresh().await?;
+        Ok(MapSnapshot::clone(&self.map.snapshot()))
+    }
+
+    /// This proxy sees the change that was just made.
+    async fn reached(&self) -> Result<(), PgError> {
+        self.map.refresh().await?;
+        Ok(())
+    }
+
+    /// No proxy works by an older map any more.
+    async fn reached_by_all(&self) -> Result<(), PgError> {
+        let epoch = self.map.refresh().await?;
+        if self.map.reached_by_all(epoch, PROXIES_PATIENCE).await? {
+            return Ok(());
+        }
+        // Writers are still refused by the gate; opening it anyway would let old plans through.
+        Err(PgError::new(SqlState::OBJECT_IN_USE, "the declaration is made, but statements planned before it still run")
+            .with_detail("Writes to the table are refused until they have ended.")
+            .with_hint(
+                "SELECT * FROM shardgate.proxies shows which proxy is behind. Call the function again when it has followed.",
+            ))
+    }
+
+    async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
+        ShardConnection::open(&shard.name, &shard.url).await
+    }
+
+    /// For the relation `shardgate.tables`.
+    async fn publish_home_tables(&self, catalog: &Catalog) -> Result<(), PgError> {
+        let tables: Vec<(String, String)> = catalog
+            .relations
+            .values()
+            .filter(|relation| relation.kind.word() == "table")
+            .map(|relation| (relation.schema.clone(), relation.name.clone()))
+            .collect();
+        self.map.store().replace_home_tables(&tables).await?;
+        Ok(())
+    }
+}
+
+/// Longest wait for statements that were planned under the old map.
+const PROXIES_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Not cancel safe: a call that is dropped may have done its work or part of it. Every function can be called again.
+pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {
+    let function = Function::find(&call.function).ok_or_else(|| unknown_function(call))?;
+    let arguments = Arguments::bind(function, call)?;
+    if !function.is_for_everybody() && !caller.is_admin {
+        return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
+            .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
+    }
+    let row = run(control, caller, function, &arguments).await?;
+    let columns = function.result();
+    assert_eq!(row.len(), columns.len(), "the result of {function} has its columns");
+    Ok(Answer { columns, rows: vec![row] })
+}
+
+async fn run(
+    control: &Control,
+    caller: &Caller,
+    function: Function,
+    arguments: &Arguments,
+) -> Result<Vec<Option<String>>, PgError> {
+    let user = caller.user.as_str();
+    // What PostgreSQL prints for void.
+    let void = |()| vec![Some(String::new())];
+    let number = |number: i32| vec![Some(number.to_string())];
+    match function {
+        Function::AddShard => shards::add(control, user, arguments).await.map(void),
+        Function::DropShard => shards::drop(control, user, arguments).await.map(void),
+        Function::DistributeTable => sharding::distribute(control, caller, arguments).await.map(void),
+        Function::CreateDistributedTable => sharding::create_distributed(control, caller, arguments).await.map(void),
+        Function::ReferenceTable | Function::CreateReferenceTable => {
+            references::declare(control, caller, arguments.text("table_name")?).await.map(void)
+        }
+        Function::MapKey => keys::map(control, caller, arguments).await.map(number),
+        Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
+        Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
+        Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
+        Function::Locate => keys::locate(control, caller, arguments).await,
+        Function::DeclareFunction => functions::declare(control, caller, arguments).await.map(void),
+        Function::UniqueId => control.ids.next(&control.map).await.map(|id| vec![Some(id.to_string())]),
+    }
+}
+
+fn unknown_function(call: &Call) -> PgError {
+    let error = arguments::no_such_function(call, None);
+    match names::nearest(&call.function, Function::ALL.into_iter(), |function| function.name()) {
+        Some(meant) => error.with_hint(format!("Perhaps you meant {meant}.")),
+        None => error,
+    }
+}
+
+/// Names and types of the columns that a call will answer with; `None`: there is no such function.
+pub fn describe(function: &str) -> Option<Vec<(String, Oid)>> {
+    Function::find(function).map(Function::result)
+}
+
+/// What parameter `number` of a call is: of the argument that it stands for alone, or whose array it is in. `text` where the call
+/// fits no function, so that the call's own error is heard.
+pub fn parameter_type(call: &ShardgateCall, number: u16) -> Oid {
+    let names: Vec<Option<&str>> = call.arguments.iter().map(|argument| argument.name.as_deref()).collect();
+    let types = parameter_types(&call.function, &names).unwrap_or_default();
+    let found = call.arguments.iter().zip(types).find(|(argument, _)| argument.value == ArgumentValue::Parameter(number));
+    found.map_or(oid::TEXT, |(_, type_oid)| type_oid)
+}
+
+/// Types of a call's arguments, in their order, from their names (`None`: by position): what `$1` is where it stands alone as
+/// an argument. `None`: there is no such function, or the arguments do not fit it.
+pub fn parameter_types(function: &str, names: &[Option<&str>]) -> Option<Vec<Oid>> {
+    arguments::types(Function::find(function)?, names)
+}
+
+/// How bodies of functions are read.
+const BODY_READER: SqlBodyReader = SqlBodyReader;

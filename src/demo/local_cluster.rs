@@ -30,11 +30,7 @@ pub struct LocalCluster {
 impl LocalCluster {
     /// Starts everything and waits until the proxy is ready. Its port is `port`, its admin port the next one.
     pub async fn start(directory: &DemoDirectory, shard_count: usize, port: u16) -> Result<Self, DemoError> {
-        for port in [port, port + 1] {
-            if !is_free_port(port) {
-                return Err(DemoError::ProxyPortTaken { port });
-            }
-        }
+        wait_for_ports(&[port, port + 1]).await?;
         let account = Account::for_servers().map_err(|source| DemoError::Server { server: "the servers".to_owned(), source })?;
         let root = directory.servers_path(account);
         account.create_directory(&root).map_err(|source| DemoError::Server { server: "the servers".to_owned(), source })?;
@@ -103,6 +99,18 @@ impl LocalCluster {
     fn proxy_log_end(&self) -> String {
         last_lines(&self.directory.proxy_log_path(), 20)
     }
+}
+
+/// The proxy of a demo that was killed a moment ago still drains; a port that stays taken is somebody else's.
+async fn wait_for_ports(ports: &[u16]) -> Result<(), DemoError> {
+    let deadline = Instant::now() + PREDECESSOR_PATIENCE;
+    while let Some(port) = ports.iter().copied().find(|port| !is_free_port(*port)) {
+        if Instant::now() >= deadline {
+            return Err(DemoError::ProxyPortTaken { port });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
 }
 
 /// In parallel: each runs `initdb` at its first start.
@@ -186,6 +194,8 @@ pub(super) const DATABASE: &str = "app";
 const MAP: &str = "map";
 const PROXY_START_PATIENCE: Duration = Duration::from_secs(60);
 const PROXY_STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than the proxy's own drain_timeout_ms.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(4);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 65_536;
 const POLL: Duration = Duration::from_millis(20);

@@ -19,6 +19,16 @@ pub struct Listener {
 impl Listener {
     /// Binds on the runtime that will accept. `backlog` is the kernel's queue of connections not yet accepted.
     pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<Self> {
+        Self::from_std(Self::bind_std(address, backlog)?)
+    }
+
+    /// Registers a bound socket with the runtime that will accept.
+    pub fn from_std(socket: std::net::TcpListener) -> io::Result<Self> {
+        Ok(Self { inner: TcpListener::from_std(socket)? })
+    }
+
+    /// Binds without a runtime, for a thread that has none yet.
+    pub fn bind_std(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
@@ -28,7 +38,7 @@ impl Listener {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-        Ok(Self { inner: TcpListener::from_std(socket.into())? })
+        Ok(socket.into())
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {

@@ -1,1 +1,332 @@
-//! What one client connection owns.
+//! What one client connection owns, from login to its end, and the cycle in which it is served.
+//!
+//! One task owns the client's socket and, while a statement needs them, the shards' connections: no channel lies between. A
+//! cycle is what the client waits for: a Query, or messages up to Sync or Flush. Within it, messages are handled in order; each
+//! is answered by the proxy itself or appended to a shard's output, and the answers are relayed in the order of the messages.
+//!
+//! ```text
+//!   run ─ frame ─► simple    (Query: each statement by itself, or the whole text to one shard)
+//!            └───► extended  (Parse, Bind, Describe, Execute, Close; Sync and Flush end the cycle)
+//!                      │ command   what the proxy answers: transactions, settings, prepared statements, shardgate.*
+//!                      │ join      a shard joins: connection, settings, BEGIN, savepoints
+//!                      └ drain     answers to the client: relay, COPY
+//! ```
+//!
+//! The state of the transaction is the session's. Nothing of one session reaches another: a connection goes back to its pool
+//! only when it is proven clean, with the settings it has on record.
+
+mod cancel;
+mod client;
+mod command;
+mod copy;
+mod describe;
+mod drain;
+mod extended;
+mod failure;
+mod elsewhere;
+mod every_shard;
+mod gateway;
+mod greet;
+mod join;
+mod participant;
+mod relations;
+mod relay;
+mod route;
+mod setting;
+mod simple;
+mod statement;
+mod transaction;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+pub use cancel::{CancelKey, CancelRegistry};
+pub use gateway::Gateway;
+
+use crate::auth::BackendCredentials;
+use crate::backend::{ConnectionError, Pool, Settings};
+use crate::error::{PgError, SqlState};
+use crate::net::ClientStream;
+use crate::sql::Context;
+use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
+use cancel::CancelTarget;
+use client::Client;
+use extended::Batch;
+use failure::{Failure, SessionEnd};
+use greet::Greeting;
+use participant::Participant;
+use relations::ClientRow;
+use statement::{Portal, Statement};
+use transaction::Transaction;
+
+/// Who the client is, as login found out.
+pub struct Identity {
+    pub user: String,
+    pub is_admin: bool,
+    pub credentials: BackendCredentials,
+    /// Startup parameters other than user, database and replication.
+    pub parameters: Vec<(String, String)>,
+}
+
+pub struct Session {
+    gateway: Arc<Gateway>,
+    /// Index of the runtime that the session lives on.
+    runtime: usize,
+    client: Client,
+    identity: Identity,
+    statements: HashMap<Bytes, Arc<Statement>>,
+    portals: HashMap<Bytes, Portal>,
+    transaction: Transaction,
+    participants: Vec<Participant>,
+    /// What the client has set; every connection gets the same before it serves the client.
+    settings: Arc<Settings>,
+    /// What the client had set when it connected: RESET and DISCARD go back to it.
+    login_settings: Arc<Settings>,
+    greeting: Arc<Greeting>,
+    /// ParameterStatus values as the client last saw them.
+    reported: Vec<(Arc<str>, Arc<str>)>,
+    context: Arc<Context>,
+    batch: Batch,
+    temporary_tables: Vec<String>,
+    /// The search path that `context` was made for, as text.
+    context_search_path: String,
+    /// The open transaction has changed the schema.
+    has_schema_change: bool,
+    pools: Vec<Arc<Pool>>,
+    cancel: Arc<CancelTarget>,
+    cancel_key: CancelKey,
+    /// What `shardgate.clients` shows.
+    row: Arc<ClientRow>,
+}
+
+impl Session {
+    /// `input`: what the client has sent after its startup; `reply`: what login has left to be sent.
+    pub fn new(gateway: Arc<Gateway>, runtime: usize, stream: ClientStream, input: BytesMut, reply: BytesMut, identity: Identity, address: SocketAddr) -> Self {
+        let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
+        let cancel = Arc::new(CancelTarget::default());
+        let cancel_key = gateway.cancels.register(&cancel);
+        let settings = Arc::new(Settings::default());
+        let row = Arc::new(ClientRow::new(address, &identity.user));
+        gateway.clients.insert(cancel_key.0, Arc::clone(&row));
+        Self {
+            context: Arc::new(Context::default()),
+            client: Client::new(stream, input, reply, frame_bytes_max),
+            gateway,
+            runtime,
+            identity,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            transaction: Transaction::new(),
+            participants: Vec::new(),
+            login_settings: Arc::clone(&settings),
+            settings,
+            greeting: Arc::default(),
+            reported: Vec::new(),
+            batch: Batch::default(),
+            row,
+            temporary_tables: Vec::new(),
+            context_search_path: String::new(),
+            has_schema_change: false,
+            pools: Vec::new(),
+            cancel,
+            cancel_key,
+        }
+    }
+
+    /// Serves the client until it goes, or `stop` says that the proxy drains and no transaction is open.
+    pub async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
+        let end = match self.greet().await {
+            Ok(()) => self.serve(&stop).await,
+            Err(end) => end,
+        };
+        match end {
+            SessionEnd::Fatal(error) => {
+                originate::error(&mut self.client.output, &error);
+                if self.client.flush().await.is_err() {
+                    tracing::debug!("client gone before its last message");
+                }
+            }
+            SessionEnd::ClientGone => self.cancel.cancel().await,
+            SessionEnd::Terminated => {}
+        }
+    }
+
+    async fn serve(&mut self, stop: &tokio_util::sync::CancellationToken) -> SessionEnd {
+        loop {
+            match self.client.peek() {
+                Ok(Some(header)) => {
+                    if let Err(end) = self.message(header).await {
+                        return end;
+                    }
+                }
+                Ok(None) => {
+                    if let Err(end) = self.wait_for_client(stop).await {
+                        return end;
+                    }
+                }
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// Handles one whole message at the front of the client's input.
+    async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
+        let mut frame = self.client.input.split_to(header.total);
+        match header.tag {
+            client_tag::QUERY => {
+                frame.advance(FRAME_HEADER_BYTES);
+                self.query(frame).await
+            }
+            client_tag::PARSE
+            | client_tag::BIND
+            | client_tag::DESCRIBE
+            | client_tag::EXECUTE
+            | client_tag::CLOSE
+            | client_tag::SYNC
+            | client_tag::FLUSH => {
+                frame.advance(FRAME_HEADER_BYTES);
+                self.extended(header.tag, &frame).await
+            }
+            // Leftovers of a COPY that has failed: PostgreSQL ignores them too.
+            client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL => Ok(()),
+            client_tag::TERMINATE => Err(SessionEnd::Terminated),
+            client_tag::FUNCTION_CALL => {
+                let error = PgError::unsupported(
+                    "function calls by the fast-path protocol are not supported",
+                    "Their arguments do not say which shard they are for.",
+                    "Call the function in a SELECT.",
+                );
+                self.fail(error);
+                self.ready().await
+            }
+            tag => Err(SessionEnd::Fatal(PgError::fatal(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("invalid frontend message type {tag}"),
+            ))),
+        }
+    }
+
+    /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
+    async fn wait_for_client(&mut self, stop: &tokio_util::sync::CancellationToken) -> Result<(), SessionEnd> {
+        if !self.client.output.is_empty() && !self.batch.is_open {
+            self.client.flush().await?;
+        }
+        let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;
+        if self.participants.is_empty() {
+            tokio::select! {
+                biased;
+                filled = self.client.fill() => filled,
+                () = stop.cancelled(), if is_stoppable => Err(shutting_down()),
+            }
+        } else {
+            self.wait_beside_participants(stop, is_stoppable).await
+        }
+    }
+
+    /// As above, with connections in hand: a notification, or their end, may come at any time.
+    async fn wait_beside_participants(
+        &mut self,
+        stop: &tokio_util::sync::CancellationToken,
+        is_stoppable: bool,
+    ) -> Result<(), SessionEnd> {
+        enum Event {
+            Client(Result<(), SessionEnd>),
+            Shard(usize, Result<(), ConnectionError>),
+        }
+        let (client, participants) = (&mut self.client, &mut self.participants);
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
+            event = std::future::poll_fn(|context| {
+                if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
+                    return std::task::Poll::Ready(Event::Client(filled));
+                }
+                for (index, participant) in participants.iter_mut().enumerate() {
+                    if let std::task::Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                        return std::task::Poll::Ready(Event::Shard(index, filled));
+                    }
+                }
+                std::task::Poll::Pending
+            }) => event,
+        };
+        match event {
+            Event::Client(filled) => filled,
+            Event::Shard(index, Ok(())) => match self.step(index) {
+                Ok(_) => self.client.flush().await,
+                Err(Failure::End(end)) => Err(end),
+                Err(failure) => {
+                    self.settle(failure)?;
+                    self.client.flush().await
+                }
+            },
+            // Said when the client sends its next statement: PostgreSQL would have ended the session here.
+            Event::Shard(index, Err(error)) => {
+                let failure = self.participant_lost(index, &error);
+                if self.transaction.is_open() {
+                    self.transaction.fail();
+                    tracing::debug!(error = ?failure, "shard lost between statements");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reports a statement's failure to the client and to the transaction.
+    fn settle(&mut self, failure: Failure) -> Result<(), SessionEnd> {
+        match failure {
+            Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
+            Failure::Error(error) => self.fail(error),
+            Failure::Shard(frame) => {
+                self.client.output.extend_from_slice(&frame);
+                self.transaction.fail();
+            }
+            Failure::Forwarded => self.transaction.fail(),
+            Failure::End(end) => return Err(end),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: PgError) {
+        originate::error(&mut self.client.output, &error);
+        self.transaction.fail();
+    }
+
+    fn warn(&mut self, code: SqlState, message: &str) {
+        originate::error(&mut self.client.output, &PgError::warning(code, message));
+    }
+
+    /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
+    async fn ready(&mut self) -> Result<(), SessionEnd> {
+        self.release_idle();
+        originate::ready(&mut self.client.output, self.transaction.ready_status());
+        // The next message may be here already: answers to a pipeline leave together.
+        if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
+            return Ok(());
+        }
+        self.client.flush().await
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.gateway.cancels.remove(self.cancel_key);
+        self.gateway.clients.remove(self.cancel_key.0);
+    }
+}
+
+fn shutting_down() -> SessionEnd {
+    SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+/// The error for a connection that broke in mid-statement.
+fn lost(shard: &str, error: &ConnectionError) -> PgError {
+    PgError::new(SqlState::CONNECTION_FAILURE, format!("connection to shard \"{shard}\" was lost"))
+        .with_detail(format!("While a statement ran there: {error}."))
+        .with_hint("Retry; if the statement wrote outside a transaction, check first whether it was applied.")
+}
+
+/// Answers of pipelined cycles are collected up to this size.
+const PIPELINE_OUTPUT_BYTES: usize = 16 * 1024;

@@ -5,13 +5,24 @@
 //! PostgreSQL's btree operators, text bytewise only. A value that would not convert with certainty is an error here, and the
 //! caller then treats the condition as unknown; nothing is ever guessed.
 
+use std::borrow::Cow;
+
+mod array;
+mod calendar;
 mod convert;
 mod function;
 mod hash;
+mod input;
+mod number;
+pub mod oid;
 mod order;
+#[cfg(test)]
+pub(crate) mod strategies;
+mod text;
 
-pub use convert::{Conversion, Format};
-pub use function::KeyFunction;
+pub use convert::{Conversion, Format, Position};
+pub use function::{DateUnit, FunctionArgument, KeyFunction};
+pub use order::after_prefix;
 
 /// PostgreSQL type oid.
 pub type Oid = u32;
@@ -50,6 +61,18 @@ pub enum KeyDatum {
     Bytea(Box<[u8]>),
 }
 
+/// A [`KeyDatum`] that borrows from the bytes it was read from, so that routing by a parameter does not allocate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DatumRef<'a> {
+    Int(i64),
+    Text(&'a str),
+    Uuid([u8; 16]),
+    Date(i32),
+    Timestamp(i64),
+    Bool(bool),
+    Bytea(Cow<'a, [u8]>),
+}
+
 /// The value of a whole shard key: one datum a column, in the key's column order. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Box<[KeyDatum]>);
@@ -74,5 +97,33 @@ impl Key {
 
     pub fn data(&self) -> &[KeyDatum] {
         &self.0
+    }
+}
+
+impl KeyDatum {
+    pub fn as_ref(&self) -> DatumRef<'_> {
+        match self {
+            KeyDatum::Int(value) => DatumRef::Int(*value),
+            KeyDatum::Text(text) => DatumRef::Text(text),
+            KeyDatum::Uuid(bytes) => DatumRef::Uuid(*bytes),
+            KeyDatum::Date(days) => DatumRef::Date(*days),
+            KeyDatum::Timestamp(micros) => DatumRef::Timestamp(*micros),
+            KeyDatum::Bool(value) => DatumRef::Bool(*value),
+            KeyDatum::Bytea(bytes) => DatumRef::Bytea(Cow::Borrowed(bytes)),
+        }
+    }
+}
+
+impl DatumRef<'_> {
+    pub fn to_datum(&self) -> KeyDatum {
+        match self {
+            DatumRef::Int(value) => KeyDatum::Int(*value),
+            DatumRef::Text(text) => KeyDatum::Text((*text).into()),
+            DatumRef::Uuid(bytes) => KeyDatum::Uuid(*bytes),
+            DatumRef::Date(days) => KeyDatum::Date(*days),
+            DatumRef::Timestamp(micros) => KeyDatum::Timestamp(*micros),
+            DatumRef::Bool(value) => KeyDatum::Bool(*value),
+            DatumRef::Bytea(bytes) => KeyDatum::Bytea(bytes.as_ref().into()),
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The shard map as one immutable snapshot: shards, colocation groups, partitions, tables.
 //!
 //! Every strategy is key → partition → shard. Partitions of a hash or range group are sorted and cover the whole key space,
-//! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in [`super::cache`].
+//! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in `cache`.
 //! A snapshot never changes; a change of the map makes a new one that shares the groups it did not touch.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::shard_key::{KeyColumn, KeyType};
@@ -25,8 +27,15 @@ pub struct PartitionId(pub i32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub i32);
 
+/// As in NOTIFY and in messages: `incarnation:counter`.
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.incarnation, self.counter)
+    }
+}
+
 /// One PostgreSQL database that holds partitions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Shard {
     pub id: ShardId,
     pub name: String,
@@ -36,6 +45,20 @@ pub struct Shard {
     pub capacity: f64,
     pub state: ShardState,
     pub is_home: bool,
+}
+
+/// Without the url, which holds a password.
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("region", &self.region)
+            .field("capacity", &self.capacity)
+            .field("state", &self.state)
+            .field("is_home", &self.is_home)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +103,7 @@ pub enum Bound {
     Key(Box<[u8]>),
 }
 
-/// A colocation group.
+/// A colocation group. Made by [`Group::new`] only, which checks that the partitions cover the key space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     pub id: GroupId,
@@ -90,6 +113,29 @@ pub struct Group {
     pub partitions: Vec<Partition>,
     /// Lookup only: where a key without mapping goes.
     pub default_partition: Option<PartitionId>,
+    /// Positions in `partitions`, sorted by partition id.
+    by_id: Vec<u32>,
+    /// See [`Group::owners`].
+    owners: Vec<ShardId>,
+    /// See [`Group::held`].
+    held: Vec<PartitionId>,
+}
+
+/// What keeps partitions from being a group. The map database's constraints exclude all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidGroup {
+    #[error("a hash or range group has no partition")]
+    Empty,
+    #[error("no partition begins at the beginning of the key space")]
+    Gap,
+    #[error("two partitions begin at the same place")]
+    Overlap,
+    #[error("a partition's bound does not fit the group's strategy")]
+    BoundOfOtherStrategy,
+    #[error("two partitions have the same id")]
+    RepeatedId,
+    #[error("the default partition is not one of the group's")]
+    UnknownDefault,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +168,7 @@ pub struct DeclaredFunction {
 #[derive(Clone, Debug, Default)]
 pub struct MapSnapshot {
     pub epoch: Epoch,
-    /// By id.
+    /// Sorted by id.
     pub shards: Vec<Arc<Shard>>,
     pub groups: HashMap<GroupId, Arc<Group>>,
     /// (schema, name) → table.
@@ -130,6 +176,10 @@ pub struct MapSnapshot {
     pub functions: HashMap<(String, String), Arc<DeclaredFunction>>,
     /// Counter of the epoch that last changed `shards`, `tables` or `functions`: plans made under an older one are stale.
     pub tables_version: i64,
+    /// Counter of the epoch of the last change of the shards' schema (DDL): a catalogue read before it is stale.
+    pub schema_version: i64,
+    /// Changes of the shards' schema that have begun and not finished: the shards may differ.
+    pub open_schema_changes: usize,
 }
 
 impl MapSnapshot {
@@ -138,11 +188,21 @@ impl MapSnapshot {
     }
 
     pub fn shard(&self, id: ShardId) -> Option<&Arc<Shard>> {
-        self.shards.iter().find(|shard| shard.id == id)
+        self.shards.get(self.shards.binary_search_by_key(&id, |shard| shard.id).ok()?)
     }
 
     pub fn shard_by_name(&self, name: &str) -> Option<&Arc<Shard>> {
         self.shards.iter().find(|shard| shard.name == name)
+    }
+
+    /// The partition of this id in whichever group. Walks over the groups: not for the hot path.
+    pub fn partition(&self, id: PartitionId) -> Option<(&Arc<Group>, &Partition)> {
+        self.groups.values().find_map(|group| group.partition(id).map(|partition| (group, partition)))
+    }
+
+    /// The sharded tables of a group, in no order.
+    pub fn tables_of(&self, id: GroupId) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values().filter(move |table| matches!(&table.kind, TableKind::Sharded { group, .. } if *group == id))
     }
 
     pub fn group(&self, id: GroupId) -> Option<&Arc<Group>> {
@@ -155,15 +215,258 @@ impl MapSnapshot {
 }
 
 impl Group {
+    /// Takes the partitions in any order.
+    pub fn new(
+        id: GroupId,
+        strategy: Strategy,
+        key_types: Vec<KeyType>,
+        mut partitions: Vec<Partition>,
+        default_partition: Option<PartitionId>,
+    ) -> Result<Self, InvalidGroup> {
+        match strategy {
+            Strategy::Hash | Strategy::Range => {
+                partitions.sort_by(|left, right| left.low.cmp(&right.low));
+                check_cover(strategy, &partitions)?;
+            }
+            Strategy::Lookup => {
+                if partitions.iter().any(|partition| partition.low.is_some()) {
+                    return Err(InvalidGroup::BoundOfOtherStrategy);
+                }
+                partitions.sort_by_key(|partition| partition.id);
+            }
+        }
+        let by_id = index_by_id(&partitions)?;
+        let mut owners: Vec<ShardId> = partitions.iter().map(|partition| partition.shard).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let is_held = |partition: &&Partition| partition.state == PartitionState::Held;
+        let mut held: Vec<PartitionId> = partitions.iter().filter(is_held).map(|partition| partition.id).collect();
+        held.sort_unstable();
+        let group = Self { id, strategy, key_types, partitions, default_partition, by_id, owners, held };
+        match default_partition {
+            Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
+                Err(InvalidGroup::UnknownDefault)
+            }
+            Some(_) | None => Ok(group),
+        }
+    }
+
+    /// The shards that have partitions of the group, sorted: where a statement goes that names no key, found without a walk
+    /// over the partitions.
+    pub fn owners(&self) -> &[ShardId] {
+        &self.owners
+    }
+
+    /// The partitions in state [`PartitionState::Held`], sorted.
+    pub fn held(&self) -> &[PartitionId] {
+        &self.held
+    }
+
     /// The partition that owns this point of the key space. Hash and range groups only.
     pub fn partition_at(&self, point: &Bound) -> &Partition {
-        assert!(!self.partitions.is_empty(), "a hash or range group covers its key space");
-        let after = self.partitions.partition_point(|partition| partition.low.as_ref().is_none_or(|low| low <= point));
-        // The first partition's low is None, so at least one precedes the point.
+        &self.partitions[self.position_at(point)]
+    }
+
+    /// As [`Group::partition_at`], from a key's order-preserving bytes as they lie in a buffer. Range groups only.
+    pub fn partition_at_key(&self, key: &[u8]) -> &Partition {
+        let after = self.partitions.partition_point(|partition| match &partition.low {
+            None => true,
+            Some(Bound::Key(low)) => **low <= *key,
+            Some(Bound::Hash(_)) => false,
+        });
         &self.partitions[after - 1]
     }
 
+    /// The partitions that hold any point of this range; those that begin or end inside of it included. Empty when the range
+    /// is. Hash and range groups only.
+    pub fn partitions_overlapping(&self, points: &RangeInclusive<Bound>) -> &[Partition] {
+        if points.is_empty() {
+            return &[];
+        }
+        &self.partitions[self.position_at(points.start())..=self.position_at(points.end())]
+    }
+
+    /// The partitions of `[from, to)`; `None`: from the beginning, to the end. Hash and range groups only.
+    pub fn partitions_between(&self, from: Option<&Bound>, to: Option<&Bound>) -> &[Partition] {
+        if let (Some(from), Some(to)) = (from, to)
+            && from >= to
+        {
+            return &[];
+        }
+        let first = from.map_or(0, |from| self.position_at(from));
+        let end = to.map_or(self.partitions.len(), |to| {
+            self.partitions.partition_point(|partition| partition.low.as_ref().is_none_or(|low| low < to))
+        });
+        self.partitions.get(first..end).unwrap_or_default()
+    }
+
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.iter().find(|partition| partition.id == id)
+        let place = self.by_id.binary_search_by_key(&id, |position| self.partitions[*position as usize].id).ok()?;
+        self.partitions.get(*self.by_id.get(place)? as usize)
+    }
+
+    /// Where this partition ends (exclusive); `None`: at the end of the key space. Hash and range groups only.
+    pub fn high(&self, id: PartitionId) -> Option<&Bound> {
+        let place = self.by_id.binary_search_by_key(&id, |position| self.partitions[*position as usize].id).ok()?;
+        let position = *self.by_id.get(place)? as usize;
+        self.partitions.get(position + 1)?.low.as_ref()
+    }
+
+    /// The partition of a key whose mapping is `mapped`; `None`: the key has no shard. Lookup groups only.
+    pub fn partition_of_mapping(&self, mapped: Option<PartitionId>) -> Option<&Partition> {
+        self.partition(mapped.or(self.default_partition)?)
+    }
+
+    fn position_at(&self, point: &Bound) -> usize {
+        let after = self.partitions.partition_point(|partition| partition.low.as_ref().is_none_or(|low| low <= point));
+        // The first partition's low is None, so at least one precedes the point.
+        after - 1
+    }
+}
+
+/// Sorted by `low`: without gap and overlap, and all bounds of the strategy's kind.
+fn check_cover(strategy: Strategy, partitions: &[Partition]) -> Result<(), InvalidGroup> {
+    match partitions.first() {
+        None => return Err(InvalidGroup::Empty),
+        Some(first) if first.low.is_some() => return Err(InvalidGroup::Gap),
+        Some(_) => {}
+    }
+    for pair in partitions.windows(2) {
+        if let [left, right] = pair
+            && left.low == right.low
+        {
+            return Err(InvalidGroup::Overlap);
+        }
+    }
+    let fits = |low: &Bound| match low {
+        Bound::Hash(_) => strategy == Strategy::Hash,
+        Bound::Key(_) => strategy == Strategy::Range,
+    };
+    match partitions.iter().filter_map(|partition| partition.low.as_ref()).all(fits) {
+        true => Ok(()),
+        false => Err(InvalidGroup::BoundOfOtherStrategy),
+    }
+}
+
+fn index_by_id(partitions: &[Partition]) -> Result<Vec<u32>, InvalidGroup> {
+    let mut by_id: Vec<u32> = (0..).take(partitions.len()).collect();
+    by_id.sort_unstable_by_key(|position| partitions[*position as usize].id);
+    let is_repeated = |pair: &[u32]| match pair {
+        [left, right] => partitions[*left as usize].id == partitions[*right as usize].id,
+        _ => false,
+    };
+    match by_id.windows(2).any(is_repeated) {
+        true => Err(InvalidGroup::RepeatedId),
+        false => Ok(by_id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(id: i32, low: Option<Bound>) -> Partition {
+        Partition { id: PartitionId(id), shard: ShardId(1), state: PartitionState::Online, epoch: 1, low }
+    }
+
+    fn group(strategy: Strategy, partitions: Vec<Partition>) -> Result<Group, InvalidGroup> {
+        Group::new(GroupId(1), strategy, vec![KeyType::Int8], partitions, None)
+    }
+
+    /// `[…, -10)` is 7, `[-10, 0)` 3, `[0, …]` 5.
+    fn hash_group() -> Group {
+        let bound = |at| Some(Bound::Hash(at));
+        group(Strategy::Hash, vec![partition(5, bound(0)), partition(7, None), partition(3, bound(-10))]).expect("valid")
+    }
+
+    fn ids(partitions: &[Partition]) -> Vec<i32> {
+        partitions.iter().map(|partition| partition.id.0).collect()
+    }
+
+    #[test]
+    fn a_point_belongs_to_the_partition_that_begins_at_or_before_it() {
+        let group = hash_group();
+        for (point, owner) in [(i64::MIN, 7), (-11, 7), (-10, 3), (-1, 3), (0, 5), (i64::MAX, 5)] {
+            assert_eq!(group.partition_at(&Bound::Hash(point)).id, PartitionId(owner), "point {point}");
+        }
+    }
+
+    #[test]
+    fn key_bytes_are_found_without_making_a_bound() {
+        let key = |bytes: &[u8]| Some(Bound::Key(bytes.into()));
+        let group =
+            group(Strategy::Range, vec![partition(1, None), partition(2, key(b"b")), partition(3, key(b"bb"))]).expect("valid");
+        for (point, owner) in [(&b""[..], 1), (b"a", 1), (b"b", 2), (b"ba", 2), (b"bb", 3), (b"c", 3)] {
+            assert_eq!(group.partition_at_key(point).id, PartitionId(owner), "point {point:?}");
+            assert_eq!(group.partition_at(&Bound::Key(point.into())).id, PartitionId(owner), "point {point:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_give_every_partition_that_they_touch() {
+        let group = hash_group();
+        let overlapping = |from, to| ids(group.partitions_overlapping(&(Bound::Hash(from)..=Bound::Hash(to))));
+        assert_eq!(overlapping(-20, -10), [7, 3]);
+        assert_eq!(overlapping(-5, -1), [3]);
+        assert_eq!(overlapping(i64::MIN, i64::MAX), [7, 3, 5]);
+        assert_eq!(overlapping(1, 0), Vec::<i32>::new());
+        let between = |from: Option<i64>, to: Option<i64>| {
+            ids(group.partitions_between(from.map(Bound::Hash).as_ref(), to.map(Bound::Hash).as_ref()))
+        };
+        assert_eq!(between(Some(-20), Some(-10)), [7]);
+        assert_eq!(between(None, Some(-9)), [7, 3]);
+        assert_eq!(between(Some(0), None), [5]);
+        assert_eq!(between(None, None), [7, 3, 5]);
+        assert_eq!(between(Some(3), Some(3)), Vec::<i32>::new());
+    }
+
+    #[test]
+    fn partitions_are_found_by_id_and_know_their_end() {
+        let group = hash_group();
+        assert_eq!(group.partition(PartitionId(3)).and_then(|partition| partition.low.clone()), Some(Bound::Hash(-10)));
+        assert_eq!(group.partition(PartitionId(4)), None);
+        assert_eq!(group.high(PartitionId(7)), Some(&Bound::Hash(-10)));
+        assert_eq!(group.high(PartitionId(5)), None);
+    }
+
+    #[test]
+    fn what_does_not_cover_the_key_space_is_no_group() {
+        let bound = |at| Some(Bound::Hash(at));
+        assert_eq!(group(Strategy::Hash, vec![]), Err(InvalidGroup::Empty));
+        assert_eq!(group(Strategy::Hash, vec![partition(1, bound(0))]), Err(InvalidGroup::Gap));
+        assert_eq!(group(Strategy::Hash, vec![partition(1, None), partition(2, None)]), Err(InvalidGroup::Overlap));
+        let twice = vec![partition(1, None), partition(2, bound(0)), partition(3, bound(0))];
+        assert_eq!(group(Strategy::Hash, twice), Err(InvalidGroup::Overlap));
+        let same_id = vec![partition(1, None), partition(1, bound(0))];
+        assert_eq!(group(Strategy::Hash, same_id), Err(InvalidGroup::RepeatedId));
+        let other_kind = vec![partition(1, None), partition(2, bound(0))];
+        assert_eq!(group(Strategy::Range, other_kind), Err(InvalidGroup::BoundOfOtherStrategy));
+        assert_eq!(group(Strategy::Lookup, vec![]).map(|group| group.partitions.len()), Ok(0));
+    }
+
+    #[test]
+    fn a_key_without_mapping_goes_to_the_default_or_nowhere() {
+        let partitions = vec![partition(2, None), partition(1, None)];
+        let make = |default| Group::new(GroupId(1), Strategy::Lookup, vec![KeyType::Text], partitions.clone(), default);
+        let without = make(None).expect("valid");
+        assert_eq!(without.partition_of_mapping(None), None);
+        assert_eq!(without.partition_of_mapping(Some(PartitionId(2))).map(|partition| partition.id), Some(PartitionId(2)));
+        let with = make(Some(PartitionId(1))).expect("valid");
+        assert_eq!(with.partition_of_mapping(None).map(|partition| partition.id), Some(PartitionId(1)));
+        assert_eq!(make(Some(PartitionId(9))), Err(InvalidGroup::UnknownDefault));
+    }
+
+    #[test]
+    fn a_shard_is_printed_without_its_url() {
+        let shard = Shard {
+            id: ShardId(1),
+            name: "a".to_owned(),
+            url: "postgres://u:secret@h/d".to_owned(),
+            region: None,
+            capacity: 1.0,
+            state: ShardState::Online,
+            is_home: true,
+        };
+        assert!(!format!("{shard:?}").contains("secret"));
     }
 }

@@ -24,8 +24,24 @@ pub struct Analysis {
     pub why: Vec<String>,
     /// A comment `/* shardgate: shard=name */`: the statement goes to that shard unchanged.
     pub shard_hint: Option<String>,
-    /// The route does not depend on any literal other than by its ordinal, so texts of the same template share it.
+    /// The route does not depend on any literal other than by its ordinal, so texts of the same shape share it. Then `start`
+    /// and `end` are those of the first such text: the whole text is the statement.
     pub is_template: bool,
+    /// Calls that concern the session rather than data.
+    pub session_calls: Vec<SessionCall>,
+}
+
+/// A call of a function whose effect outlives the statement without being data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionCall {
+    /// `set_config(…)`: a SET in disguise.
+    SetConfig,
+    /// A session-level advisory lock: the connection is the client's until it is released.
+    AdvisoryLock,
+    /// Releases session-level advisory locks.
+    AdvisoryUnlock,
+    /// `currval`, `lastval`: what this session drew from a sequence.
+    SequenceValue,
 }
 
 /// What running the statement does to data.
@@ -46,11 +62,14 @@ pub enum Scope {
     Session,
     /// Relations of the schema `shardgate`: sent to the map database.
     Map,
+    /// `shardgate.pools` and `shardgate.clients`, by name: known only to the proxy that answers.
+    Proxy(Vec<String>),
     /// No table at all, or catalogue relations: the home shard.
     Tableless,
     /// Only reference tables are read: any shard.
     Replicated,
-    /// Sharded and home tables, each a part; runs on one shard when every part lies there.
+    /// Sharded and home tables, each a part; runs on one shard when every part lies there. Otherwise `pushdown` says whether
+    /// running the statement on each shard of any part, and merging the answers, is exactly right.
     Placed { parts: Vec<Part>, pushdown: Result<(), PgError> },
     /// Schema changes, writes to reference tables.
     EveryShard,
@@ -98,6 +117,19 @@ pub enum Test {
     AnyOf(KeyValue),
     /// Range strategy only, and never through a key function.
     Compare(Comparison, KeyValue),
+    /// INSERT: what the column will hold. Assigned, not compared: PostgreSQL rounds and truncates here, so a value that is not
+    /// exactly one of the key type's has an unknown home and the statement is refused, never sent anywhere.
+    Stored(StoredValue),
+}
+
+/// The value that an INSERT gives to a key column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredValue {
+    pub value: KeyValue,
+    /// `atttypmod` of the column: -1, or the length that longer values are cut to or refused for.
+    pub typmod: i32,
+    /// A NULL is refused by the shard itself, whichever it is.
+    pub is_not_null: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +157,11 @@ pub enum KeyValue {
     Null,
     /// TRUE and FALSE are keywords, not literals.
     Bool(bool),
+    /// A constant of a view's definition: its text form and the type of the constant (0: unknown) or of its cast.
+    Constant {
+        text: String,
+        oid: Oid,
+    },
 }
 
 /// How rows of several shards become the answer of one statement.
@@ -169,6 +206,8 @@ pub struct SortKey {
 pub enum Count {
     Constant(u64),
     Parameter(u16),
+    /// The n-th literal of the text, an integer.
+    Literal(u16),
 }
 
 /// What kind of statement it is, with what the session needs to act on it.
@@ -192,7 +231,8 @@ pub enum Command {
     SetSessionCharacteristics(TransactionModes),
     /// PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED.
     TwoPhase,
-    /// SET name, SET LOCAL name; `value` is the text after TO, `None` for DEFAULT. ROLE and SESSION AUTHORIZATION are names too.
+    /// SET name, SET LOCAL name; `value` is SQL that may follow `SET name TO`, `None` for DEFAULT. TIME ZONE, ROLE, NAMES and
+    /// SESSION AUTHORIZATION are names too (`timezone`, `role`, `client_encoding`, `session_authorization`).
     Set {
         name: String,
         value: Option<String>,
@@ -200,6 +240,8 @@ pub enum Command {
     },
     Reset(String),
     ResetAll,
+    /// SET CONSTRAINTS: counts for the transaction, on every shard that takes part.
+    SetConstraints,
     Discard(Discard),
     Show(String),
     /// SQL-level PREPARE; `start..end` is the inner statement's range.

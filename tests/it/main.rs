@@ -3,8 +3,12 @@
 //! One binary, since linking is most of a test build. Each test starts the servers it needs from a cached template (see
 //! `support`) and ends them; nothing is shared between tests, so they may run in any order and all at once.
 
+mod containers;
 mod hostile_startup;
 mod login;
 mod login_to_shard;
 mod servers;
+mod shard_key_conversion;
+mod shard_key_hash;
+mod shardmap;
 mod support;

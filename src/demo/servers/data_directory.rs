@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::settings::include_settings;
 use super::{Account, PostgresInstallation, ServerError};
 
 /// Makes `data` by `initdb`. It must not exist.
@@ -25,6 +26,7 @@ pub(super) fn initialise(installation: &PostgresInstallation, account: Account, 
     if !output.status.success() {
         return Err(ServerError::Program { program: initdb, output: String::from_utf8_lossy(&output.stderr).trim().to_owned() });
     }
+    include_settings(account, &partial)?;
     fs::rename(&partial, data).map_err(ServerError::file("rename", &partial))
 }
 
@@ -48,7 +50,7 @@ fn template(installation: &PostgresInstallation, account: Account, cache: &Path)
         Account::Dropped { uid, .. } => uid,
     };
     fs::create_dir_all(cache).map_err(ServerError::file("create directory", cache))?;
-    let name = format!("postgresql-{}-{owner}", installation.version());
+    let name = format!("data-{}-{owner}", installation.version());
     let template = cache.join(&name);
     if template.join("PG_VERSION").is_file() {
         return Ok(template);

@@ -1,7 +1,6 @@
 //! One PostgreSQL server: its directory, its settings, its process.
 //!
-//! Layout of a server's directory: `data` (made by `initdb` or copied), `server.log`. The settings are written to
-//! `data/shardgate.conf` at every start and included at the end of `postgresql.conf`, so they win over what is above.
+//! Layout of a server's directory: `data` (made by `initdb` or copied), `server.log`.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{ConnectOptions, Connection, Executor};
 
+use super::settings::write_settings;
 use super::watched::{WatchOptions, Watched};
 use super::{Account, PostgresInstallation, ServerError, data_directory, port};
 
@@ -22,7 +22,7 @@ pub struct ServerOptions {
     pub dir: PathBuf,
     /// `None`: a free one, chosen anew at every `start` but kept over restarts.
     pub port: Option<u16>,
-    /// For `shardgate.conf`; a later one of the same name wins. See [`demo_settings`] and [`test_settings`].
+    /// For `shardgate.conf`; a later one of the same name wins. See [`super::demo_settings`] and [`super::test_settings`].
     pub settings: Vec<(String, String)>,
     /// Lines put before those of `pg_hba.conf`, where the first match counts.
     pub hba: Vec<String>,
@@ -66,7 +66,7 @@ impl Server {
         match server.options.port {
             Some(port) => {
                 server.port = port;
-                server.launch()?;
+                server.launch_after_predecessor()?;
             }
             None => server.launch_on_free_port()?,
         }
@@ -167,8 +167,23 @@ impl Server {
         loop {
             attempts += 1;
             self.port = port::free_port()?;
-            match self.launch() {
+            match self.launch_after_predecessor() {
                 Err(ServerError::PortTaken { .. }) if attempts < PORT_ATTEMPTS_MAX => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// A server whose owner was killed a moment ago is being ended by its watchdog and still holds the data directory.
+    fn launch_after_predecessor(&mut self) -> Result<(), ServerError> {
+        let deadline = Instant::now() + PREDECESSOR_PATIENCE;
+        loop {
+            match self.launch() {
+                Err(ServerError::EndedAtStart { log, .. })
+                    if PREDECESSOR_MESSAGES.iter().any(|message| log.contains(message)) && Instant::now() < deadline =>
+                {
+                    thread::sleep(PREDECESSOR_POLL);
+                }
                 outcome => return outcome,
             }
         }
@@ -259,57 +274,6 @@ fn prepare_data(installation: &PostgresInstallation, account: Account, options: 
     }
 }
 
-fn write_settings(account: Account, options: &ServerOptions, port: u16) -> Result<(), ServerError> {
-    let data = options.dir.join("data");
-    let mut text = format!("listen_addresses = '{}'\nport = {port}\nunix_socket_directories = ''\n", Ipv4Addr::LOCALHOST);
-    for (name, value) in &options.settings {
-        text.push_str(&format!("{name} = '{}'\n", value.replace('\'', "''")));
-    }
-    write_owned(account, &data.join("shardgate.conf"), &text)?;
-    include_once(account, &data.join("postgresql.conf"), "include = 'shardgate.conf'", Placement::End)?;
-    for line in options.hba.iter().rev() {
-        include_once(account, &data.join("pg_hba.conf"), line, Placement::Start)?;
-    }
-    Ok(())
-}
-
-/// Settings for a demo: as durable as a production server, with what online moves and distributed commits need.
-pub fn demo_settings() -> Vec<(String, String)> {
-    owned(COMMON_SETTINGS)
-}
-
-/// Settings for tests: the same, but nothing is flushed to disk. A server that is killed keeps what it wrote (the kernel
-/// has it); only a crash of the machine would lose it.
-pub fn test_settings() -> Vec<(String, String)> {
-    [owned(COMMON_SETTINGS), owned(UNFLUSHED_SETTINGS)].concat()
-}
-
-fn owned(settings: &[(&str, &str)]) -> Vec<(String, String)> {
-    settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-}
-
-#[derive(Clone, Copy)]
-enum Placement {
-    Start,
-    End,
-}
-
-fn include_once(account: Account, path: &Path, line: &str, placement: Placement) -> Result<(), ServerError> {
-    let text = fs::read_to_string(path).map_err(ServerError::file("read", path))?;
-    if text.lines().any(|present| present == line) {
-        return Ok(());
-    }
-    match placement {
-        Placement::Start => write_owned(account, path, &format!("{line}\n{text}")),
-        Placement::End => write_owned(account, path, &format!("{text}\n{line}\n")),
-    }
-}
-
-fn write_owned(account: Account, path: &Path, text: &str) -> Result<(), ServerError> {
-    fs::write(path, text).map_err(ServerError::file("write", path))?;
-    account.take_over(path)
-}
-
 /// The processes whose parent is `pid`, by the fourth field of /proc/PID/stat (after the name, which may hold anything).
 fn children_of(pid: i32) -> Result<Vec<Pid>, ServerError> {
     let mut children = Vec::new();
@@ -334,16 +298,8 @@ fn quote_identifier(name: &str) -> String {
 const POLL: Duration = Duration::from_millis(3);
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const PREDECESSOR_MESSAGES: [&str; 2] = ["postmaster.pid\" already exists", "pre-existing shared memory block"];
+/// Longer than a watchdog takes.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(15);
+const PREDECESSOR_POLL: Duration = Duration::from_millis(50);
 const PORT_ATTEMPTS_MAX: u32 = 10;
-
-const COMMON_SETTINGS: &[(&str, &str)] = &[
-    ("wal_level", "logical"),
-    ("max_prepared_transactions", "100"),
-    ("max_connections", "200"),
-    ("max_replication_slots", "50"),
-    ("max_wal_senders", "50"),
-    ("max_worker_processes", "32"),
-    ("max_logical_replication_workers", "16"),
-    ("timezone", "UTC"),
-];
-const UNFLUSHED_SETTINGS: &[(&str, &str)] = &[("fsync", "off"), ("full_page_writes", "off"), ("shared_buffers", "32MB")];

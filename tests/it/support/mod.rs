@@ -16,9 +16,11 @@ mod cluster;
 mod doorman;
 mod proxy;
 mod psql;
+mod volume;
 
 pub use certificates::{Certificates, KeyFiles};
 pub use cluster::{Cluster, connect};
 pub use doorman::Doorman;
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{psql_output, psql_rows};
+pub use volume::volume;

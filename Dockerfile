@@ -1,0 +1,27 @@
+# The proxy and the operator's command line, as a small image that does not run as root.
+
+FROM rust:1.95-trixie AS build
+# libclang: bindings to PostgreSQL's own SQL grammar are made while building.
+RUN apt-get update && apt-get install -y --no-install-recommends libclang-dev && rm -rf /var/lib/apt/lists/*
+WORKDIR /build
+COPY . .
+RUN cargo build --release --locked --bins
+
+FROM debian:trixie-slim
+# pg_dump copies the schema to a new shard, and must not be older than the shards; pg_isready is the health check.
+RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client ca-certificates \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --no-create-home --home-dir / --shell /usr/sbin/nologin shardgate
+COPY --from=build /build/target/release/shardgate /build/target/release/shard-rebalance /usr/local/bin/
+COPY --from=build /build/LICENSE /usr/share/doc/shardgate/LICENSE
+USER shardgate
+# Clients; metrics and health over HTTP.
+EXPOSE 6432 6433
+ENV SHARDGATE__LISTEN__ADDRESS=0.0.0.0:6432 \
+    SHARDGATE__ADMIN__ADDRESS=0.0.0.0:6433 \
+    SHARDGATE__LOG__FORMAT=json
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=6 \
+    CMD ["pg_isready", "--quiet", "--host=127.0.0.1", "--port=6432"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["shardgate"]
+CMD ["serve"]

@@ -1,0 +1,74 @@
+#!/bin/sh
+# Installs what building and testing need beside a Rust toolchain, where it is missing: PostgreSQL's server programs with
+# contrib, a C compiler, libclang. Says what first. Does nothing, quickly, when all is there.
+set -eu
+
+missing=''
+need() { missing="$missing $1"; }
+
+# Prints the directory of the newest PostgreSQL of version 15 or later: PATH, pg_config, Debian's layout.
+postgres_bin() {
+    for directory in \
+        "$(dirname "$(readlink -f "$(command -v initdb || echo /nowhere/initdb)")")" \
+        "$(pg_config --bindir 2>/dev/null || echo /nowhere)" \
+        $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -rn); do
+        [ -x "$directory/initdb" ] && [ -x "$directory/postgres" ] || continue
+        major=$("$directory/postgres" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
+        if [ "$major" -ge 15 ]; then echo "$directory"; return; fi
+    done
+}
+
+has_contrib() {
+    # Debian keeps each version's shared files under its number; elsewhere they lie beside the programs.
+    version=$(basename "$(dirname "$1")")
+    [ -e "/usr/share/postgresql/$version/extension/hstore.control" ] || ls "$1"/../share/*/extension/hstore.control \
+        "$1"/../share/extension/hstore.control >/dev/null 2>&1
+}
+
+has_libclang() {
+    [ -n "${LIBCLANG_PATH:-}" ] && return
+    for directory in /usr/lib/llvm-*/lib /usr/lib /usr/lib64 /usr/local/lib /usr/lib/*-linux-gnu; do
+        ls "$directory"/libclang.so* "$directory"/libclang-[0-9]*.so* >/dev/null 2>&1 && return
+    done
+    return 1
+}
+
+command -v cargo >/dev/null 2>&1 || {
+    echo "setup: cargo is missing: install a Rust toolchain first" >&2
+    exit 1
+}
+bin=$(postgres_bin)
+[ -n "$bin" ] || need postgresql
+[ -z "$bin" ] || has_contrib "$bin" || need postgresql-contrib
+command -v psql >/dev/null 2>&1 || [ -x "$bin/psql" ] || need postgresql-client
+command -v cc >/dev/null 2>&1 || need gcc
+[ -e /usr/include/stdlib.h ] || need libc6-dev
+has_libclang || need libclang-dev
+[ -n "$missing" ] || exit 0
+
+case " $missing " in *' postgresql '*) missing="$missing postgresql-contrib postgresql-client" ;; esac
+command -v apt-get >/dev/null 2>&1 || {
+    echo "setup: these are missing, and there is no apt-get to install them with (Debian's names):$missing" >&2
+    exit 1
+}
+as_root=''
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null 2>&1 || {
+        echo "setup: these are missing; install them as root: apt-get install$missing" >&2
+        exit 1
+    }
+    as_root=sudo
+fi
+echo "setup: installing with apt-get:$missing"
+# Debian's packages start a server of their own unless they are told not to; nobody asked for one.
+if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+    $as_root mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' | $as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+fi
+$as_root apt-get update -qq
+# shellcheck disable=SC2086  # a list of names
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold $missing
+[ -n "$(postgres_bin)" ] || {
+    echo "setup: this system's PostgreSQL is older than 15; see https://wiki.postgresql.org/wiki/Apt for newer ones" >&2
+    exit 1
+}

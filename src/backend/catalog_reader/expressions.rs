@@ -1,0 +1,245 @@
+//! What hangs on relations: constraints, triggers, policies, rules, and what their expressions depend on.
+
+use sqlx::PgConnection;
+
+use super::relations::whole;
+use super::{CatalogError, failed, oid, oids};
+use crate::catalog::{
+    Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ObjectName, Policy, Trigger, TriggerEvents,
+};
+
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    read_constraints(conn, catalog).await?;
+    read_triggers(conn, catalog).await?;
+    read_policies(conn, catalog).await?;
+    read_rules(conn, catalog).await?;
+    read_dependencies(conn, catalog).await
+}
+
+#[derive(sqlx::FromRow)]
+struct ConstraintRow {
+    relation: i64,
+    name: String,
+    is_foreign_key: bool,
+    columns: Vec<String>,
+    referenced: i64,
+    referenced_columns: Vec<String>,
+    definition: String,
+}
+
+// Not those that are columns' own since PostgreSQL 18 (not null), nor triggers.
+const CONSTRAINTS: &str = "
+SELECT con.conrelid::int8 AS relation, con.conname::text AS name, con.contype = 'f' AS is_foreign_key,
+       ARRAY(SELECT a.attname::text FROM unnest(con.conkey) WITH ORDINALITY k(attnum, n)
+             JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k.attnum ORDER BY k.n) AS columns,
+       con.confrelid::int8 AS referenced,
+       ARRAY(SELECT a.attname::text FROM unnest(con.confkey) WITH ORDINALITY k(attnum, n)
+             JOIN pg_attribute a ON a.attrelid = con.confrelid AND a.attnum = k.attnum ORDER BY k.n) AS referenced_columns,
+       pg_get_constraintdef(con.oid) AS definition
+FROM pg_constraint con
+JOIN pg_class c ON c.oid = con.conrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY con.conrelid, con.conname";
+
+async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<ConstraintRow> = sqlx::query_as(CONSTRAINTS).fetch_all(conn).await.map_err(failed("constraints"))?;
+    for row in rows {
+        let relation = oid(row.relation)?;
+        if let Some(whole) = whole(catalog, relation) {
+            catalog.definitions.insert(ObjectName::part_of(whole, "constraint", row.name.as_str()), row.definition);
+        }
+        if let (true, Some(relation)) = (row.is_foreign_key, catalog.relations.get_mut(&relation)) {
+            relation.foreign_keys.push(ForeignKey {
+                name: row.name,
+                columns: row.columns,
+                referenced: oid(row.referenced)?,
+                referenced_columns: row.referenced_columns,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct TriggerRow {
+    relation: i64,
+    name: String,
+    function: i64,
+    kind: i16,
+    is_enabled: bool,
+    enabled: String,
+    has_transition_tables: bool,
+    definition: String,
+}
+
+// Not our own, which come and go.
+const TRIGGERS: &str = "
+SELECT t.tgrelid::int8 AS relation, t.tgname::text AS name, t.tgfoid::int8 AS function, t.tgtype AS kind,
+       t.tgenabled <> 'D' AS is_enabled, t.tgenabled::text AS enabled,
+       t.tgoldtable IS NOT NULL OR t.tgnewtable IS NOT NULL AS has_transition_tables, pg_get_triggerdef(t.oid) AS definition
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+  AND p.pronamespace NOT IN (SELECT s.oid FROM pg_namespace s WHERE s.nspname = 'shardgate')
+ORDER BY t.tgrelid, t.tgname";
+
+/// Bits of `pg_trigger.tgtype`, as in PostgreSQL's `catalog/pg_trigger.h`.
+const TRIGGER_ROW: i16 = 1 << 0;
+const TRIGGER_BEFORE: i16 = 1 << 1;
+const TRIGGER_INSERT: i16 = 1 << 2;
+const TRIGGER_DELETE: i16 = 1 << 3;
+const TRIGGER_UPDATE: i16 = 1 << 4;
+const TRIGGER_TRUNCATE: i16 = 1 << 5;
+const TRIGGER_INSTEAD: i16 = 1 << 6;
+
+async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<TriggerRow> = sqlx::query_as(TRIGGERS).fetch_all(conn).await.map_err(failed("triggers"))?;
+    for row in rows {
+        let relation = oid(row.relation)?;
+        if let Some(whole) = whole(catalog, relation) {
+            // O: fires as usual, which needs no word.
+            let definition = match row.enabled.as_str() {
+                "O" => row.definition.clone(),
+                other => format!("{} (enabled: {other})", row.definition),
+            };
+            catalog.definitions.insert(ObjectName::part_of(whole, "trigger", row.name.as_str()), definition);
+        }
+        if let (true, Some(relation)) = (row.is_enabled, catalog.relations.get_mut(&relation)) {
+            let has = |bit: i16| row.kind & bit != 0;
+            relation.triggers.push(Trigger {
+                function: oid(row.function)?,
+                is_before: has(TRIGGER_BEFORE),
+                is_row: has(TRIGGER_ROW),
+                is_instead: has(TRIGGER_INSTEAD),
+                fires_on: TriggerEvents {
+                    insert: has(TRIGGER_INSERT),
+                    update: has(TRIGGER_UPDATE),
+                    delete: has(TRIGGER_DELETE),
+                    truncate: has(TRIGGER_TRUNCATE),
+                },
+                has_transition_tables: row.has_transition_tables,
+                definition: row.definition,
+                name: row.name,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct PolicyRow {
+    relation: i64,
+    name: String,
+    expressions: Vec<String>,
+    relations: Vec<i64>,
+    definition: String,
+}
+
+// A policy always depends on its own table; whether it also reads it in a sub-select only the expression tells.
+const POLICIES: &str = "
+SELECT p.polrelid::int8 AS relation, p.polname::text AS name,
+       array_remove(ARRAY[pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)], NULL) AS expressions,
+       ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
+             WHERE d.classid = 'pg_policy'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass
+               AND d.refobjid <> p.polrelid ORDER BY 1) AS relations,
+       format('for %s, permissive %s, to %s, using %s, with check %s', p.polcmd, p.polpermissive,
+              (SELECT string_agg(CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END, ' ') FROM unnest(p.polroles) r),
+              pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)) AS definition
+FROM pg_policy p
+JOIN pg_class c ON c.oid = p.polrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY p.polrelid, p.polname";
+
+async fn read_policies(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<PolicyRow> = sqlx::query_as(POLICIES).fetch_all(conn).await.map_err(failed("policies"))?;
+    for row in rows {
+        let relation = oid(row.relation)?;
+        if let Some(whole) = whole(catalog, relation) {
+            catalog.definitions.insert(ObjectName::part_of(whole, "policy", row.name.as_str()), row.definition);
+        }
+        if let Some(relation) = catalog.relations.get_mut(&relation) {
+            relation.policies.push(Policy { name: row.name, expressions: row.expressions, relations: oids(&row.relations)? });
+        }
+    }
+    Ok(())
+}
+
+async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<(i64, String, String, String)> = sqlx::query_as(
+        "SELECT r.ev_class::int8, r.rulename::text, pg_get_ruledef(r.oid), r.ev_enabled::text
+         FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE r.rulename <> '_RETURN' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+         ORDER BY r.ev_class, r.rulename",
+    )
+    .fetch_all(conn)
+    .await
+    .map_err(failed("rules"))?;
+    for (relation, name, definition, enabled) in rows {
+        let relation = oid(relation)?;
+        if let Some(whole) = whole(catalog, relation) {
+            let definition = format!("{definition} (enabled: {enabled})");
+            catalog.definitions.insert(ObjectName::part_of(whole, "rule", name.as_str()), definition);
+        }
+        if let (false, Some(relation)) = (enabled == "D", catalog.relations.get_mut(&relation)) {
+            relation.rules.push(name);
+        }
+    }
+    Ok(())
+}
+
+// Objects of pg_catalog are pinned and do not appear in pg_depend, which is what is wanted.
+const DEPENDENCIES: &str = "
+SELECT owner.relation::int8, owner.kind, owner.name, d.refclassid = 'pg_proc'::regclass AS is_function, d.refobjid::int8
+FROM (
+    SELECT 'pg_rewrite'::regclass::oid AS class, oid, ev_class AS relation, rulename::text AS name,
+           CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END AS kind FROM pg_rewrite
+    UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, polname::text, 'policy' FROM pg_policy
+    UNION ALL SELECT 'pg_attrdef'::regclass, ad.oid, ad.adrelid, a.attname::text, 'default'
+              FROM pg_attrdef ad JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+    UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, conname::text, 'check' FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
+    UNION ALL SELECT 'pg_constraint'::regclass, con.oid, a.attrelid, a.attname::text, 'check'
+              FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0
+    UNION ALL SELECT 'pg_class'::regclass, i.indexrelid, i.indrelid, ic.relname::text, 'index'
+              FROM pg_index i JOIN pg_class ic ON ic.oid = i.indexrelid WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+    UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgname::text, 'trigger' FROM pg_trigger WHERE NOT tgisinternal AND tgqual IS NOT NULL
+) owner
+JOIN pg_depend d ON d.classid = owner.class AND d.objid = owner.oid
+JOIN pg_class c ON c.oid = owner.relation
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE d.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass)
+  AND (d.refclassid = 'pg_proc'::regclass OR d.refobjid <> owner.relation)
+  AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5";
+
+async fn read_dependencies(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<(i64, String, String, bool, i64)> =
+        sqlx::query_as(DEPENDENCIES).fetch_all(conn).await.map_err(failed("dependencies"))?;
+    for (relation, kind, name, is_function, target) in rows {
+        let of = match kind.as_str() {
+            "view" => DependentKind::View,
+            "rule" => DependentKind::Rule,
+            "policy" => DependentKind::Policy,
+            "default" => DependentKind::Default,
+            "check" => DependentKind::Check,
+            "index" => DependentKind::Index,
+            "trigger" => DependentKind::TriggerWhen,
+            _ => return Err(CatalogError::Unexpected { what: "dependent", value: kind }),
+        };
+        let target = oid(target)?;
+        let on = if is_function { DependencyTarget::Function(target) } else { DependencyTarget::Relation(target) };
+        // A trigger's function is in Relation::triggers, with or without a condition.
+        let is_own_function = of == DependentKind::TriggerWhen
+            && catalog.relations.get(&oid(relation)?).is_some_and(|relation| {
+                relation.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function))
+            });
+        if !is_own_function {
+            catalog.relation_dependencies.entry(oid(relation)?).or_default().push(Dependency { of, name, on });
+        }
+    }
+    Ok(())
+}

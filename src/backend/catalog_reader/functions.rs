@@ -1,0 +1,216 @@
+//! Functions, operators and types.
+
+use sqlx::PgConnection;
+
+use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
+use crate::catalog::{Catalog, Function, ObjectName, Type};
+
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    read_functions(conn, catalog).await?;
+    read_operators(conn, catalog).await?;
+    read_types(conn, catalog).await
+}
+
+#[derive(sqlx::FromRow)]
+struct FunctionRow {
+    oid: i64,
+    schema: String,
+    name: String,
+    signature: String,
+    argument_count: i16,
+    language: String,
+    volatility: String,
+    kind: String,
+    body: String,
+    is_extension_member: bool,
+    search_path: Option<String>,
+    relations: Vec<i64>,
+    functions: Vec<i64>,
+    definition: Option<String>,
+}
+
+// A body of BEGIN ATOMIC is printed from its tree; other bodies are text. Of an aggregate, what it is made of is compared.
+const FUNCTIONS: &str = "
+SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
+       format('%s.%s(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) AS signature,
+       p.pronargs AS argument_count, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
+       CASE WHEN p.prosqlbody IS NULL THEN p.prosrc ELSE pg_get_function_sqlbody(p.oid) END AS body,
+       e.is_member AS is_extension_member,
+       (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
+           AS search_path,
+       ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass ORDER BY 1) AS relations,
+       ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass ORDER BY 1) AS functions,
+       CASE WHEN e.is_member THEN NULL
+            WHEN p.prokind = 'a' THEN (SELECT to_jsonb(a) - 'aggfnoid' - 'aggtranstype' - 'aggmtranstype' - 'aggsortop' FROM pg_aggregate a WHERE a.aggfnoid = p.oid)::text
+            ELSE pg_get_functiondef(p.oid) END AS definition
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_language l ON l.oid = p.prolang
+CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+                    AS is_member) e
+WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY p.oid";
+
+async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<FunctionRow> = sqlx::query_as(FUNCTIONS).fetch_all(conn).await.map_err(failed("functions"))?;
+    for row in rows {
+        let oid = oid(row.oid)?;
+        if let Some(definition) = row.definition {
+            catalog.definitions.insert(ObjectName::new("function", row.signature), definition);
+        }
+        catalog.function_names.entry(row.name.clone()).or_default().push(oid);
+        let functions = oids(&row.functions)?;
+        if !functions.is_empty() {
+            catalog.function_dependencies.insert(oid, functions);
+        }
+        catalog.functions.insert(
+            oid,
+            Function {
+                oid,
+                schema: row.schema,
+                name: row.name,
+                argument_count: usize::try_from(row.argument_count).unwrap_or(0),
+                language: row.language,
+                volatility: letter("provolatile", &row.volatility)?,
+                kind: letter("prokind", &row.kind)?,
+                body: row.body,
+                is_extension_member: row.is_extension_member,
+                relations: oids(&row.relations)?,
+                search_path: row.search_path.as_deref().map(split_search_path),
+            },
+        );
+    }
+    Ok(())
+}
+
+/// The schemas of a `search_path` setting as pg_proc stores it: identifiers, quoted where needed, between commas.
+fn split_search_path(setting: &str) -> Vec<String> {
+    let mut schemas = Vec::new();
+    let mut current = String::new();
+    let mut characters = setting.chars().peekable();
+    let mut is_quoted = false;
+    while let Some(character) = characters.next() {
+        match (is_quoted, character) {
+            (true, '"') if characters.peek() == Some(&'"') => {
+                characters.next();
+                current.push('"');
+            }
+            (_, '"') => is_quoted = !is_quoted,
+            (false, ',') => schemas.push(std::mem::take(&mut current)),
+            (false, character) if character.is_whitespace() => {}
+            (false, character) => current.extend(character.to_lowercase()),
+            (true, character) => current.push(character),
+        }
+    }
+    schemas.push(current);
+    schemas.retain(|schema| !schema.is_empty());
+    schemas
+}
+
+#[derive(sqlx::FromRow)]
+struct OperatorRow {
+    schema: String,
+    name: String,
+    operands: String,
+    function: i64,
+    function_name: String,
+    has_builtin_operands: bool,
+    is_extension_member: bool,
+}
+
+// What a user (not pg_catalog) may have made of =, <> and the like; and the functions that operators in bodies call.
+const OPERATORS: &str = "
+SELECT n.nspname::text AS schema, o.oprname::text AS name,
+       format('%s, %s', format_type(nullif(o.oprleft, 0), NULL), format_type(nullif(o.oprright, 0), NULL)) AS operands,
+       o.oprcode::oid::int8 AS function, o.oprcode::regprocedure::text AS function_name,
+       NOT EXISTS (SELECT FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace
+                   WHERE t.oid IN (o.oprleft, o.oprright) AND tn.nspname <> 'pg_catalog') AS has_builtin_operands,
+       EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_operator'::regclass AND d.objid = o.oid AND d.deptype = 'e')
+           AS is_extension_member
+FROM pg_operator o JOIN pg_namespace n ON n.oid = o.oprnamespace
+WHERE n.nspname <> 'pg_catalog' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY o.oid";
+
+async fn read_operators(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<OperatorRow> = sqlx::query_as(OPERATORS).fetch_all(conn).await.map_err(failed("operators"))?;
+    for row in rows {
+        let is_comparison = matches!(row.name.as_str(), "=" | "<>" | "<" | "<=" | ">" | ">=");
+        if is_comparison && row.has_builtin_operands && !catalog.operator_schemas.contains(&row.schema) {
+            catalog.operator_schemas.push(row.schema.clone());
+        }
+        if !row.is_extension_member {
+            catalog.operator_functions.entry(row.name.clone()).or_default().push(oid(row.function)?);
+            let name = format!("{}.{}({})", row.schema, row.name, row.operands);
+            insert_named(
+                &mut catalog.definitions,
+                NamedRow { kind: "operator".to_owned(), name, definition: format!("function {}", row.function_name) },
+            )?;
+        }
+    }
+    catalog.operator_schemas.sort_unstable();
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct TypeRow {
+    oid: i64,
+    schema: String,
+    name: String,
+    kind: String,
+    base: i64,
+    definition: Option<String>,
+}
+
+// Row types of tables are left out; arrays are there for their element, not to be compared.
+const TYPES: &str = "
+SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
+       CASE WHEN t.typtype = 'd' THEN t.typbasetype::int8 WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END AS base,
+       CASE WHEN n.nspname IN ('pg_catalog', 'information_schema') OR t.typcategory = 'A'
+                 OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
+            THEN NULL
+            ELSE concat_ws(', ',
+                CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain' WHEN 'c' THEN 'composite' WHEN 'r' THEN 'range'
+                               WHEN 'm' THEN 'multirange' ELSE 'base' END,
+                (SELECT '(' || string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder) || ')' FROM pg_enum e WHERE e.enumtypid = t.oid),
+                CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) END,
+                CASE WHEN t.typnotnull THEN 'not null' END,
+                'default ' || t.typdefault,
+                (SELECT string_agg(pg_get_constraintdef(con.oid), ', ' ORDER BY con.conname) FROM pg_constraint con
+                 WHERE con.contypid = t.oid AND con.contype = 'c'),
+                (SELECT '(' || string_agg(format('%s %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attnum) || ')'
+                 FROM pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
+                (SELECT 'of ' || format_type(r.rngsubtype, NULL) FROM pg_range r WHERE r.rngtypid = t.oid))
+       END AS definition
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname <> 'shardgate' AND t.typisdefined
+  AND (t.typrelid = 0 OR EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
+  AND NOT EXISTS (SELECT FROM pg_type el JOIN pg_class c ON c.oid = el.typrelid
+                  WHERE el.oid = t.typelem AND t.typcategory = 'A' AND c.relkind <> 'c')";
+
+async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<TypeRow> = sqlx::query_as(TYPES).fetch_all(conn).await.map_err(failed("types"))?;
+    for row in rows {
+        if let Some(definition) = row.definition {
+            catalog.definitions.insert(ObjectName::new("type", format!("{}.{}", row.schema, row.name)), definition);
+        }
+        let oid = oid(row.oid)?;
+        let kind = letter("typtype", &row.kind)?;
+        let base = super::oid(row.base)?;
+        catalog.types.insert(oid, Type { oid, schema: row.schema, name: row.name, kind, base });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_path_settings_are_split_as_identifiers() {
+        assert_eq!(split_search_path("public, pg_temp"), ["public", "pg_temp"]);
+        assert_eq!(split_search_path(r#""My Schema", "a""b", Public"#), ["My Schema", "a\"b", "public"]);
+        assert_eq!(split_search_path(r#""""#), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,289 @@
+//! Tables, views, sequences: their columns, indexes and parentage.
+
+use sqlx::PgConnection;
+
+use super::{CatalogError, failed, is_bytewise, letter, oid};
+use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, RelationKind, Unique};
+
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    read_relations(conn, catalog).await?;
+    read_columns(conn, catalog).await?;
+    read_indexes(conn, catalog).await?;
+    read_parents(conn, catalog).await
+}
+
+/// `table public.books`: how the definitions of a relation's parts name their whole; `None` for members of extensions.
+pub(super) fn whole(catalog: &Catalog, relation: Oid) -> Option<String> {
+    let found = catalog.relations.get(&relation)?;
+    let name = format!("{}.{}", found.schema, found.name);
+    catalog.definitions.contains(&ObjectName::new(found.kind.word(), name)).then(|| found.whole())
+}
+
+#[derive(sqlx::FromRow)]
+struct RelationRow {
+    oid: i64,
+    schema: String,
+    name: String,
+    kind: String,
+    owner: String,
+    has_row_security: bool,
+    view_definition: Option<String>,
+    definition: String,
+    is_extension_member: bool,
+}
+
+// Row security is part of the definition; storage parameters are not, but a view's options change what it shows.
+const RELATIONS: &str = "
+SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
+       pg_get_userbyid(c.relowner)::text AS owner, c.relrowsecurity AS has_row_security,
+       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END AS view_definition,
+       concat_ws(', ',
+           CASE c.relkind WHEN 'p' THEN 'partitioned by ' || pg_get_partkeydef(c.oid) WHEN 'r' THEN 'ordinary' END,
+           CASE WHEN c.relispartition THEN 'partition ' || pg_get_expr(c.relpartbound, c.oid) END,
+           CASE WHEN c.relpersistence = 'u' THEN 'unlogged' END,
+           CASE WHEN c.relrowsecurity THEN 'row level security' END,
+           CASE WHEN c.relforcerowsecurity THEN 'forced row level security' END,
+           CASE WHEN c.relkind = 'S' THEN (SELECT 'as ' || format_type(s.seqtypid, NULL) || CASE WHEN s.seqcycle THEN ' cycle' ELSE '' END
+                                           FROM pg_sequence s WHERE s.seqrelid = c.oid) END,
+           CASE WHEN c.relkind IN ('v', 'm') THEN concat_ws(' ', array_to_string(c.reloptions, ' '), pg_get_viewdef(c.oid)) END)
+           AS definition,
+       EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+           AS is_extension_member
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+  AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')";
+
+async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<RelationRow> = sqlx::query_as(RELATIONS).fetch_all(conn).await.map_err(failed("relations"))?;
+    for row in rows {
+        let oid = oid(row.oid)?;
+        let kind = match row.kind.as_str() {
+            "r" => RelationKind::Table,
+            "p" => RelationKind::PartitionedTable,
+            "v" => RelationKind::View,
+            "m" => RelationKind::MaterializedView,
+            "f" => RelationKind::ForeignTable,
+            "S" => RelationKind::Sequence,
+            _ => return Err(CatalogError::Unexpected { what: "relkind", value: row.kind }),
+        };
+        if !row.is_extension_member {
+            let object = ObjectName::new(kind.word(), format!("{}.{}", row.schema, row.name));
+            catalog.definitions.insert(object, row.definition);
+        }
+        catalog.relation_names.insert((row.schema.clone(), row.name.clone()), oid);
+        catalog.relations.insert(
+            oid,
+            Relation {
+                oid,
+                schema: row.schema,
+                name: row.name,
+                kind,
+                owner: row.owner,
+                columns: Vec::new(),
+                uniques: Vec::new(),
+                foreign_keys: Vec::new(),
+                triggers: Vec::new(),
+                policies: Vec::new(),
+                view_definition: row.view_definition,
+                rules: Vec::new(),
+                has_row_security: row.has_row_security,
+                parents: Vec::new(),
+                children: Vec::new(),
+            },
+        );
+    }
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct ColumnRow {
+    relation: i64,
+    name: String,
+    attnum: i16,
+    type_oid: i64,
+    type_name: String,
+    typmod: i32,
+    is_not_null: bool,
+    is_default_collation: bool,
+    is_deterministic: bool,
+    collation: Option<String>,
+    provider: Option<String>,
+    collate: Option<String>,
+    locale: Option<String>,
+    default: Option<String>,
+    generated: String,
+    identity: String,
+}
+
+const COLUMNS: &str = r#"
+SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttypid::int8 AS type_oid,
+       format_type(a.atttypid, a.atttypmod) AS type_name, a.atttypmod AS typmod, a.attnotnull AS is_not_null,
+       a.attcollation = 'pg_catalog."default"'::regcollation AS is_default_collation,
+       coalesce(co.collisdeterministic, true) AS is_deterministic, co.collname::text AS collation,
+       co.collprovider::text AS provider, co.collcollate AS collate, to_jsonb(co)->>'colllocale' AS locale,
+       pg_get_expr(d.adbin, d.adrelid) AS "default", a.attgenerated::text AS generated, a.attidentity::text AS identity
+FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation co ON co.oid = a.attcollation
+WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY a.attrelid, a.attnum"#;
+
+async fn read_columns(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<ColumnRow> = sqlx::query_as(COLUMNS).fetch_all(conn).await.map_err(failed("columns"))?;
+    for row in rows {
+        let relation = oid(row.relation)?;
+        if let Some(whole) = whole(catalog, relation) {
+            catalog.definitions.insert(ObjectName::part_of(whole, "column", row.name.as_str()), row.definition());
+        }
+        let column = row.column(catalog.is_collation_c)?;
+        if let Some(relation) = catalog.relations.get_mut(&relation) {
+            relation.columns.push(column);
+        }
+    }
+    let orders: Vec<(String, String)> = catalog
+        .relations
+        .values()
+        .filter(|relation| !relation.columns.is_empty())
+        .filter_map(|relation| {
+            let names: Vec<&str> = relation.columns.iter().map(|column| column.name.as_str()).collect();
+            Some((whole(catalog, relation.oid)?, names.join(", ")))
+        })
+        .collect();
+    for (whole, order) in orders {
+        catalog.definitions.insert(ObjectName::part_of(whole, COLUMN_ORDER, ""), order);
+    }
+    Ok(())
+}
+
+impl ColumnRow {
+    fn definition(&self) -> String {
+        let mut text = self.type_name.clone();
+        if let (Some(collation), false) = (&self.collation, self.is_default_collation) {
+            text.push_str(&format!(" collate {collation}"));
+        }
+        if self.is_not_null {
+            text.push_str(" not null");
+        }
+        if let Some(default) = &self.default {
+            let word = if self.generated.is_empty() { "default" } else { "generated always as" };
+            text.push_str(&format!(" {word} {default}"));
+        }
+        match self.identity.as_str() {
+            "a" => text.push_str(" generated always as identity"),
+            "d" => text.push_str(" generated by default as identity"),
+            _ => {}
+        }
+        text
+    }
+
+    fn column(self, is_database_collation_c: bool) -> Result<Column, CatalogError> {
+        let is_collation_c = match (self.is_default_collation, &self.provider) {
+            (true, _) => is_database_collation_c,
+            (false, Some(provider)) => is_bytewise(provider, self.collate.as_deref().unwrap_or_default(), self.locale.as_deref()),
+            (false, None) => false,
+        };
+        Ok(Column {
+            attnum: self.attnum,
+            type_oid: oid(self.type_oid)?,
+            type_name: self.type_name,
+            typmod: self.typmod,
+            is_not_null: self.is_not_null,
+            is_deterministic: self.is_deterministic,
+            is_collation_c,
+            default: self.default,
+            is_generated: !self.generated.is_empty(),
+            identity: if self.identity.is_empty() { None } else { Some(letter("attidentity", &self.identity)?) },
+            name: self.name,
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct IndexRow {
+    relation: i64,
+    name: String,
+    is_primary: bool,
+    is_unique: bool,
+    is_exclusion: bool,
+    is_constraint: bool,
+    is_partial: bool,
+    columns: Vec<Option<String>>,
+    definition: String,
+}
+
+// A column counts as itself only where the index compares it as the type does: see Unique::columns.
+const INDEXES: &str = "
+SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AS is_primary,
+       i.indisunique AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
+       i.indpred IS NOT NULL AS is_partial,
+       ARRAY(SELECT a.attname::text
+             FROM generate_series(0, i.indnkeyatts - 1) k
+             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] AND a.attnum > 0
+                  AND NOT EXISTS (SELECT FROM pg_collation co WHERE co.oid = i.indcollation[k] AND NOT co.collisdeterministic)
+                  AND (NOT i.indisexclusion
+                       OR EXISTS (SELECT FROM pg_operator o WHERE o.oid = con.conexclop[k + 1] AND o.oprname = '='))
+             ORDER BY k) AS columns,
+       pg_get_indexdef(i.indexrelid) AS definition
+FROM pg_index i
+JOIN pg_class ic ON ic.oid = i.indexrelid
+JOIN pg_class c ON c.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.contype IN ('p', 'u', 'x')
+WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate') AND c.relkind IN ('r', 'p', 'm')
+ORDER BY i.indrelid, ic.relname";
+
+async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<IndexRow> = sqlx::query_as(INDEXES).fetch_all(conn).await.map_err(failed("indexes"))?;
+    for row in rows {
+        // Those of constraints are told by the constraint.
+        if !row.is_constraint
+            && let Some(whole) = whole(catalog, oid(row.relation)?)
+        {
+            let object = ObjectName::part_of(whole, "index", row.name.as_str());
+            catalog.definitions.insert(object, row.definition.as_str());
+        }
+        if !row.is_unique && !row.is_exclusion {
+            continue;
+        }
+        if let Some(relation) = catalog.relations.get_mut(&oid(row.relation)?) {
+            relation.uniques.push(Unique {
+                name: row.name,
+                is_primary: row.is_primary,
+                is_exclusion: row.is_exclusion,
+                is_constraint: row.is_constraint,
+                columns: row.columns,
+                is_partial: row.is_partial,
+                definition: row.definition,
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn read_parents(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT inhrelid::int8, inhparent::int8 FROM pg_inherits ORDER BY inhparent, inhrelid, inhseqno")
+            .fetch_all(conn)
+            .await
+            .map_err(failed("inheritance"))?;
+    for (child, parent) in rows {
+        let (child, parent) = (oid(child)?, oid(parent)?);
+        // Indexes of partitioned tables are in pg_inherits too.
+        let Some(name) = catalog.relations.get(&parent).map(|parent| format!("{}.{}", parent.schema, parent.name)) else {
+            continue;
+        };
+        if let Some(whole) = whole(catalog, child) {
+            catalog.definitions.insert(ObjectName::part_of(whole, "parent", name), "");
+        }
+        if let Some(child) = catalog.relations.get_mut(&child) {
+            child.parents.push(parent);
+        }
+        if let Some(parent) = catalog.relations.get_mut(&parent) {
+            parent.children.push(child);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! One connection to a shard: its socket, its buffers, what it still owes us, and what it has been set to.
+//!
+//! Requests are appended to `output` together with an entry in `pending` for each answer that will come; [`Connection::fill`]
+//! writes and reads at once, so that a long pipeline can never block both sides. The owner consumes frames from `input` and
+//! drops the entries of `pending` that they answer. When both are empty and the last status was idle, the connection is clean.
+//!
+//! ```text
+//!   checked out ── append request, push Pending ──► fill ⇄ frames ──► pending empty, status I ──► is_clean ──► pool
+//!        └────────────── anything unexpected, an error of the socket, a dropped owner ──────────────► closed
+//! ```
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+use thiserror::Error;
+use tokio::io::AsyncWrite;
+
+use super::{PreparedStatements, Settings, StatementId};
+use crate::auth::{BackendKey, Greeting};
+use crate::net::ShardStream;
+use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
+
+/// What ended a connection, or a statement of ours on it.
+#[derive(Debug, Error)]
+pub enum ConnectionError {
+    #[error("connection to shard lost")]
+    Io(#[from] io::Error),
+    #[error("shard closed the connection")]
+    Closed,
+    #[error("unexpected message from shard")]
+    Decode(#[from] DecodeError),
+    /// A statement of the proxy's own failed.
+    #[error("shard refused a statement of the proxy: {message}")]
+    Refused { sqlstate: String, message: String, body: Bytes },
+}
+
+/// An answer that the shard still owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    pub reply: Reply,
+    /// Forwarded to the client; otherwise swallowed, except errors.
+    pub is_visible: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// ParseComplete; an error means the connection does not have the statement.
+    Parse(StatementId),
+    /// ParseComplete of the unnamed statement.
+    ParseUnnamed,
+    Bind,
+    Close,
+    /// ParameterDescription, then RowDescription or NoData.
+    DescribeStatement,
+    DescribePortal,
+    /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
+    Execute,
+    /// Everything up to ReadyForQuery.
+    Query,
+    /// ReadyForQuery.
+    Sync,
+    /// An error, which fails an implicit transaction on purpose.
+    Abort,
+    /// Nothing comes from the shard: the proxy answers the client itself, in order, with this bodyless message.
+    Local(u8),
+}
+
+/// A frame at the front of the input.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub header: FrameHeader,
+    /// The whole frame has arrived.
+    pub is_complete: bool,
+}
+
+pub struct Connection {
+    stream: ShardStream,
+    /// Bytes from the shard that nobody has consumed.
+    pub input: BytesMut,
+    /// Requests that have not been written.
+    pub output: BytesMut,
+    pub pending: VecDeque<Pending>,
+    /// Bytes of a large row that are still to come and go to the client as they are.
+    pub frame_bytes_left: usize,
+    /// Last ReadyForQuery: `I`, `T` or `E`.
+    pub status: u8,
+    /// Names the backend in cancel requests; a pooler in between may have given none.
+    pub cancel_key: Option<BackendKey>,
+    pub prepared: PreparedStatements,
+    /// Which statement is parsed as the unnamed one.
+    pub unnamed: Option<StatementId>,
+    pub settings: Arc<Settings>,
+    /// ParameterStatus values as last reported.
+    pub parameters: Vec<(Arc<str>, Arc<str>)>,
+    pub opened_at: Instant,
+    pub idle_since: Instant,
+    /// Index of the runtime whose reactor knows the socket.
+    pub runtime: usize,
+    /// A cancel request may still arrive at this backend: it must be proven quiet before anyone else gets it.
+    pub is_cancel_pending: bool,
+    /// The session left something behind that no SET can undo.
+    pub is_pinned: bool,
+}
+
+impl Connection {
+    pub fn new(stream: ShardStream, greeting: Greeting, runtime: usize) -> Self {
+        let now = Instant::now();
+        Self {
+            stream,
+            input: greeting.leftover,
+            output: BytesMut::new(),
+            pending: VecDeque::new(),
+            frame_bytes_left: 0,
+            status: b'I',
+            cancel_key: greeting.backend_key,
+            prepared: PreparedStatements::default(),
+            unnamed: None,
+            settings: Arc::new(Settings::default()),
+            parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            opened_at: now,
+            idle_since: now,
+            runtime,
+            is_cancel_pending: false,
+            is_pinned: false,
+        }
+    }
+
+    #[inline]
+    pub fn expect(&mut self, reply: Reply, is_visible: bool) {
+        self.pending.push_back(Pending { reply, is_visible });
+    }
+
+    /// Writes what is waiting and reads at least one byte. Cancel safe: bytes are in `output` or `input` or on the wire.
+    ///
+    /// Errors: the socket's, or [`ConnectionError::Closed`] at its end.
+    pub async fn fill(&mut self) -> Result<(), ConnectionError> {
+        poll_fn(|context| self.poll_fill(context)).await
+    }
+
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        // A full socket must not stop the reading: the shard may be waiting for us to take its answers.
+        let written = self.poll_flush(context);
+        if let Poll::Ready(Err(error)) = written {
+            return Poll::Ready(Err(error));
+        }
+        self.poll_read(context)
+    }
+
+    /// Writes what is waiting, as far as the socket takes it.
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        while !self.output.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.output) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
+                Poll::Ready(Ok(written)) => self.output.advance(written),
+            }
+        }
+        match &self.stream {
+            // A TLS stream holds back records until it is flushed.
+            ShardStream::Plain(_) => Poll::Ready(Ok(())),
+            ShardStream::Tls(_) => Pin::new(&mut self.stream).poll_flush(context).map_err(ConnectionError::from),
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.input.reserve(READ_BYTES);
+        match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(ConnectionError::Closed)),
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Writes everything, without reading. For small requests only.
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    /// The frame at the front of the input; `None` when not even its header has arrived.
+    #[inline]
+    pub fn peek(&self) -> Result<Option<Frame>, ConnectionError> {
+        let header = FrameHeader::peek(&self.input, SHARD_FRAME_BYTES_MAX)?;
+        Ok(header.map(|header| Frame { header, is_complete: self.input.len() >= header.total }))
+    }
+
+    /// The next whole frame: its tag and body. Waits for it.
+    pub async fn next_frame(&mut self) -> Result<(u8, Bytes), ConnectionError> {
+        loop {
+            if let Some(Frame { header, is_complete: true }) = self.peek()? {
+                let mut frame = self.input.split_to(header.total).freeze();
+                frame.advance(crate::wire::FRAME_HEADER_BYTES);
+                return Ok((header.tag, frame));
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Remembers a ParameterStatus. True when the value changed.
+    pub fn note_parameter(&mut self, name: &str, value: &str) -> bool {
+        match self.parameters.iter_mut().find(|(known, _)| &**known == name) {
+            Some((_, known)) if &**known == value => false,
+            Some((_, known)) => {
+                *known = value.into();
+                true
+            }
+            None => {
+                self.parameters.push((name.into(), value.into()));
+                true
+            }
+        }
+    }
+
+    /// Runs a text of the proxy's own as a simple query and waits for its end. Rows come back as text.
+    ///
+    /// Errors: [`ConnectionError::Refused`] with the shard's error; the connection is then still usable.
+    pub async fn simple(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+        debug_assert!(self.pending.is_empty(), "answers of the session are still due");
+        originate::query(&mut self.output, sql.as_bytes());
+        self.unnamed = None;
+        let mut rows = Vec::new();
+        let mut refusal = None;
+        loop {
+            let (tag, body) = self.next_frame().await?;
+            match tag {
+                shard_tag::DATA_ROW => rows.push(owned_columns(&body)?),
+                shard_tag::ERROR if refusal.is_none() => {
+                    let fields = error_fields(&body)?;
+                    let sqlstate = String::from_utf8_lossy(fields.sqlstate().unwrap_or(b"XX000")).into_owned();
+                    refusal = Some(ConnectionError::Refused { sqlstate, message: fields.message(), body: body.clone() });
+                }
+                shard_tag::PARAMETER_STATUS => {
+                    let (name, value) = crate::wire::parameter_status(&body)?;
+                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                }
+                shard_tag::READY => {
+                    self.status = body.first().copied().unwrap_or(b'E');
+                    return match refusal {
+                        Some(refusal) => Err(refusal),
+                        None => Ok(rows),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives the connection these settings. One round trip when they differ, none otherwise.
+    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>) -> Result<(), ConnectionError> {
+        if Arc::ptr_eq(&self.settings, wanted) {
+            return Ok(());
+        }
+        let sql = self.settings.change_to(wanted);
+        if !sql.is_empty() {
+            self.simple(&sql).await?;
+        }
+        self.settings = Arc::clone(wanted);
+        Ok(())
+    }
+
+    /// Nothing is owed in either direction, nothing is open, nothing is left behind.
+    pub fn is_clean(&self) -> bool {
+        self.pending.is_empty()
+            && self.input.is_empty()
+            && self.output.is_empty()
+            && self.status == b'I'
+            && !self.is_pinned
+            && !self.is_cancel_pending
+    }
+
+    /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing.
+    ///
+    /// Notices and parameter changes are processed; anything else, and the end, mean that the connection is of no use.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        match self.poll_read(&mut context) {
+            Poll::Pending => self.input.is_empty(),
+            Poll::Ready(Err(_)) => false,
+            Poll::Ready(Ok(())) => self.process_unasked(),
+        }
+    }
+
+    fn process_unasked(&mut self) -> bool {
+        while let Ok(Some(Frame { header, is_complete: true })) = self.peek() {
+            let frame = self.input.split_to(header.total);
+            let body = frame.get(crate::wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+            match header.tag {
+                shard_tag::NOTICE | shard_tag::NOTIFICATION => {}
+                shard_tag::PARAMETER_STATUS => match crate::wire::parameter_status(body) {
+                    Ok((name, value)) => {
+                        self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                    }
+                    Err(_) => return false,
+                },
+                _ => return false,
+            }
+        }
+        self.input.is_empty()
+    }
+
+    /// Registers the socket with the runtime that calls this. An error means that the connection is lost.
+    pub fn move_to_runtime(self, runtime: usize) -> io::Result<Self> {
+        let stream = self.stream.detach()?.attach()?;
+        Ok(Self { stream, runtime, ..self })
+    }
+
+    pub fn process_id(&self) -> i32 {
+        self.cancel_key.as_ref().map_or(0, |key| key.process_id)
+    }
+
+    /// Gives back memory that a large result has taken.
+    pub fn shrink(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > IDLE_BUFFER_BYTES {
+            self.input = BytesMut::new();
+        }
+        if self.output.is_empty() && self.output.capacity() > IDLE_BUFFER_BYTES {
+            self.output = BytesMut::new();
+        }
+    }
+
+    /// Tells the shard that the connection ends, as far as the socket takes it without waiting.
+    pub fn close(mut self) {
+        self.output.clear();
+        originate::terminate(&mut self.output);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        // The shard notices the closed socket anyway; Terminate only spares it a log line.
+        if self.poll_flush(&mut context).is_pending() {
+            tracing::trace!("terminate not sent");
+        }
+    }
+}
+
+fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
+    crate::wire::data_row_columns(body).map(|column| Ok(column?.map(|bytes| body.slice_ref(bytes)))).collect()
+}
+
+/// Room for one read. Two of the shards' own send buffers of 8 KiB.
+const READ_BYTES: usize = 16 * 1024;
+/// Buffers above this are given back when a connection becomes idle.
+const IDLE_BUFFER_BYTES: usize = 32 * 1024;
+/// PostgreSQL's own limit of a message.
+const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;

@@ -1,0 +1,35 @@
+//! Opens a connection to a shard and logs in.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{Connection, ShardAddress};
+use crate::auth::{self, BackendCredentials, LoginError, ShardError};
+use crate::net::ConnectError;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("no answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The shard's own words.
+    #[error("{0}")]
+    Refused(ShardError),
+    #[error(transparent)]
+    Login(LoginError),
+}
+
+/// A fresh connection of this runtime. The caller sets the deadline.
+pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runtime: usize) -> Result<Connection, OpenError> {
+    let mut stream = address.endpoint.connect().await?;
+    // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings.
+    let parameters = [("client_encoding", "UTF8")];
+    match auth::login(&mut stream, credentials, &address.database, &parameters).await {
+        Ok(greeting) => Ok(Connection::new(stream, greeting, runtime)),
+        Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),
+        Err(error) => Err(OpenError::Login(error)),
+    }
+}

@@ -1,0 +1,519 @@
+//! The connections to one shard as one user: a budget, idle connections by runtime, and one fair queue.
+//!
+//! ```text
+//!              idle on this runtime ──────────────► taken
+//!   checkout ─ budget left ───────► opened ───────► taken
+//!              idle on another runtime ─► moved ──► taken
+//!              none ─► queue (late joiners first) ─► handed over by whoever gives one back, or 53300 at the deadline
+//! ```
+//!
+//! Part of the budget is for late joiners only: sessions that hold a connection of another shard already. Without it, sessions
+//! that hold A and wait for B, and their mirror image, would wait for each other until the deadline.
+//!
+//! Every runtime keeps its own idle connections, because a socket belongs to one reactor; moving one costs two system calls.
+//! The mutex is held for a few instructions, never across an await.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use super::health::Backoff;
+use super::open::OpenError;
+use super::{Connection, Health, ShardAddress};
+use crate::auth::{BackendCredentials, ShardError};
+use crate::error::{PgError, SqlState};
+use crate::shardmap::ShardId;
+
+/// Limits of every pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// Connections to one shard as one user.
+    pub size: usize,
+    /// Of these, only for late joiners.
+    pub late_joiner_reserve: usize,
+    pub checkout_timeout: Duration,
+    pub connect_timeout: Duration,
+    /// An idle connection is closed after this; `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// A connection is not given out after this age; `None`: never.
+    pub max_lifetime: Option<Duration>,
+    pub backoff: Backoff,
+}
+
+/// Who asks for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkout {
+    First,
+    /// The session holds a connection of another shard.
+    LateJoiner,
+}
+
+#[derive(Debug, Error)]
+pub enum CheckoutError {
+    #[error("shard \"{shard}\" is not available")]
+    Unavailable { shard: String, reason: String },
+    #[error("no connection to shard \"{shard}\" became free")]
+    Timeout { shard: String, size: usize, timeout: Duration },
+    /// The shard refused the login: its own error.
+    #[error("shard \"{shard}\" refused the connection")]
+    Refused { shard: String, error: ShardError },
+}
+
+impl From<CheckoutError> for PgError {
+    fn from(error: CheckoutError) -> Self {
+        match error {
+            CheckoutError::Unavailable { shard, reason } => {
+                PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
+                    .with_detail(format!("{reason}."))
+                    .with_hint("Retry; statements for other shards are not affected.")
+            }
+            CheckoutError::Timeout { shard, size, timeout } => PgError::new(
+                SqlState::TOO_MANY_CONNECTIONS,
+                format!("no connection to shard \"{shard}\" became free within {} ms", timeout.as_millis()),
+            )
+            .with_detail(format!("All {size} connections are in use (pool.size_per_shard)."))
+            .with_hint("Raise pool.size_per_shard or pool.checkout_timeout_ms, or shorten transactions."),
+            CheckoutError::Refused { shard, error } => {
+                PgError::new(error.code().unwrap_or(SqlState::CONNECTION_FAILURE), error.message())
+                    .with_context(format!("login to shard \"{shard}\""))
+            }
+        }
+    }
+}
+
+/// A connection that is checked out. Dropping it closes it; [`Pooled::release`] gives it back when it is clean.
+#[must_use]
+pub struct Pooled {
+    connection: Option<Box<Connection>>,
+    pool: Arc<Pool>,
+}
+
+impl std::ops::Deref for Pooled {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("taken only by release and drop")
+    }
+}
+
+impl std::ops::DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("taken only by release and drop")
+    }
+}
+
+impl Pooled {
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Gives a clean connection back; closes any other.
+    pub fn release(mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            if connection.is_clean() && connection.is_quiet() {
+                connection.shrink();
+                self.pool.give_back(connection);
+            } else {
+                self.pool.discard(connection);
+            }
+        }
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.discard(connection);
+        }
+    }
+}
+
+/// What `shardgate.pools` shows.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    pub shard: String,
+    pub user: String,
+    pub active: usize,
+    pub idle: usize,
+    pub waiting: usize,
+}
+
+pub struct Pool {
+    pub shard: ShardId,
+    pub address: ShardAddress,
+    credentials: BackendCredentials,
+    limits: PoolLimits,
+    state: Mutex<State>,
+}
+
+#[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
+struct State {
+    /// By runtime; the last one was used last.
+    idle: Vec<Vec<Box<Connection>>>,
+    /// Open or being opened, idle ones included.
+    open: usize,
+    in_use: usize,
+    waiters: VecDeque<Waiter>,
+    health: Health,
+    /// Connections opened before this are not given out: the shard has been away since.
+    not_before: Instant,
+}
+
+struct Waiter {
+    kind: Checkout,
+    sender: oneshot::Sender<Grant>,
+}
+
+/// What a waiter is woken with.
+enum Grant {
+    Connection(Box<Connection>),
+    /// A place in the budget: open one.
+    Slot,
+}
+
+/// What a checkout found under the lock.
+enum Found {
+    Idle(Box<Connection>),
+    Slot,
+    Wait(oneshot::Receiver<Grant>),
+    Down,
+}
+
+impl Pool {
+    pub fn new(
+        shard: ShardId,
+        address: ShardAddress,
+        credentials: BackendCredentials,
+        limits: PoolLimits,
+        runtimes: usize,
+    ) -> Self {
+        let state = State {
+            idle: (0..runtimes.max(1)).map(|_| Vec::new()).collect(),
+            open: 0,
+            in_use: 0,
+            waiters: VecDeque::new(),
+            health: Health::new(limits.backoff),
+            not_before: Instant::now(),
+        };
+        Self { shard, address, credentials, limits, state: Mutex::new(state) }
+    }
+
+    /// A clean connection. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller that has
+    /// gone is given to the next one.
+    pub async fn checkout(self: &Arc<Self>, kind: Checkout, runtime: usize) -> Result<Pooled, CheckoutError> {
+        let deadline = tokio::time::Instant::now() + self.limits.checkout_timeout;
+        loop {
+            let found = self.find(kind, runtime);
+            let grant = match found {
+                Found::Idle(connection) => Grant::Connection(connection),
+                Found::Slot => Grant::Slot,
+                Found::Down => return Err(self.unavailable("The last attempt to connect failed")),
+                Found::Wait(mut receiver) => match tokio::time::timeout_at(deadline, &mut receiver).await {
+                    Ok(Ok(grant)) => grant,
+                    Ok(Err(_)) => return Err(self.unavailable("The pool is closed")),
+                    Err(_) => {
+                        receiver.close();
+                        // A grant may have been sent at the last moment.
+                        if let Ok(grant) = receiver.try_recv() {
+                            self.return_grant(grant);
+                        }
+                        return Err(CheckoutError::Timeout {
+                            shard: self.address.name.clone(),
+                            size: self.limits.size,
+                            timeout: self.limits.checkout_timeout,
+                        });
+                    }
+                },
+            };
+            match grant {
+                Grant::Slot => return self.open(runtime).await,
+                Grant::Connection(connection) => {
+                    if let Some(connection) = self.take_over(connection, runtime) {
+                        return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self) });
+                    }
+                }
+            }
+        }
+    }
+
+    fn find(&self, kind: Checkout, runtime: usize) -> Found {
+        let mut state = self.state.lock();
+        // A queue is served in order; only late joiners go ahead of those who hold nothing.
+        if state.may_take(kind, &self.limits) && (state.waiters.is_empty() || kind == Checkout::LateJoiner) {
+            if let Some(connection) = state.take_idle(runtime) {
+                state.in_use += 1;
+                return Found::Idle(connection);
+            }
+            if state.open < self.limits.size {
+                if !state.health.may_connect(Instant::now()) {
+                    return Found::Down;
+                }
+                state.open += 1;
+                state.in_use += 1;
+                return Found::Slot;
+            }
+            if let Some(connection) = state.take_idle_elsewhere() {
+                state.in_use += 1;
+                return Found::Idle(connection);
+            }
+        }
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Waiter { kind, sender };
+        match kind {
+            Checkout::First => state.waiters.push_back(waiter),
+            Checkout::LateJoiner => {
+                let behind = state.waiters.iter().position(|waiting| waiting.kind == Checkout::First);
+                let place = behind.unwrap_or(state.waiters.len());
+                state.waiters.insert(place, waiter);
+            }
+        }
+        Found::Wait(receiver)
+    }
+
+    /// A connection that was idle, ready for use on this runtime; `None` when it was of no more use.
+    fn take_over(&self, mut connection: Box<Connection>, runtime: usize) -> Option<Box<Connection>> {
+        if !self.is_usable(&mut connection) {
+            self.discard(connection);
+            return None;
+        }
+        if connection.runtime == runtime {
+            return Some(connection);
+        }
+        match connection.move_to_runtime(runtime) {
+            Ok(moved) => Some(Box::new(moved)),
+            Err(error) => {
+                tracing::debug!(%error, "idle connection lost while it changed its runtime");
+                self.forget();
+                None
+            }
+        }
+    }
+
+    /// A connection that was in use is gone.
+    fn forget(&self) {
+        let mut state = self.state.lock();
+        state.open -= 1;
+        state.in_use -= 1;
+        self.serve_slot(&mut state);
+    }
+
+    fn is_usable(&self, connection: &mut Connection) -> bool {
+        let is_young = self.limits.max_lifetime.is_none_or(|lifetime| connection.opened_at.elapsed() < lifetime);
+        is_young && connection.opened_at >= self.state.lock().not_before && connection.is_quiet()
+    }
+
+    async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
+        let slot = Slot { pool: self, is_used: false };
+        let attempt =
+            tokio::time::timeout(self.limits.connect_timeout, super::open::open(&self.address, &self.credentials, runtime));
+        let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
+        match opened {
+            Ok(connection) => {
+                slot.used();
+                self.state.lock().health.connected();
+                Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self) })
+            }
+            Err(OpenError::Refused(error)) if error.code() != Some(SqlState::CANNOT_CONNECT_NOW) => {
+                self.state.lock().health.connected();
+                Err(CheckoutError::Refused { shard: self.address.name.clone(), error })
+            }
+            Err(error) => {
+                let mut state = self.state.lock();
+                state.health.failed(Instant::now());
+                drop(state);
+                tracing::warn!(shard = %self.address.name, %error, "shard not reachable");
+                Err(self.unavailable(&error.to_string()))
+            }
+        }
+    }
+
+    fn unavailable(&self, reason: &str) -> CheckoutError {
+        CheckoutError::Unavailable { shard: self.address.name.clone(), reason: reason.to_owned() }
+    }
+
+    /// A connection of this shard broke: the others that were opened before are suspect too.
+    pub fn suspect(&self) {
+        let mut state = self.state.lock();
+        state.not_before = Instant::now();
+        let dropped: Vec<_> = state.idle.iter_mut().flat_map(std::mem::take).collect();
+        state.open -= dropped.len();
+        drop(state);
+        drop(dropped);
+    }
+
+    fn give_back(&self, mut connection: Box<Connection>) {
+        connection.idle_since = Instant::now();
+        let mut state = self.state.lock();
+        state.in_use -= 1;
+        if connection.opened_at < state.not_before {
+            state.open -= 1;
+            self.serve_slot(&mut state);
+            return;
+        }
+        let mut grant = Grant::Connection(connection);
+        while let Some(waiter) = state.next_waiter(&self.limits) {
+            state.in_use += 1;
+            match waiter.sender.send(grant) {
+                Ok(()) => return,
+                Err(returned) => {
+                    state.in_use -= 1;
+                    grant = returned;
+                }
+            }
+        }
+        if let Grant::Connection(connection) = grant {
+            let runtime = connection.runtime;
+            match state.idle.get_mut(runtime) {
+                Some(idle) => idle.push(connection),
+                None => state.open -= 1,
+            }
+        }
+    }
+
+    fn discard(&self, connection: Box<Connection>) {
+        connection.close();
+        self.forget();
+    }
+
+    /// A place in the budget is free: let the next waiter open a connection.
+    fn serve_slot(&self, state: &mut State) {
+        while let Some(waiter) = state.next_waiter(&self.limits) {
+            state.open += 1;
+            state.in_use += 1;
+            if waiter.sender.send(Grant::Slot).is_ok() {
+                return;
+            }
+            state.open -= 1;
+            state.in_use -= 1;
+        }
+    }
+
+    fn return_grant(&self, grant: Grant) {
+        match grant {
+            Grant::Connection(connection) => self.give_back(connection),
+            Grant::Slot => {
+                let mut state = self.state.lock();
+                state.open -= 1;
+                state.in_use -= 1;
+                self.serve_slot(&mut state);
+            }
+        }
+    }
+
+    /// Closes connections that have been idle too long. Called every second or so.
+    pub fn close_idle(&self, now: Instant) {
+        let Some(idle_timeout) = self.limits.idle_timeout else { return };
+        let mut expired = Vec::new();
+        let mut state = self.state.lock();
+        for idle in &mut state.idle {
+            expired.extend(idle.extract_if(.., |connection| now.duration_since(connection.idle_since) >= idle_timeout));
+        }
+        state.open -= expired.len();
+        drop(state);
+        expired.into_iter().for_each(|connection| connection.close());
+    }
+
+    pub fn describe(&self) -> PoolState {
+        let state = self.state.lock();
+        PoolState {
+            shard: self.address.name.clone(),
+            user: self.credentials.user.to_string(),
+            active: state.in_use,
+            idle: state.open - state.in_use,
+            waiting: state.waiters.len(),
+        }
+    }
+}
+
+impl State {
+    fn may_take(&self, kind: Checkout, limits: &PoolLimits) -> bool {
+        let reserved = match kind {
+            Checkout::First => limits.late_joiner_reserve.min(limits.size.saturating_sub(1)),
+            Checkout::LateJoiner => 0,
+        };
+        self.in_use < limits.size - reserved
+    }
+
+    fn take_idle(&mut self, runtime: usize) -> Option<Box<Connection>> {
+        self.idle.get_mut(runtime).and_then(Vec::pop)
+    }
+
+    fn take_idle_elsewhere(&mut self) -> Option<Box<Connection>> {
+        self.idle.iter_mut().max_by_key(|idle| idle.len()).and_then(Vec::pop)
+    }
+
+    /// The first waiter that may take a connection now.
+    fn next_waiter(&mut self, limits: &PoolLimits) -> Option<Waiter> {
+        while let Some(waiter) = self.waiters.front() {
+            if waiter.sender.is_closed() {
+                self.waiters.pop_front();
+                continue;
+            }
+            return if self.may_take(waiter.kind, limits) { self.waiters.pop_front() } else { None };
+        }
+        None
+    }
+}
+
+/// A place in the budget while a connection is being opened; given back when opening fails or its caller goes.
+struct Slot<'a> {
+    pool: &'a Arc<Pool>,
+    is_used: bool,
+}
+
+impl Slot<'_> {
+    fn used(mut self) {
+        self.is_used = true;
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            let mut state = self.pool.state.lock();
+            state.open -= 1;
+            state.in_use -= 1;
+            state.health.abandoned(Instant::now());
+            self.pool.serve_slot(&mut state);
+        }
+    }
+}
+
+/// The pools of one proxy, by shard and user.
+pub struct Pools {
+    pools: RwLock<HashMap<(ShardId, String), Arc<Pool>>>,
+    limits: PoolLimits,
+    runtimes: usize,
+}
+
+impl Pools {
+    pub fn new(limits: PoolLimits, runtimes: usize) -> Self {
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes }
+    }
+
+    /// The pool of this shard and user; made when it is first asked for.
+    pub fn pool(&self, shard: ShardId, user: &str, make: impl FnOnce() -> (ShardAddress, BackendCredentials)) -> Arc<Pool> {
+        let key = (shard, user.to_owned());
+        if let Some(pool) = self.pools.read().get(&key) {
+            return Arc::clone(pool);
+        }
+        let mut pools = self.pools.write();
+        let pool = pools.entry(key).or_insert_with(|| {
+            let (address, credentials) = make();
+            Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes))
+        });
+        Arc::clone(pool)
+    }
+
+    pub fn all(&self) -> Vec<Arc<Pool>> {
+        self.pools.read().values().cloned().collect()
+    }
+
+    /// Forgets pools of shards that are gone or whose URL has changed.
+    pub fn retain(&self, keep: impl Fn(&Pool) -> bool) {
+        self.pools.write().retain(|_, pool| keep(pool));
+    }
+}

@@ -1,0 +1,141 @@
+//! Prepared statements: one name for each text and parameter types in the whole proxy, and what a connection has of them.
+//!
+//! Clients' names live in their session. On a connection a statement is called `sg_<id>`, so that a connection that has once
+//! parsed a text serves every client that prepares the same text. The texts that a connection holds are bounded: the one
+//! that was prepared first is closed to make room.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use moka::sync::Cache;
+
+/// Number of a text in this proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StatementId(u32);
+
+impl StatementId {
+    /// The name on connections, in a buffer on the stack.
+    pub fn with_name<R>(self, with: impl FnOnce(&[u8]) -> R) -> R {
+        let mut buffer = [0_u8; 16];
+        let mut rest = &mut buffer[..];
+        // Three letters and ten digits always fit.
+        let written = write!(rest, "sg_{}", self.0).map(|()| 16 - rest.len()).unwrap_or(0);
+        with(&buffer[..written])
+    }
+}
+
+/// What makes two prepared statements the same: text, declared types, and the catalogue version they were prepared under, so
+/// that a statement prepared after a schema change never meets a plan from before it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StatementText {
+    pub text: Bytes,
+    pub types: Box<[u32]>,
+    pub catalog_version: u64,
+}
+
+/// Gives every statement text its id. Bounded: a text that fell out gets a new id when it is prepared again.
+pub struct StatementRegistry {
+    ids: Cache<Arc<StatementText>, StatementId>,
+    next: AtomicU32,
+}
+
+impl StatementRegistry {
+    pub fn new(texts_max: u64) -> Self {
+        Self { ids: Cache::new(texts_max), next: AtomicU32::new(1) }
+    }
+
+    pub fn id(&self, statement: &Arc<StatementText>) -> StatementId {
+        self.ids.get_with(Arc::clone(statement), || StatementId(self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// What one connection has prepared.
+#[derive(Default)]
+pub struct PreparedStatements {
+    known: HashSet<StatementId, std::hash::BuildHasherDefault<IdHasher>>,
+    order: VecDeque<StatementId>,
+}
+
+impl PreparedStatements {
+    #[inline]
+    pub fn has(&self, id: StatementId) -> bool {
+        self.known.contains(&id)
+    }
+
+    /// Remembers that a Parse was sent. Returns the statement to close when more than `max` would be held.
+    pub fn insert(&mut self, id: StatementId, max: usize) -> Option<StatementId> {
+        if !self.known.insert(id) {
+            return None;
+        }
+        self.order.push_back(id);
+        if self.order.len() <= max.max(1) {
+            return None;
+        }
+        let oldest = self.order.pop_front()?;
+        self.known.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// A Parse failed or was skipped: the connection does not have it.
+    pub fn remove(&mut self, id: StatementId) {
+        self.known.remove(&id);
+        self.order.retain(|known| *known != id);
+    }
+
+    pub fn clear(&mut self) {
+        self.known.clear();
+        self.order.clear();
+    }
+}
+
+/// Ids are small numbers given by us: they need no protection from collisions made on purpose.
+#[derive(Default)]
+pub struct IdHasher(u64);
+
+impl std::hash::Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_text_and_types_share_a_name() {
+        let registry = StatementRegistry::new(100);
+        let text = |text: &'static str, types: &[u32], catalog_version| {
+            Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: types.into(), catalog_version })
+        };
+        let first = registry.id(&text("select $1", &[23], 1));
+        assert_eq!(first, registry.id(&text("select $1", &[23], 1)));
+        assert_ne!(first, registry.id(&text("select $1", &[20], 1)));
+        assert_ne!(first, registry.id(&text("select $1", &[23], 2)));
+        first.with_name(|name| assert_eq!(name, b"sg_1"));
+        StatementId(u32::MAX).with_name(|name| assert_eq!(name, b"sg_4294967295"));
+    }
+
+    #[test]
+    fn the_oldest_is_closed_when_a_connection_is_full() {
+        let mut prepared = PreparedStatements::default();
+        assert_eq!(prepared.insert(StatementId(1), 2), None);
+        assert_eq!(prepared.insert(StatementId(2), 2), None);
+        assert_eq!(prepared.insert(StatementId(1), 2), None);
+        assert_eq!(prepared.insert(StatementId(3), 2), Some(StatementId(1)));
+        assert!(!prepared.has(StatementId(1)) && prepared.has(StatementId(3)));
+    }
+}

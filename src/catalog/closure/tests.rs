@@ -1,0 +1,212 @@
+//! The walk over a small catalogue, with a reader that knows a few bodies by heart.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::catalog::{Policy, Trigger, TriggerEvents};
+
+const T: Oid = 1;
+const AUDIT: Oid = 2;
+const VIEW: Oid = 3;
+const SEQUENCE: Oid = 4;
+const OTHER_AUDIT: Oid = 5;
+
+struct Bodies(HashMap<&'static str, BodyReferences>);
+
+impl BodyReader for Bodies {
+    fn references(&self, _language: &str, body: &str) -> BodyReferences {
+        self.0.get(body).cloned().unwrap_or_default()
+    }
+}
+
+fn name(name: &str) -> BodyName {
+    BodyName { schema: None, name: name.to_owned() }
+}
+
+fn reader() -> Bodies {
+    Bodies(HashMap::from([
+        ("count audit", BodyReferences { reads: vec![name("audit")], ..Default::default() }),
+        ("insert audit", BodyReferences { writes: vec![name("audit")], ..Default::default() }),
+        ("call log", BodyReferences { functions: vec![name("log"), name("caller")], ..Default::default() }),
+        ("execute", BodyReferences { unknown: Some("runs SQL that it makes itself".into()), ..Default::default() }),
+        ("use operator", BodyReferences { operators: vec!["===".into()], ..Default::default() }),
+        ("SELECT exists audit", BodyReferences { reads: vec![name("audit")], ..Default::default() }),
+        ("xml", BodyReferences { functions: vec![name("query_to_xml")], ..Default::default() }),
+    ]))
+}
+
+fn relation(oid: Oid, schema: &str, name: &str, kind: RelationKind) -> Relation {
+    Relation {
+        oid,
+        schema: schema.into(),
+        name: name.into(),
+        kind,
+        owner: "o".into(),
+        columns: Vec::new(),
+        uniques: Vec::new(),
+        foreign_keys: Vec::new(),
+        triggers: Vec::new(),
+        policies: Vec::new(),
+        view_definition: None,
+        rules: Vec::new(),
+        has_row_security: false,
+        parents: Vec::new(),
+        children: Vec::new(),
+    }
+}
+
+fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
+    Function {
+        oid,
+        schema: "public".into(),
+        name: name.into(),
+        argument_count: 0,
+        language: language.into(),
+        volatility: 'v',
+        kind: 'f',
+        body: body.into(),
+        is_extension_member: false,
+        relations: Vec::new(),
+        search_path: None,
+    }
+}
+
+fn trigger(function: Oid) -> Trigger {
+    Trigger {
+        name: "tr".into(),
+        function,
+        is_before: false,
+        is_row: true,
+        is_instead: false,
+        fires_on: TriggerEvents { insert: true, ..Default::default() },
+        has_transition_tables: false,
+        definition: String::new(),
+    }
+}
+
+fn catalog(functions: Vec<Function>) -> Catalog {
+    let mut catalog = Catalog { schemas: vec!["public".into(), "s".into()], ..Default::default() };
+    for relation in [
+        relation(T, "public", "t", RelationKind::Table),
+        relation(AUDIT, "public", "audit", RelationKind::Table),
+        relation(VIEW, "public", "v", RelationKind::View),
+        relation(SEQUENCE, "public", "seq", RelationKind::Sequence),
+    ] {
+        catalog.relation_names.insert((relation.schema.clone(), relation.name.clone()), relation.oid);
+        catalog.relations.insert(relation.oid, relation);
+    }
+    for function in functions {
+        catalog.function_names.entry(function.name.clone()).or_default().push(function.oid);
+        catalog.functions.insert(function.oid, function);
+    }
+    catalog
+}
+
+fn known(reads: &[Oid], writes: &[Oid]) -> Closure {
+    Closure::Known(References { reads: reads.to_vec(), writes: writes.to_vec(), sequences: Vec::new() })
+}
+
+#[test]
+fn calls_are_followed_and_recursion_ends() {
+    let catalog = catalog(vec![
+        function(10, "log", "plpgsql", "insert audit"),
+        function(11, "caller", "sql", "call log"),
+        function(12, "pure", "sql", "select 1"),
+    ]);
+    assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[], &[AUDIT]));
+    assert_eq!(*catalog.closure_of_function(12, &reader()), known(&[], &[]));
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown_and_says_why() {
+    let catalog = catalog(vec![
+        function(10, "dynamic", "plpgsql", "execute"),
+        function(11, "perl", "plperl", "…"),
+        function(12, "xml", "sql", "xml"),
+        function(13, "builtin", "internal", "int4eq"),
+    ]);
+    let closure = |oid| (*catalog.closure_of_function(oid, &reader())).clone();
+    assert_eq!(closure(10), Closure::Unknown("function \"dynamic\" runs SQL that it makes itself".into()));
+    assert_eq!(closure(11), Closure::Unknown("function \"perl\" is written in plperl".into()));
+    assert!(matches!(closure(12), Closure::Unknown(why) if why.contains("query_to_xml")), "{:?}", closure(12));
+    assert_eq!(closure(13), known(&[], &[]));
+}
+
+#[test]
+fn members_of_extensions_are_transparent() {
+    let member = Function { is_extension_member: true, ..function(10, "f", "c", "…") };
+    assert_eq!(*catalog(vec![member]).closure_of_function(10, &reader()), known(&[], &[]));
+}
+
+#[test]
+fn triggers_count_for_writes_only() {
+    let mut catalog = catalog(vec![function(10, "log", "plpgsql", "insert audit")]);
+    catalog.relations.get_mut(&T).unwrap().triggers.push(trigger(10));
+    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
+    assert_eq!(*catalog.closure_of_relation(T, Access::Write, &reader()), known(&[], &[AUDIT]));
+    let parts = catalog.closures_by_part(T, Access::Write, &reader());
+    assert_eq!(parts.len(), 1);
+    assert_eq!((parts[0].name.as_str(), parts[0].function), ("trigger \"tr\"", Some(10)));
+}
+
+#[test]
+fn a_policy_counts_for_reads_once_row_security_is_on() {
+    let mut catalog = catalog(vec![]);
+    let table = catalog.relations.get_mut(&T).unwrap();
+    table.policies.push(Policy { name: "p".into(), expressions: vec!["exists audit".into()], relations: vec![] });
+    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
+    // A changed catalogue is a new one; the old one's walks are not its own.
+    catalog.closures = ClosureCache::default();
+    catalog.relations.get_mut(&T).unwrap().has_row_security = true;
+    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[AUDIT], &[]));
+}
+
+#[test]
+fn a_view_stands_for_what_its_query_reads() {
+    let mut catalog = catalog(vec![function(10, "counter", "sql", "count audit")]);
+    let dependency = |on| super::super::Dependency { of: DependentKind::View, name: "_RETURN".into(), on };
+    catalog
+        .relation_dependencies
+        .insert(VIEW, vec![dependency(DependencyTarget::Relation(T)), dependency(DependencyTarget::Function(10))]);
+    assert_eq!(*catalog.closure_of_relation(VIEW, Access::Read, &reader()), known(&[T, AUDIT], &[]));
+    assert_eq!(*catalog.closure_of_relation(VIEW, Access::Write, &reader()), known(&[T, AUDIT], &[T]));
+}
+
+#[test]
+fn a_default_that_draws_from_a_sequence_is_no_write() {
+    let mut catalog = catalog(vec![]);
+    let dependency =
+        super::super::Dependency { of: DependentKind::Default, name: "id".into(), on: DependencyTarget::Relation(SEQUENCE) };
+    catalog.relation_dependencies.insert(T, vec![dependency]);
+    let expected = Closure::Known(References { sequences: vec![SEQUENCE], ..Default::default() });
+    assert_eq!(*catalog.closure_of_relation(T, Access::Write, &reader()), expected);
+    assert_eq!(catalog.closures_by_part(T, Access::Write, &reader()), vec![]);
+}
+
+#[test]
+fn names_are_resolved_generously_unless_the_function_has_a_path() {
+    let mut catalog = catalog(vec![
+        function(10, "open", "sql", "count audit"),
+        Function { search_path: Some(vec!["s".into()]), ..function(11, "pathed", "sql", "count audit") },
+    ]);
+    let other = relation(OTHER_AUDIT, "s", "audit", RelationKind::Table);
+    catalog.relation_names.insert(("s".into(), "audit".into()), OTHER_AUDIT);
+    catalog.relations.insert(OTHER_AUDIT, other);
+    assert_eq!(*catalog.closure_of_function(10, &reader()), known(&[AUDIT, OTHER_AUDIT], &[]));
+    assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[OTHER_AUDIT], &[]));
+}
+
+#[test]
+fn functions_behind_users_operators_are_followed() {
+    let mut catalog = catalog(vec![function(10, "eq", "sql", "count audit"), function(11, "f", "sql", "use operator")]);
+    catalog.operator_functions.insert("===".into(), vec![10]);
+    assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[AUDIT], &[]));
+}
+
+#[test]
+fn a_rule_makes_writes_unknown() {
+    let mut catalog = catalog(vec![]);
+    catalog.relations.get_mut(&T).unwrap().rules.push("r".into());
+    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
+    assert!(matches!(&*catalog.closure_of_relation(T, Access::Write, &reader()), Closure::Unknown(_)));
+}

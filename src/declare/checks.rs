@@ -1,0 +1,294 @@
+//! What keeps a table from being distributed: all of it at once, each with what to do about it. Pure.
+//!
+//! The rules are those under which a statement may run on the shard that owns its key and nothing else: uniqueness must be
+//! decidable on one shard, foreign keys must stay on one shard, and what fires unseen (triggers, policies, defaults, rules)
+//! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
+
+use crate::catalog::{Access, BodyReader, Catalog, Closure, ForeignKey, Relation, Trigger, Unique};
+use crate::shard_key::KeyColumn;
+use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
+
+use super::names::{quote_identifier, quote_table};
+
+/// One reason, as a sentence, and a way out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Obstacle {
+    pub(super) what: String,
+    pub(super) remedy: String,
+}
+
+/// A table on its way to be declared.
+pub(super) struct Candidate<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) map: &'a MapSnapshot,
+    pub(super) relation: &'a Relation,
+    pub(super) kind: CandidateKind<'a>,
+    pub(super) reader: &'a dyn BodyReader,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum CandidateKind<'a> {
+    /// `group`: the one it joins; `None`: a new one of its own.
+    Sharded {
+        key: &'a [KeyColumn],
+        group: Option<GroupId>,
+    },
+    Reference,
+}
+
+impl Candidate<'_> {
+    /// In the order in which a user would mend them.
+    pub(super) fn obstacles(&self) -> Vec<Obstacle> {
+        let mut found = Vec::new();
+        match self.kind {
+            CandidateKind::Sharded { key, .. } => found.extend(self.uniques(key)),
+            // Every row is everywhere, so every constraint is checked everywhere.
+            CandidateKind::Reference => {}
+        }
+        found.extend(self.foreign_keys());
+        found.extend(self.referencing_keys());
+        found.extend(self.relation.triggers.iter().filter_map(|trigger| self.trigger(trigger)));
+        found.extend(self.hidden_references());
+        found
+    }
+
+    fn uniques<'b>(&'b self, key: &'b [KeyColumn]) -> impl Iterator<Item = Obstacle> + 'b {
+        let has_key = |unique: &Unique| key.iter().all(|column| unique.columns.iter().flatten().any(|name| *name == column.column));
+        self.relation.uniques.iter().filter(move |unique| !has_key(unique)).map(|unique| self.unique(unique, key))
+    }
+
+    fn unique(&self, unique: &Unique, key: &[KeyColumn]) -> Obstacle {
+        let columns: Vec<String> = key.iter().map(|column| format!("\"{}\"", column.column)).collect();
+        let kind = match (unique.is_primary, unique.is_exclusion, unique.is_constraint) {
+            (true, _, _) => "Primary key",
+            (false, true, _) => "Exclusion constraint",
+            (false, false, true) => "Unique constraint",
+            (false, false, false) => "Unique index",
+        };
+        let compared = if unique.is_exclusion { " compared by =" } else { "" };
+        let table = quote_table(&self.relation.schema, &self.relation.name);
+        let name = quote_identifier(&unique.name);
+        let remedy = if unique.is_constraint {
+            format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it.")
+        } else {
+            format!("DROP INDEX {}, and make it again with the shard key in it.", quote_table(&self.relation.schema, &unique.name))
+        };
+        Obstacle {
+            what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
+            remedy,
+        }
+    }
+
+    fn foreign_keys(&self) -> impl Iterator<Item = Obstacle> + '_ {
+        self.relation.foreign_keys.iter().filter_map(|foreign_key| {
+            let referenced = self.catalog.relations.get(&foreign_key.referenced)?;
+            let reason = self.foreign_key_problem(foreign_key, self.relation, referenced)?;
+            Some(foreign_key_obstacle(foreign_key, self.relation, referenced, &reason))
+        })
+    }
+
+    /// Those of other tables that refer to this one.
+    fn referencing_keys(&self) -> impl Iterator<Item = Obstacle> + '_ {
+        let mut referencing: Vec<&Relation> =
+            self.catalog.relations.values().filter(|relation| relation.oid != self.relation.oid).collect();
+        referencing.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        referencing.into_iter().flat_map(move |referencing| {
+            referencing.foreign_keys.iter().filter(|foreign_key| foreign_key.referenced == self.relation.oid).filter_map(
+                move |foreign_key| {
+                    let reason = self.foreign_key_problem(foreign_key, referencing, self.relation)?;
+                    Some(foreign_key_obstacle(foreign_key, referencing, self.relation, &reason))
+                },
+            )
+        })
+    }
+
+    /// Why this foreign key cannot be checked on one shard; `None`: it can.
+    fn foreign_key_problem(&self, foreign_key: &ForeignKey, from: &Relation, to: &Relation) -> Option<String> {
+        match (self.place(from), self.place(to)) {
+            // The rows that are referred to are everywhere.
+            (Place::Sharded(..) | Place::Reference, Place::Reference) => None,
+            // Home tables are on the home shard, where the copy is as good as any; but a write there must reach all copies,
+            // and an action like ON DELETE CASCADE would fire on the home shard's rows alone, which are all of them.
+            (Place::Home, Place::Reference | Place::Home) => None,
+            (Place::Reference, Place::Sharded(..) | Place::Home) => {
+                Some("a reference table is on every shard, and the rows it refers to are not".to_owned())
+            }
+            (Place::Sharded(..), Place::Home) => {
+                Some(format!("table \"{}\" is not distributed, its rows are on the home shard only", to.name))
+            }
+            (Place::Home, Place::Sharded(..)) => {
+                Some(format!("table \"{}\" is not distributed, its rows are on the home shard only", from.name))
+            }
+            (Place::Sharded(from_group, from_key), Place::Sharded(to_group, to_key)) => {
+                if from_group != to_group {
+                    return Some("the two tables are not colocated".to_owned());
+                }
+                let is_pair = |(from, to): (&KeyColumn, &KeyColumn)| {
+                    from.function == to.function
+                        && foreign_key
+                            .columns
+                            .iter()
+                            .zip(&foreign_key.referenced_columns)
+                            .any(|(column, referenced)| *column == from.column && *referenced == to.column)
+                };
+                let is_on_key = from_key.len() == to_key.len() && from_key.iter().zip(to_key).all(is_pair);
+                (!is_on_key).then(|| "it does not contain the whole shard key of both tables".to_owned())
+            }
+        }
+    }
+
+    fn place<'b>(&'b self, relation: &Relation) -> Place<'b> {
+        if relation.oid == self.relation.oid {
+            return match self.kind {
+                CandidateKind::Sharded { key, group } => Place::Sharded(group, key),
+                CandidateKind::Reference => Place::Reference,
+            };
+        }
+        match self.map.table(&relation.schema, &relation.name).map(|table: &std::sync::Arc<Table>| &table.kind) {
+            Some(TableKind::Sharded { group, key }) => Place::Sharded(Some(*group), key),
+            Some(TableKind::Reference) => Place::Reference,
+            None => Place::Home,
+        }
+    }
+
+    /// A trigger that fires at the wrong times or may change the row after it was routed. What it touches is the closure's.
+    fn trigger(&self, trigger: &Trigger) -> Option<Obstacle> {
+        let function = self.catalog.functions.get(&trigger.function);
+        let function_name = function.map_or_else(|| "?".to_owned(), |function| format!("{}.{}", function.schema, function.name));
+        if function.is_some_and(|function| self.declared(&function.schema, &function.name).is_some()) {
+            return None;
+        }
+        let changes_key = trigger.is_before && trigger.is_row && (trigger.fires_on.insert || trigger.fires_on.update);
+        let key_columns: Vec<&str> = match self.kind {
+            CandidateKind::Sharded { key, .. } => key.iter().map(|column| column.column.as_str()).collect(),
+            CandidateKind::Reference => Vec::new(),
+        };
+        let what = if changes_key && !key_columns.is_empty() {
+            match self.catalog.assigned_new_columns(trigger.function, self.reader) {
+                Some(assigned) if !assigned.iter().any(|column| key_columns.contains(&column.as_str())) => return None,
+                Some(_) => format!("Trigger \"{}\" sets the shard key after the row was routed.", trigger.name),
+                None => format!(
+                    "Trigger \"{}\" fires before each row and may set the shard key after the row was routed.",
+                    trigger.name
+                ),
+            }
+        } else if !trigger.is_row && (trigger.fires_on.insert || trigger.fires_on.update || trigger.fires_on.delete) {
+            format!("Trigger \"{}\" fires for each statement, which would be once on every shard.", trigger.name)
+        } else {
+            return None;
+        };
+        Some(Obstacle {
+            what,
+            remedy: format!(
+                "Drop or disable the trigger; or, if its function neither sets the key nor minds, say so: \
+                 SELECT shardgate.declare_function('{function_name}')."
+            ),
+        })
+    }
+
+    fn declared(&self, schema: &str, name: &str) -> Option<&DeclaredFunction> {
+        self.map.functions.get(&(schema.to_owned(), name.to_owned())).map(AsRef::as_ref)
+    }
+
+    fn hidden_references(&self) -> Vec<Obstacle> {
+        let mut found = Vec::new();
+        for part in self.catalog.closures_by_part(self.relation.oid, Access::Write, self.reader) {
+            let declared = part
+                .function
+                .and_then(|oid| self.catalog.functions.get(&oid))
+                .and_then(|function| self.declared(&function.schema, &function.name));
+            match (declared, &part.closure) {
+                (Some(declared), _) => found.extend(self.declared_problem(&part.name, declared)),
+                (None, Closure::Unknown(why)) => found.push(Obstacle {
+                    what: format!("What {} touches cannot be proven: {why}.", part.name),
+                    remedy: "Say what its function reads and writes: SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}')."
+                        .to_owned(),
+                }),
+                (None, Closure::Known(references)) => {
+                    let touched = references.reads.iter().map(|oid| (oid, "reads")).chain(references.writes.iter().map(|oid| (oid, "writes")));
+                    for (oid, verb) in touched {
+                        let Some(relation) = self.catalog.relations.get(oid) else { continue };
+                        found.extend(self.touch_problem(&part.name, verb, relation));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What is proven to be touched: reference tables may be read; the table itself and others of its group hold the rows of
+    /// the same key on the same shard only when the statement inside says so, which is for the user to declare.
+    fn touch_problem(&self, part: &str, verb: &str, relation: &Relation) -> Option<Obstacle> {
+        let (where_to, remedy) = match (self.place(relation), verb) {
+            (Place::Reference, "reads") => return None,
+            (Place::Reference, _) => ("the reference table", "Write it by statements of its own, which reach every copy."),
+            (Place::Home, _) => (
+                "the home table",
+                "Distribute that table too, colocated with this one, or make it a reference table if it is only read; else drop what touches it.",
+            ),
+            (Place::Sharded(..), _) => (
+                "the sharded table",
+                "If it only touches rows of the same shard key, say so: SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}').",
+            ),
+        };
+        Some(Obstacle {
+            what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name),
+            remedy: remedy.to_owned(),
+        })
+    }
+
+    /// A declaration is believed, but must be possible: rows of home tables are not on the other shards.
+    fn declared_problem(&self, part: &str, declared: &DeclaredFunction) -> Vec<Obstacle> {
+        let touched = declared.reads.iter().map(|name| (name, "reads")).chain(declared.writes.iter().map(|name| (name, "writes")));
+        touched
+            .filter_map(|(name, verb)| {
+                let relation = self.catalog.relations.get(self.catalog.relation_names.get(name)?)?;
+                match (self.place(relation), verb) {
+                    (Place::Sharded(group, _), _) if group == self.own_group() => None,
+                    (Place::Reference, "reads") => None,
+                    (Place::Sharded(..) | Place::Reference | Place::Home, _) => Some(Obstacle {
+                        what: format!(
+                            "{} is declared to use function \"{}\", which {verb} table \"{}\", whose rows are not all on the same shard.",
+                            capitalised(part),
+                            declared.name,
+                            relation.name
+                        ),
+                        remedy: "Distribute that table first, colocated with this one.".to_owned(),
+                    }),
+                }
+            })
+            .collect()
+    }
+
+    /// `Some(None)`: of a new group, in which nobody else is.
+    fn own_group(&self) -> Option<GroupId> {
+        match self.kind {
+            CandidateKind::Sharded { group, .. } => group,
+            CandidateKind::Reference => None,
+        }
+    }
+}
+
+enum Place<'a> {
+    /// `None`: the new group of the candidate.
+    Sharded(Option<GroupId>, &'a [KeyColumn]),
+    Reference,
+    Home,
+}
+
+fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation, reason: &str) -> Obstacle {
+    Obstacle {
+        what: format!("Foreign key \"{}\" of table \"{}\" refers to table \"{}\": {reason}.", foreign_key.name, from.name, to.name),
+        remedy: format!(
+            "ALTER TABLE {} DROP CONSTRAINT {}. It can be made again, with the shard key in it, once both tables are distributed \
+             together; small tables that many refer to can be reference tables.",
+            quote_table(&from.schema, &from.name),
+            quote_identifier(&foreign_key.name)
+        ),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+}

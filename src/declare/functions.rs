@@ -1,0 +1,76 @@
+//! `declare_function` and `unique_id`.
+
+use std::ops::Range;
+
+use tokio::sync::Mutex;
+
+use super::arguments::Arguments;
+use super::shards::read_catalog;
+use super::{Caller, Control, names};
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{DeclaredFunction, ShardMap};
+
+pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let snapshot = control.fresh_snapshot().await?;
+    let home = snapshot.home().ok_or_else(no_shard)?;
+    let mut connection = control.open(home).await?;
+    let catalog = read_catalog(&mut connection).await?;
+    connection.close().await;
+    let (schema, name) = names::find_function(&catalog, caller, arguments.text("function_name")?)?;
+    let tables = |list: &[String]| -> Result<Vec<(String, String)>, PgError> {
+        list.iter()
+            .map(|table| {
+                names::find_relation(&catalog, caller, table).map(|relation| (relation.schema.clone(), relation.name.clone()))
+            })
+            .collect()
+    };
+    let key_argument = match arguments.optional_integer("key_argument")? {
+        None => None,
+        Some(number) => Some(check_key_argument(&catalog, &schema, &name, number)?),
+    };
+    let declared = DeclaredFunction {
+        reads: tables(arguments.texts("reads")?)?,
+        writes: tables(arguments.texts("writes")?)?,
+        schema,
+        name,
+        key_argument,
+    };
+    control.map.store().declare_function(&caller.user, &declared).await?;
+    control.reached().await
+}
+
+fn check_key_argument(catalog: &crate::catalog::Catalog, schema: &str, name: &str, number: i32) -> Result<usize, PgError> {
+    let overloads = catalog.function_names.get(name).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid));
+    let most = overloads.filter(|function| function.schema == schema).map(|function| function.argument_count).max().unwrap_or(0);
+    usize::try_from(number).ok().filter(|number| (1..=most).contains(number)).ok_or_else(|| {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("function \"{name}\" has no argument number {number}"))
+            .with_detail(format!("It has {most} arguments; the first one is number 1."))
+    })
+}
+
+/// Before the first shard there is nothing to look at.
+pub(super) fn no_shard() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "this cluster has no shard yet")
+        .with_hint("Add the first one: SELECT shardgate.add_shard('name', 'postgres://user:password@host:port/database').")
+}
+
+/// Ids of which a block is drawn from the map at a time.
+#[derive(Default)]
+pub(super) struct UniqueIds {
+    block: Mutex<Range<i64>>,
+}
+
+/// Few, since an id shows when its block was drawn: time-ordered to within what one block lasts.
+const BLOCK: i32 = 32;
+
+impl UniqueIds {
+    /// Cancel safe: at worst a block is lost.
+    pub(super) async fn next(&self, map: &ShardMap) -> Result<i64, PgError> {
+        let mut block = self.block.lock().await;
+        if let Some(id) = block.next() {
+            return Ok(id);
+        }
+        *block = map.store().reserve_unique_ids(BLOCK).await?;
+        block.next().ok_or_else(|| PgError::internal("the map gave an empty block of ids"))
+    }
+}

@@ -1,0 +1,226 @@
+//! Keys and partitions: `map_key`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`.
+//!
+//! Changes of the map only; no row moves. The map's stored functions refuse what would leave rows behind.
+
+use std::sync::Arc;
+
+use super::arguments::Arguments;
+use super::functions::no_shard;
+use super::names::{Name, nearest};
+use super::{Caller, Control};
+use crate::error::{PgError, SqlState};
+use crate::shard_key::{Key, KeyColumn, KeyFunction, KeyType};
+use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, PartitionId, Strategy, Table, TableKind};
+
+/// A sharded table as the map knows it.
+struct ShardedTable {
+    table: Arc<Table>,
+    group: Arc<Group>,
+}
+
+impl ShardedTable {
+    fn name(&self) -> (&str, &str) {
+        (&self.table.schema, &self.table.name)
+    }
+
+    fn key(&self) -> &[KeyColumn] {
+        match &self.table.kind {
+            TableKind::Sharded { key, .. } => key,
+            TableKind::Reference => &[],
+        }
+    }
+
+    /// The key of the group from texts for the group's columns: the key itself, after its functions.
+    fn parse_key(&self, texts: &[String]) -> Result<Key, PgError> {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        match texts.as_slice() {
+            // A key of several columns may be written as one row.
+            [row] if self.group.key_types.len() > 1 => Key::parse_text(&self.group.key_types, row),
+            texts => Key::parse(&self.group.key_types, texts),
+        }
+    }
+}
+
+/// By the snapshot that this proxy has, or else by the newest: mapping a million keys must not read the map a million times.
+async fn find(control: &Control, caller: &Caller, text: &str) -> Result<ShardedTable, PgError> {
+    let name = Name::parse(text)?;
+    let known = lookup_table(&control.map.snapshot(), caller, &name);
+    match known {
+        Some(table) => Ok(table),
+        None => {
+            let snapshot = control.fresh_snapshot().await?;
+            if snapshot.shards.is_empty() {
+                return Err(no_shard());
+            }
+            lookup_table(&snapshot, caller, &name).ok_or_else(|| not_sharded(&snapshot, &name))
+        }
+    }
+}
+
+fn lookup_table(snapshot: &MapSnapshot, caller: &Caller, name: &Name) -> Option<ShardedTable> {
+    let schemas: Vec<&str> = match &name.schema {
+        Some(schema) => vec![schema],
+        None => caller.search_path.iter().map(|schema| if schema == "$user" { caller.user.as_str() } else { schema }).collect(),
+    };
+    schemas.iter().find_map(|schema| {
+        let table = snapshot.table(schema, &name.name)?;
+        match &table.kind {
+            TableKind::Sharded { group, .. } => {
+                Some(ShardedTable { table: Arc::clone(table), group: Arc::clone(snapshot.group(*group)?) })
+            }
+            TableKind::Reference => None,
+        }
+    })
+}
+
+fn not_sharded(snapshot: &MapSnapshot, name: &Name) -> PgError {
+    let error = PgError::new(SqlState::UNDEFINED_TABLE, format!("table \"{}\" is not sharded", name.name));
+    let sharded = snapshot.tables.values().filter(|table| matches!(table.kind, TableKind::Sharded { .. }));
+    match nearest(&name.name, sharded, |table| &table.name) {
+        Some(meant) => error.with_hint(format!("Perhaps you meant \"{}.{}\".", meant.schema, meant.name)),
+        None => error.with_hint("SELECT * FROM shardgate.tables lists the tables."),
+    }
+}
+
+fn require_lookup(table: &ShardedTable) -> Result<(), PgError> {
+    match table.group.strategy {
+        Strategy::Lookup => Ok(()),
+        Strategy::Hash | Strategy::Range => Err(PgError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("table \"{}\" is sharded by {}, not by lookup", table.table.name, table.group.strategy.name()),
+        )
+        .with_hint("Only keys of lookup tables are mapped one by one.")),
+    }
+}
+
+pub(super) async fn map(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<i32, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    require_lookup(&table)?;
+    let key = Key::parse_text(&table.group.key_types, arguments.text("key")?)?;
+    refuse_impossible(&table, &key)?;
+    let shard = arguments.text("shard")?;
+    let partition = control.map.store().map_key(&caller.user, table.name(), &key, &table.group.key_types, shard).await?;
+    control.reached().await?;
+    Ok(partition.0)
+}
+
+/// A mapping of `'12'` where the key is `right(isbn, 1)` would never be used: most likely the user gave the column's value.
+fn refuse_impossible(table: &ShardedTable, key: &Key) -> Result<(), PgError> {
+    for (column, datum) in table.key().iter().zip(key.data()) {
+        let Some(function) = column.function.as_ref().filter(|function| is_idempotent(function)) else { continue };
+        if function.apply(datum).is_some_and(|again| again != *datum) {
+            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "the key cannot be a result of the key function")
+                .with_detail(format!("The shard key of table \"{}\" is {}.", table.table.name, function.to_sql(&column.column)))
+                .with_hint("Give the function's result, not the column's value."));
+        }
+    }
+    Ok(())
+}
+
+/// Gives its own results again.
+fn is_idempotent(function: &KeyFunction) -> bool {
+    match function {
+        KeyFunction::Left(length) | KeyFunction::Right(length) => *length >= 0,
+        KeyFunction::Substr(from, _) => *from == 1,
+        KeyFunction::Modulo(_) | KeyFunction::DateTrunc(_) => true,
+    }
+}
+
+pub(super) async fn set_default(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<i32, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    require_lookup(&table)?;
+    let partition = control.map.store().set_default_shard(&caller.user, table.name(), arguments.text("shard")?).await?;
+    control.reached().await?;
+    Ok(partition.0)
+}
+
+pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) -> Result<i32, PgError> {
+    let partition = PartitionId(arguments.integer("partition")?);
+    let snapshot = control.fresh_snapshot().await?;
+    let (group, _) = snapshot.partition(partition).ok_or_else(|| unknown_partition(partition))?;
+    let at = parse_bound(group, arguments.text("at")?)?;
+    let upper = control.map.store().split_partition(user, group, partition, &at).await?;
+    control.reached().await?;
+    Ok(upper.0)
+}
+
+fn unknown_partition(partition: PartitionId) -> PgError {
+    PgError::new(SqlState::UNDEFINED_OBJECT, format!("partition {} does not exist", partition.0))
+        .with_hint("SELECT partition_id, low, high FROM shardgate.partitions lists the partitions.")
+}
+
+/// Hash: a hash; range: a key.
+fn parse_bound(group: &Group, text: &str) -> Result<Bound, PgError> {
+    match group.strategy {
+        Strategy::Hash => text.trim().parse().map(Bound::Hash).map_err(|_| {
+            PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "a hash partition is split at a hash, which is a bigint")
+                .with_hint("SELECT low, high FROM shardgate.partitions shows the hashes where partitions begin.")
+        }),
+        Strategy::Range => parse_range_bound(&group.key_types, text),
+        // The map has its own words for it.
+        Strategy::Lookup => Ok(Bound::Key(Box::default())),
+    }
+}
+
+/// The first columns of a longer key are enough: `(eu)`.
+fn parse_range_bound(key_types: &[KeyType], text: &str) -> Result<Bound, PgError> {
+    Ok(Bound::Key(Key::parse_text(key_types, text)?.ordered_bytes()))
+}
+
+pub(super) async fn merge(control: &Control, user: &str, arguments: &Arguments) -> Result<i32, PgError> {
+    let (a, b) = (PartitionId(arguments.integer("a")?), PartitionId(arguments.integer("b")?));
+    let kept = control.map.store().merge_partitions(user, a, b).await?;
+    control.reached().await?;
+    Ok(kept.0)
+}
+
+pub(super) async fn locate(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Vec<Option<String>>, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    let columns = arguments.texts("key")?;
+    let key = locate_key(&table, columns)?;
+    let mapped = match table.group.strategy {
+        Strategy::Lookup => {
+            control.map.lookup(&table.group, std::slice::from_ref(&key)).await.map_err(PgError::from)?.into_iter().next().flatten()
+        }
+        Strategy::Hash | Strategy::Range => None,
+    };
+    // After the lookup: this snapshot knows what it answered.
+    let snapshot = control.map.snapshot();
+    let group = snapshot.group(table.group.id).ok_or_else(|| gone(table.group.id))?;
+    let partition = match group.strategy {
+        Strategy::Hash => Some(group.partition_at(&Bound::Hash(key.hash()))),
+        Strategy::Range => Some(group.partition_at(&Bound::Key(key.ordered_bytes()))),
+        Strategy::Lookup => group.partition_of_mapping(mapped),
+    };
+    let partition = partition.ok_or_else(|| {
+        PgError::new(SqlState::NO_SHARD_FOR_KEY, format!("no shard for this key of table \"{}\"", table.table.name))
+            .with_hint("Map it with shardgate.map_key(), or set a default with shardgate.set_default_shard().")
+    })?;
+    let shard = snapshot.shard(partition.shard).ok_or_else(|| PgError::internal("a partition without a shard"))?;
+    Ok(vec![Some(partition.id.0.to_string()), Some(shard.name.clone()), Some(partition.epoch.to_string())])
+}
+
+/// Values of the table's key columns, to which the key functions are applied.
+fn locate_key(table: &ShardedTable, texts: &[String]) -> Result<Key, PgError> {
+    let key = table.key();
+    if key.iter().all(|column| column.function.is_none()) {
+        return table.parse_key(texts);
+    }
+    let types: Vec<KeyType> = key.iter().map(|column| column.column_type).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let values = Key::parse(&types, &texts)?;
+    let data = key.iter().zip(values.data()).map(|(column, datum)| match &column.function {
+        None => Ok(datum.clone()),
+        Some(function) => function.apply(datum).ok_or_else(|| {
+            PgError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("{} cannot be evaluated for this value", function.to_sql(&column.column)),
+            )
+        }),
+    });
+    Ok(Key::new(data.collect::<Result<_, _>>()?))
+}
+
+fn gone(group: GroupId) -> PgError {
+    PgError::new(SqlState::UNDEFINED_OBJECT, format!("colocation group {} does not exist any more", group.0))
+}

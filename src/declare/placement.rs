@@ -1,0 +1,106 @@
+//! On which shards the partitions of a new table begin.
+
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{MapSnapshot, Shard, ShardState};
+
+use super::names::nearest;
+
+/// `all`, or names between commas. Only shards that are online.
+pub(super) fn parse_shards<'a>(snapshot: &'a MapSnapshot, text: &str) -> Result<Vec<&'a Shard>, PgError> {
+    if text.trim() == "all" && snapshot.shard_by_name("all").is_none() {
+        return Ok(snapshot.shards.iter().map(AsRef::as_ref).filter(|shard| shard.state == ShardState::Online).collect());
+    }
+    let mut chosen: Vec<&Shard> = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let shard = snapshot.shard_by_name(name).ok_or_else(|| unknown_shard(snapshot, name))?;
+        if shard.state != ShardState::Online {
+            return Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("shard \"{name}\" is not online"))
+                .with_hint("Call shardgate.add_shard() again to finish its preparation."));
+        }
+        if !chosen.iter().any(|other| other.id == shard.id) {
+            chosen.push(shard);
+        }
+    }
+    Ok(chosen)
+}
+
+fn unknown_shard(snapshot: &MapSnapshot, name: &str) -> PgError {
+    let error = PgError::new(SqlState::UNDEFINED_OBJECT, format!("shard \"{name}\" does not exist"));
+    match nearest(name, snapshot.shards.iter(), |shard| &shard.name) {
+        Some(meant) => error.with_hint(format!("Perhaps you meant \"{}\".", meant.name)),
+        None => error.with_hint("SELECT name FROM shardgate.shards lists the shards."),
+    }
+}
+
+/// Which shard's turn it is, `count` times: in proportion to their capacities, as evenly mixed as that allows.
+pub(super) fn turns(shards: &[&Shard], count: usize) -> Vec<String> {
+    let total: f64 = shards.iter().map(|shard| shard.capacity).sum();
+    let mut credits: Vec<f64> = vec![0.0; shards.len()];
+    let mut turns = Vec::with_capacity(count);
+    for _ in 0..count {
+        // Smooth weighted round robin: everybody earns its capacity, the richest goes and pays for all.
+        for (credit, shard) in credits.iter_mut().zip(shards) {
+            *credit += shard.capacity;
+        }
+        let mut richest = 0;
+        for (index, credit) in credits.iter().enumerate() {
+            if credits.get(richest).is_some_and(|most| credit > most) {
+                richest = index;
+            }
+        }
+        if let (Some(credit), Some(shard)) = (credits.get_mut(richest), shards.get(richest)) {
+            *credit -= total;
+            turns.push(shard.name.clone());
+        }
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::shardmap::ShardId;
+
+    fn snapshot(shards: &[(&str, f64, ShardState)]) -> MapSnapshot {
+        let shards = shards.iter().enumerate().map(|(index, (name, capacity, state))| {
+            Arc::new(Shard {
+                id: ShardId(i32::try_from(index).unwrap()),
+                name: (*name).to_owned(),
+                url: String::new(),
+                region: None,
+                capacity: *capacity,
+                state: *state,
+                is_home: index == 0,
+            })
+        });
+        MapSnapshot { shards: shards.collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn equal_shards_take_turns() {
+        let snapshot = snapshot(&[("a", 1.0, ShardState::Online), ("b", 1.0, ShardState::Online)]);
+        let shards = parse_shards(&snapshot, "all").unwrap();
+        assert_eq!(turns(&shards, 4), ["a", "b", "a", "b"]);
+        assert_eq!(turns(&[], 4), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_larger_shard_has_more_turns_evenly_mixed() {
+        let snapshot = snapshot(&[("a", 3.0, ShardState::Online), ("b", 1.0, ShardState::Online)]);
+        let shards = parse_shards(&snapshot, "b, a, b").unwrap();
+        assert_eq!(turns(&shards, 8).iter().filter(|name| *name == "a").count(), 6);
+        assert!(!turns(&shards, 8).windows(4).any(|four| four.iter().all(|name| name == "a")));
+    }
+
+    #[test]
+    fn unknown_and_unprepared_shards_are_refused() {
+        let snapshot = snapshot(&[("shard0", 1.0, ShardState::Online), ("shard1", 1.0, ShardState::Preparing)]);
+        assert_eq!(parse_shards(&snapshot, "all").unwrap().len(), 1);
+        assert!(parse_shards(&snapshot, "shard1").is_err());
+        let error = parse_shards(&snapshot, "shard0,shrd1").unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some("Perhaps you meant \"shard1\"."));
+        assert!(parse_shards(&snapshot, "").is_err());
+    }
+}

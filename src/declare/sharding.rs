@@ -1,0 +1,388 @@
+//! `distribute_table` and Citus's `create_distributed_table`.
+//!
+//! A table that holds rows stays where it is: all partitions begin on the home shard, and every statement does what it did
+//! before. Only an empty one is spread at once, behind the gate, so that no row that was on its way lands at home by an old plan.
+
+use crate::catalog::{Catalog, Relation};
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{
+    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind,
+    hash_slices, spread,
+};
+
+use super::arguments::Arguments;
+use super::checks::{Candidate, CandidateKind, Obstacle};
+use super::functions::no_shard;
+use super::gate::LockedTables;
+use super::key::TableKey;
+use super::shard_connection::ShardConnection;
+use super::shards::read_catalog;
+use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy};
+
+/// What a user asks for.
+struct Request<'a> {
+    table: &'a str,
+    key: &'a str,
+    strategy: Option<Strategy>,
+    colocate_with: Colocation<'a>,
+    partitions: u32,
+    on_shards: &'a str,
+}
+
+enum Colocation<'a> {
+    /// A group of its own.
+    Nobody,
+    With(&'a str),
+    /// Citus's default: with whatever fits, else a group of its own.
+    Fitting,
+}
+
+const PARTITIONS_MAX: u32 = 100_000;
+const PARTITIONS_DEFAULT: u32 = 64;
+
+pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let colocate_with = arguments.optional_text("colocate_with")?;
+    let strategy = parse_strategy(arguments.text("strategy")?)?;
+    let is_strategy_open = colocate_with.is_some() && !arguments.is_given("strategy")?;
+    let request = Request {
+        table: arguments.text("table_name")?,
+        key: arguments.text("key")?,
+        strategy: (!is_strategy_open).then_some(strategy),
+        colocate_with: colocate_with.map_or(Colocation::Nobody, Colocation::With),
+        partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
+        on_shards: arguments.text("on_shards")?,
+    };
+    declare(control, caller, &request).await
+}
+
+pub(super) async fn create_distributed(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let kind = arguments.text("distribution_type")?;
+    if kind.eq_ignore_ascii_case("append") {
+        return Err(PgError::unsupported(
+            "distribution type \"append\" is not supported",
+            "Rows of such a table have no shard of their own.",
+            "Use 'hash' or 'range'.",
+        ));
+    }
+    let request = Request {
+        table: arguments.text("table_name")?,
+        key: arguments.text("distribution_column")?,
+        strategy: Some(parse_strategy(kind)?),
+        colocate_with: match arguments.text("colocate_with")? {
+            "default" => Colocation::Fitting,
+            "none" => Colocation::Nobody,
+            table => Colocation::With(table),
+        },
+        partitions: match arguments.optional_integer("shard_count")? {
+            None => PARTITIONS_DEFAULT,
+            Some(count) => parse_partitions("shard_count", count)?,
+        },
+        on_shards: "all",
+    };
+    declare(control, caller, &request).await
+}
+
+fn parse_strategy(text: &str) -> Result<Strategy, PgError> {
+    Strategy::from_name(&text.trim().to_ascii_lowercase()).ok_or_else(|| {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unknown strategy \"{text}\""))
+            .with_hint("The strategies are 'hash', 'range' and 'lookup'.")
+    })
+}
+
+fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
+    u32::try_from(count).ok().filter(|count| (1..=PARTITIONS_MAX).contains(count)).ok_or_else(|| {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("{name} must be between 1 and {PARTITIONS_MAX}"))
+            .with_detail(format!("It is {count}."))
+    })
+}
+
+async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), PgError> {
+    let snapshot = control.fresh_snapshot().await?;
+    let home_shard = snapshot.home().ok_or_else(no_shard)?.clone();
+    let mut home = control.open(&home_shard).await?;
+    let catalog = read_catalog(&mut home).await?;
+    let relation = names::find_table(&catalog, caller, request.table)?;
+    if let Some(known) = snapshot.table(&relation.schema, &relation.name) {
+        return already_declared(&mut home, relation, known, request).await;
+    }
+    let has_rows = rows_copy::has_rows(&mut home, relation).await?;
+    let plan = Plan::make(caller, &snapshot, &catalog, relation, request, has_rows)?;
+    let candidate = Candidate {
+        catalog: &catalog,
+        map: &snapshot,
+        relation,
+        kind: CandidateKind::Sharded { key: &plan.key.columns, group: plan.group() },
+        reader: &BODY_READER,
+    };
+    refuse(&format!("cannot distribute table \"{}\"", relation.name), &candidate.obstacles())?;
+    for shard in snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+        let mut connection = control.open(shard).await?;
+        ensure_table(&mut home, &home_shard.url, &catalog, relation, &mut connection).await?;
+        refuse_rows(&mut connection, relation).await?;
+        connection.close().await;
+    }
+    let stays_home = plan.is_all_on(&snapshot, &home_shard);
+    let result = match stays_home {
+        true => store(control, caller, relation, request, &plan).await,
+        false => store_gated(control, caller, &mut home, relation, request, &plan).await,
+    };
+    home.close().await;
+    result
+}
+
+/// Called again with the same key: what a call that ended half-way may have left, the gate, goes.
+async fn already_declared(
+    home: &mut ShardConnection,
+    relation: &Relation,
+    known: &Table,
+    request: &Request<'_>,
+) -> Result<(), PgError> {
+    let error = match &known.kind {
+        TableKind::Sharded { key, .. } => {
+            let asked = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash));
+            if LockedTables::has_leftover(home, relation).await? && asked.is_ok_and(|asked| asked.columns == *key) {
+                return LockedTables::open_leftover(home, relation).await;
+            }
+            format!("table \"{}\" is already sharded", relation.name)
+        }
+        TableKind::Reference => format!("table \"{}\" is already a reference table", relation.name),
+    };
+    Err(PgError::new(SqlState::DUPLICATE_OBJECT, error).with_hint("SELECT * FROM shardgate.tables shows how."))
+}
+
+/// Where the partitions will be.
+struct Plan {
+    key: TableKey,
+    strategy: Strategy,
+    placement: Placement,
+}
+
+impl Plan {
+    fn make(
+        caller: &Caller,
+        snapshot: &MapSnapshot,
+        catalog: &Catalog,
+        relation: &Relation,
+        request: &Request<'_>,
+        has_rows: bool,
+    ) -> Result<Self, PgError> {
+        let home = snapshot.home().ok_or_else(no_shard)?;
+        let colocated = match request.colocate_with {
+            Colocation::Nobody => None,
+            Colocation::With(table) => Some(find_group(caller, snapshot, catalog, table)?),
+            Colocation::Fitting => {
+                let key = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash))?;
+                fitting_group(snapshot, &key, request, has_rows, home)
+            }
+        };
+        let strategy = request.strategy.or(colocated.map(|group| group.strategy)).unwrap_or(Strategy::Hash);
+        let key = TableKey::resolve(request.key, relation, strategy)?;
+        let placement = match colocated {
+            Some(group) => {
+                refuse_rows_elsewhere(relation, group, home, has_rows)?;
+                Placement::Colocated(group.id)
+            }
+            None => new_group(snapshot, home, strategy, request, has_rows)?,
+        };
+        Ok(Self { key, strategy, placement })
+    }
+
+    fn group(&self) -> Option<GroupId> {
+        match &self.placement {
+            Placement::Colocated(group) => Some(*group),
+            Placement::Partitions { .. } => None,
+        }
+    }
+
+    fn is_all_on(&self, snapshot: &MapSnapshot, home: &Shard) -> bool {
+        match &self.placement {
+            Placement::Colocated(group) => snapshot.group(*group).is_some_and(|group| is_group_on(group, home)),
+            Placement::Partitions { partitions, .. } => partitions.iter().all(|partition| partition.shard == home.name),
+        }
+    }
+}
+
+fn is_group_on(group: &Group, shard: &Shard) -> bool {
+    group.partitions.iter().all(|partition| partition.shard == shard.id)
+}
+
+fn find_group<'a>(caller: &Caller, snapshot: &'a MapSnapshot, catalog: &Catalog, table: &str) -> Result<&'a Group, PgError> {
+    let other = names::find_table(catalog, caller, table)?;
+    let group = match snapshot.table(&other.schema, &other.name).map(|table| &table.kind) {
+        Some(TableKind::Sharded { group, .. }) => snapshot.group(*group),
+        Some(TableKind::Reference) | None => None,
+    };
+    group.map(AsRef::as_ref).ok_or_else(|| {
+        PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("cannot colocate with table \"{}\"", other.name))
+            .with_detail("It is not sharded.")
+            .with_hint("Distribute that table first, or leave out colocate_with.")
+    })
+}
+
+/// The oldest group with the same key types, strategy and number of partitions into which this table may go.
+fn fitting_group<'a>(
+    snapshot: &'a MapSnapshot,
+    key: &TableKey,
+    request: &Request<'_>,
+    has_rows: bool,
+    home: &Shard,
+) -> Option<&'a Group> {
+    let fits = |group: &&Group| {
+        Some(group.strategy) == request.strategy
+            && group.strategy == Strategy::Hash
+            && group.key_types == key.types
+            && group.partitions.len() == request.partitions as usize
+            && (!has_rows || is_group_on(group, home))
+    };
+    snapshot.groups.values().map(AsRef::as_ref).filter(fits).min_by_key(|group| group.id)
+}
+
+fn refuse_rows_elsewhere(relation: &Relation, group: &Group, home: &Shard, has_rows: bool) -> Result<(), PgError> {
+    // Lookup partitions take keys later, wherever they are; the rows are where the default says.
+    let is_covered = match group.strategy {
+        Strategy::Hash | Strategy::Range => is_group_on(group, home),
+        Strategy::Lookup => is_group_on(group, home) && group.default_partition.is_some(),
+    };
+    if !has_rows || is_covered {
+        return Ok(());
+    }
+    Err(PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("cannot colocate table \"{}\" because it holds rows", relation.name),
+    )
+    .with_detail("Its rows are on the home shard, but the colocation group has partitions on other shards or keys without any.")
+    .with_hint(
+        "Distribute the table without colocate_with while the other's partitions are elsewhere, or create an empty table, \
+         colocate that, and insert the rows into it.",
+    ))
+}
+
+fn new_group(
+    snapshot: &MapSnapshot,
+    home: &Shard,
+    strategy: Strategy,
+    request: &Request<'_>,
+    has_rows: bool,
+) -> Result<Placement, PgError> {
+    let on_shards = placement::parse_shards(snapshot, request.on_shards)?;
+    let on_shards = if has_rows { vec![home] } else { on_shards };
+    let (partitions, default_shard) = match strategy {
+        Strategy::Hash => {
+            let turns = placement::turns(&on_shards, request.partitions as usize);
+            (spread(hash_slices(request.partitions), &turns), None)
+        }
+        // Where to cut only the user knows: split_partition.
+        Strategy::Range => {
+            let first = on_shards.first().map_or_else(|| home.name.clone(), |shard| shard.name.clone());
+            (vec![NewPartition { low: None, shard: first }], None)
+        }
+        // One for each shard, to which keys are mapped. Rows that are there already must be found: by the default.
+        Strategy::Lookup => {
+            let partitions = on_shards.iter().map(|shard| NewPartition { low: None, shard: shard.name.clone() }).collect();
+            (partitions, has_rows.then(|| home.name.clone()))
+        }
+    };
+    Ok(Placement::Partitions { partitions, default_shard })
+}
+
+async fn store(control: &Control, caller: &Caller, relation: &Relation, request: &Request<'_>, plan: &Plan) -> Result<(), PgError> {
+    let table = NewShardedTable {
+        schema: &relation.schema,
+        name: &relation.name,
+        key: &plan.key.columns,
+        key_types: &plan.key.types,
+        key_text: request.key.trim(),
+        strategy: plan.strategy,
+        placement: plan.placement.clone(),
+    };
+    control.map.store().distribute_table(&caller.user, &table).await?;
+    control.reached().await
+}
+
+/// An empty table, part of which will be elsewhere.
+async fn store_gated(
+    control: &Control,
+    caller: &Caller,
+    home: &mut ShardConnection,
+    relation: &Relation,
+    request: &Request<'_>,
+    plan: &Plan,
+) -> Result<(), PgError> {
+    let mut locked = LockedTables::lock(home, &[relation]).await?;
+    // Those who were writing have ended; their rows are to be seen now.
+    let still_empty = rows_copy::has_rows(locked.connection(), relation).await.map(|has_rows| !has_rows);
+    if still_empty != Ok(true) {
+        locked.release().await?;
+        return still_empty.and_then(|_| {
+            Err(PgError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                format!("rows were inserted into table \"{}\" meanwhile", relation.name),
+            )
+            .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
+        });
+    }
+    let gates = locked.close_gates().await?;
+    match store(control, caller, relation, request, plan).await {
+        Ok(()) => gates.open_when_reached(control, home).await,
+        Err(error) => {
+            gates.open(home).await?;
+            Err(error)
+        }
+    }
+}
+
+/// The error that lists everything that stands in the way; none when nothing does.
+pub(super) fn refuse(what: &str, obstacles: &[Obstacle]) -> Result<(), PgError> {
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    let mut remedies: Vec<&str> = Vec::new();
+    for obstacle in obstacles {
+        if !remedies.contains(&obstacle.remedy.as_str()) {
+            remedies.push(&obstacle.remedy);
+        }
+    }
+    let details: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.what.as_str()).collect();
+    Err(PgError::unsupported(what, details.join("\n"), remedies.join("\n")))
+}
+
+/// The table is on the shard as at home; where it is missing it is made.
+pub(super) async fn ensure_table(
+    home: &mut ShardConnection,
+    home_url: &str,
+    home_catalog: &Catalog,
+    relation: &Relation,
+    shard: &mut ShardConnection,
+) -> Result<(), PgError> {
+    let whole = relation.whole();
+    let wanted = home_catalog.definitions.of(&whole);
+    let mut found = read_catalog(shard).await?.definitions.of(&whole);
+    if found.is_empty() && !wanted.is_empty() {
+        schema_copy::copy_table(home, home_url, relation, shard).await?;
+        found = read_catalog(shard).await?.definitions.of(&whole);
+    }
+    let differences = wanted.differences(&found);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{}\" is not the same on shard \"{}\"", relation.name, shard.name),
+    )
+    .with_detail(format!("Here: shard \"{}\", there: shard \"{}\".\n{}.", home.name, shard.name, differences.join(";\n")))
+    .with_hint("Make the tables alike; \"shardgate check\" lists all differences."))
+}
+
+/// Rows there would belong to the table from now on.
+async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
+    if !rows_copy::has_rows(shard, relation).await? {
+        return Ok(());
+    }
+    let table = names::quote_table(&relation.schema, &relation.name);
+    Err(PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{}\" holds rows on shard \"{}\"", relation.name, shard.name),
+    )
+    .with_detail("Until now its rows are those of the home shard; the others would appear among them.")
+    .with_hint(format!("If they are not needed, empty the table there: TRUNCATE {table}.")))
+}

@@ -1,0 +1,257 @@
+//! `add_shard` and `drop_shard`.
+//!
+//! ```text
+//! connect, check the server ─► support objects ─► is it another shard already? ─► schema: copy (empty) or compare
+//!    ─► register (preparing) ─► reference tables: lock at home, copy, compare ─► gates closed ─► online ─► gates opened
+//! ```
+//! Everything before "register" changes nothing that anybody sees, and everything is repeatable: called again with the same
+//! name and url it takes up what an earlier call left. A shard takes no statement before it is online.
+
+use std::sync::Arc;
+
+use super::gate::LockedTables;
+use super::rows_copy;
+use super::shard_connection::ShardConnection;
+use super::{Control, arguments::Arguments, schema_copy, support};
+use crate::backend::catalog_reader;
+use crate::catalog::{Catalog, Relation};
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{MapSnapshot, NewShard, Shard, ShardState, TableKind};
+
+const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
+
+/// How many differences of two schemas an error lists.
+const DIFFERENCES_MAX: usize = 20;
+
+pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
+    let new = NewShard {
+        name: arguments.text("name")?,
+        url: arguments.text("url")?,
+        region: arguments.optional_text("region")?,
+        capacity: arguments.float("capacity")?,
+        replication_url: arguments.optional_text("replication_url")?,
+    };
+    check_arguments(&new)?;
+    let snapshot = control.fresh_snapshot().await?;
+    if is_done(&snapshot, &new)? {
+        return Ok(());
+    }
+    let mut shard = ShardConnection::open(new.name, new.url).await?;
+    let uuid = support::ensure(&mut shard, &control.client_roles).await?;
+    refuse_same_database(&snapshot, &new, &uuid).await?;
+    let Some(home) = snapshot.home().cloned() else {
+        control.map.store().add_shard(actor, &new).await?;
+        let catalog = read_catalog(&mut shard).await?;
+        control.publish_home_tables(&catalog).await?;
+        shard.close().await;
+        return control.reached().await;
+    };
+    let mut home_connection = control.open(&home).await?;
+    let home_catalog = match_schemas(&mut home_connection, &home, &mut shard).await?;
+    control.map.store().add_shard(actor, &new).await?;
+    let result = prepare(control, actor, &mut home_connection, &mut shard, &home_catalog).await;
+    shard.close().await;
+    home_connection.close().await;
+    result
+}
+
+fn check_arguments(new: &NewShard<'_>) -> Result<(), PgError> {
+    super::shard_connection::options(new.name, new.url)?;
+    if let Some(url) = new.replication_url {
+        super::shard_connection::options(new.name, url)?;
+    }
+    Ok(())
+}
+
+/// `true`: nothing to do, since this shard is online already. An error: the name or url is taken.
+fn is_done(snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<bool, PgError> {
+    if let Some(existing) = snapshot.shard_by_name(new.name) {
+        if existing.url != new.url {
+            return Err(PgError::new(DUPLICATE, format!("shard \"{}\" already exists", new.name))
+                .with_detail("It has another url.")
+                .with_hint("Choose another name, or drop it first with shardgate.drop_shard()."));
+        }
+        return Ok(existing.state == ShardState::Online);
+    }
+    match snapshot.shards.iter().find(|shard| shard.url == new.url) {
+        Some(existing) => Err(same_database(&existing.name)),
+        None => Ok(false),
+    }
+}
+
+fn same_database(existing: &str) -> PgError {
+    PgError::new(DUPLICATE, format!("the database is already shard \"{existing}\""))
+        .with_detail("Two shards cannot be the same database.")
+        .with_hint(
+            "Give the url of another database. A copy of a shard's files or dump needs its schema \"shardgate\" dropped first.",
+        )
+}
+
+/// The same database may be reached under another url; its uuid tells.
+async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: &str) -> Result<(), PgError> {
+    for shard in snapshot.shards.iter().filter(|shard| shard.name != new.name) {
+        let mut connection = ShardConnection::open(&shard.name, &shard.url).await?;
+        let other = support::identity(&mut connection).await?;
+        connection.close().await;
+        if other.as_deref() == Some(uuid) {
+            return Err(same_database(&shard.name));
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
+    catalog_reader::read(&mut shard.connection).await.map_err(|error| match error {
+        catalog_reader::CatalogError::Query { source, .. } => shard.error(&source),
+        catalog_reader::CatalogError::Unexpected { .. } => PgError::internal(format!("shard \"{}\": {error}", shard.name)),
+    })
+}
+
+/// Gives an empty shard the home shard's schema; any other must have it already. Returns the home shard's catalogue.
+async fn match_schemas(
+    home: &mut ShardConnection,
+    home_shard: &Arc<Shard>,
+    shard: &mut ShardConnection,
+) -> Result<Catalog, PgError> {
+    check_database(home, shard).await?;
+    let wanted = read_catalog(home).await?;
+    let found = read_catalog(shard).await?;
+    if found.digest == wanted.digest {
+        return Ok(wanted);
+    }
+    if is_empty(&found) {
+        schema_copy::copy(home, &home_shard.url, shard).await?;
+        let copied = read_catalog(shard).await?;
+        return refuse_differences(home, &wanted, shard, &copied, "The schema was copied, and differs now").map(|()| wanted);
+    }
+    refuse_differences(home, &wanted, shard, &found, "They differ").map(|()| wanted)
+}
+
+/// Extensions alone are what a template database may bring.
+fn is_empty(catalog: &Catalog) -> bool {
+    !catalog.definitions.has_kind(&["table", "view", "materialized view", "foreign table", "sequence", "function", "type"])
+}
+
+fn refuse_differences(
+    home: &ShardConnection,
+    wanted: &Catalog,
+    shard: &ShardConnection,
+    found: &Catalog,
+    what: &str,
+) -> Result<(), PgError> {
+    // Extensions that only the new shard has are no harm; the home shard's statements do not know them.
+    let differences = wanted.diff(found);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let mut shown: Vec<String> = differences.iter().take(DIFFERENCES_MAX).cloned().collect();
+    if differences.len() > shown.len() {
+        shown.push(format!("and {} more", differences.len() - shown.len()));
+    }
+    Err(PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("the schema of shard \"{}\" is not that of the home shard \"{}\"", shard.name, home.name),
+    )
+    .with_detail(format!("{what} (here: home shard, there: new shard):\n{}.", shown.join(";\n")))
+    .with_hint("Give an empty database, which gets the home shard's schema, or make the schemas alike."))
+}
+
+/// What no dump carries over and what statements depend on.
+async fn check_database(home: &mut ShardConnection, shard: &mut ShardConnection) -> Result<(), PgError> {
+    const SQL: &str = "SELECT pg_encoding_to_char(encoding) || ', collation ' || datcollate || ', character type ' || datctype \
+                       || coalesce(', locale ' || coalesce(to_jsonb(d)->>'datlocale', to_jsonb(d)->>'daticulocale'), '') \
+                       FROM pg_database d WHERE datname = current_database()";
+    let (wanted, found): (String, String) = (home.value(SQL).await?, shard.value(SQL).await?);
+    if wanted == found {
+        return Ok(());
+    }
+    Err(PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("the database of shard \"{}\" was created with other options than the home shard's", shard.name),
+    )
+    .with_detail(format!("Home shard: {wanted}. New shard: {found}."))
+    .with_hint("Text would sort and compare differently there. Create the database with the home shard's ENCODING and LOCALE."))
+}
+
+/// From registered to online.
+async fn prepare(
+    control: &Control,
+    actor: &str,
+    home: &mut ShardConnection,
+    shard: &mut ShardConnection,
+    home_catalog: &Catalog,
+) -> Result<(), PgError> {
+    let snapshot = control.fresh_snapshot().await?;
+    let references = reference_tables(&snapshot, home_catalog);
+    let mut locked = LockedTables::lock(home, &references).await?;
+    let copied = copy_all(locked.connection(), shard, &references).await;
+    if let Err(error) = copied {
+        locked.release().await?;
+        return Err(error);
+    }
+    let gates = locked.close_gates().await?;
+    let result = set_online(control, actor, home, shard).await;
+    match result {
+        Ok(()) => gates.open_when_reached(control, home).await,
+        Err(error) => {
+            gates.open(home).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn set_online(
+    control: &Control,
+    actor: &str,
+    home: &mut ShardConnection,
+    shard: &mut ShardConnection,
+) -> Result<(), PgError> {
+    // Schema changes go to registered shards; what slipped in before this one was registered shows here.
+    let (wanted, found) = (read_catalog(home).await?, read_catalog(shard).await?);
+    refuse_differences(home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")?;
+    control.map.store().set_shard_state(actor, &shard.name, ShardState::Online).await?;
+    Ok(())
+}
+
+/// Those that refer to others come after them, so that foreign keys hold while copying.
+fn reference_tables<'a>(snapshot: &MapSnapshot, catalog: &'a Catalog) -> Vec<&'a Relation> {
+    let mut names: Vec<&(String, String)> =
+        snapshot.tables.iter().filter(|(_, table)| table.kind == TableKind::Reference).map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let mut waiting: Vec<&Relation> =
+        names.iter().filter_map(|name| catalog.relations.get(catalog.relation_names.get(*name)?)).collect();
+    let mut ordered: Vec<&Relation> = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let is_blocked = |relation: &Relation| {
+            relation
+                .foreign_keys
+                .iter()
+                .any(|key| key.referenced != relation.oid && waiting.iter().any(|other| other.oid == key.referenced))
+        };
+        let (blocked, ready): (Vec<&Relation>, Vec<&Relation>) = waiting.iter().partition(|relation| is_blocked(relation));
+        if ready.is_empty() {
+            // A cycle: deferrable constraints, or triggers silenced, must do.
+            ordered.extend(blocked);
+            break;
+        }
+        ordered.extend(ready);
+        waiting = blocked;
+    }
+    ordered
+}
+
+async fn copy_all(home: &mut ShardConnection, shard: &mut ShardConnection, tables: &[&Relation]) -> Result<(), PgError> {
+    shard.run("BEGIN; SET CONSTRAINTS ALL DEFERRED").await?;
+    for table in tables {
+        if let Err(error) = rows_copy::copy(home, shard, table).await {
+            shard.run("ROLLBACK").await?;
+            return Err(error);
+        }
+    }
+    shard.run("COMMIT").await
+}
+
+pub(super) async fn drop(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
+    control.map.store().drop_shard(actor, arguments.text("name")?).await?;
+    control.reached().await
+}

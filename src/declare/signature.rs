@@ -1,0 +1,271 @@
+//! The functions of the schema `shardgate`: names, parameters, defaults and results, as data.
+//!
+//! What a client may call and how is decided here alone; the modules beside this one do what the functions say. Names that
+//! Citus users know are functions of their own with Citus's parameters.
+
+use std::fmt;
+
+use crate::shard_key::{Oid, oid};
+
+/// One function that a client may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::enum_variant_names, reason = "declare_function is its name")]
+pub(super) enum Function {
+    AddShard,
+    DropShard,
+    DistributeTable,
+    ReferenceTable,
+    MapKey,
+    SetDefaultShard,
+    SplitPartition,
+    MergePartitions,
+    Locate,
+    DeclareFunction,
+    UniqueId,
+    CreateDistributedTable,
+    CreateReferenceTable,
+}
+
+/// Type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Integer,
+    Float,
+    TextArray,
+}
+
+/// What a parameter is when the call does not give it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Default {
+    /// The call must give it.
+    None,
+    Null,
+    Text(&'static str),
+    Integer(i32),
+    Float(f64),
+    EmptyArray,
+    /// The call may give any number, each of them a text.
+    Variadic,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) default: Default,
+}
+
+pub(super) const VOID: Oid = 2278;
+const FLOAT8: Oid = 701;
+const TEXT_ARRAY: Oid = 1009;
+
+impl Kind {
+    pub(super) fn oid(self) -> Oid {
+        match self {
+            Kind::Text => oid::TEXT,
+            Kind::Integer => oid::INT4,
+            Kind::Float => FLOAT8,
+            Kind::TextArray => TEXT_ARRAY,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "text",
+            Kind::Integer => "integer",
+            Kind::Float => "double precision",
+            Kind::TextArray => "text[]",
+        }
+    }
+}
+
+impl Function {
+    pub(super) const ALL: [Function; 13] = [
+        Function::AddShard,
+        Function::DropShard,
+        Function::DistributeTable,
+        Function::ReferenceTable,
+        Function::MapKey,
+        Function::SetDefaultShard,
+        Function::SplitPartition,
+        Function::MergePartitions,
+        Function::Locate,
+        Function::DeclareFunction,
+        Function::UniqueId,
+        Function::CreateDistributedTable,
+        Function::CreateReferenceTable,
+    ];
+
+    pub(super) fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|function| function.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Function::AddShard => "add_shard",
+            Function::DropShard => "drop_shard",
+            Function::DistributeTable => "distribute_table",
+            Function::ReferenceTable => "reference_table",
+            Function::MapKey => "map_key",
+            Function::SetDefaultShard => "set_default_shard",
+            Function::SplitPartition => "split_partition",
+            Function::MergePartitions => "merge_partitions",
+            Function::Locate => "locate",
+            Function::DeclareFunction => "declare_function",
+            Function::UniqueId => "unique_id",
+            Function::CreateDistributedTable => "create_distributed_table",
+            Function::CreateReferenceTable => "create_reference_table",
+        }
+    }
+
+    /// Whether it only reads the map or draws an id, which every user may.
+    pub(super) fn is_for_everybody(self) -> bool {
+        match self {
+            Function::Locate | Function::UniqueId => true,
+            Function::AddShard
+            | Function::DropShard
+            | Function::DistributeTable
+            | Function::ReferenceTable
+            | Function::MapKey
+            | Function::SetDefaultShard
+            | Function::SplitPartition
+            | Function::MergePartitions
+            | Function::DeclareFunction
+            | Function::CreateDistributedTable
+            | Function::CreateReferenceTable => false,
+        }
+    }
+
+    pub(super) fn parameters(self) -> &'static [Parameter] {
+        match self {
+            Function::AddShard => {
+                const {
+                    &[
+                        required("name", Kind::Text),
+                        required("url", Kind::Text),
+                        optional("region", Kind::Text, Default::Null),
+                        optional("capacity", Kind::Float, Default::Float(1.0)),
+                        optional("replication_url", Kind::Text, Default::Null),
+                    ]
+                }
+            }
+            Function::DropShard => const { &[required("name", Kind::Text)] },
+            Function::DistributeTable => {
+                const {
+                    &[
+                        required("table_name", Kind::Text),
+                        required("key", Kind::Text),
+                        optional("strategy", Kind::Text, Default::Text("hash")),
+                        optional("colocate_with", Kind::Text, Default::Null),
+                        optional("partitions", Kind::Integer, Default::Integer(64)),
+                        optional("on_shards", Kind::Text, Default::Text("all")),
+                    ]
+                }
+            }
+            Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
+            Function::MapKey => {
+                const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
+            }
+            Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
+            Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
+            Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
+            Function::Locate => {
+                const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
+            }
+            Function::DeclareFunction => {
+                const {
+                    &[
+                        required("function_name", Kind::Text),
+                        optional("reads", Kind::TextArray, Default::EmptyArray),
+                        optional("writes", Kind::TextArray, Default::EmptyArray),
+                        optional("key_argument", Kind::Integer, Default::Null),
+                    ]
+                }
+            }
+            Function::UniqueId => &[],
+            Function::CreateDistributedTable => {
+                const {
+                    &[
+                        required("table_name", Kind::Text),
+                        required("distribution_column", Kind::Text),
+                        optional("distribution_type", Kind::Text, Default::Text("hash")),
+                        optional("colocate_with", Kind::Text, Default::Text("default")),
+                        optional("shard_count", Kind::Integer, Default::Null),
+                    ]
+                }
+            }
+            Function::CreateReferenceTable => const { &[required("table_name", Kind::Text)] },
+        }
+    }
+
+    /// Names and types of the result's columns.
+    pub(super) fn result(self) -> Vec<(String, Oid)> {
+        let one = |type_oid: Oid| vec![(self.name().to_owned(), type_oid)];
+        match self {
+            Function::AddShard
+            | Function::DropShard
+            | Function::DistributeTable
+            | Function::ReferenceTable
+            | Function::DeclareFunction
+            | Function::CreateDistributedTable
+            | Function::CreateReferenceTable => one(VOID),
+            // The partition that now holds the key, that is the default, that was made, that was kept.
+            Function::MapKey | Function::SetDefaultShard | Function::SplitPartition | Function::MergePartitions => one(oid::INT4),
+            Function::UniqueId => one(oid::INT8),
+            Function::Locate => {
+                vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]
+            }
+        }
+    }
+}
+
+const fn required(name: &'static str, kind: Kind) -> Parameter {
+    Parameter { name, kind, default: Default::None }
+}
+
+const fn optional(name: &'static str, kind: Kind, default: Default) -> Parameter {
+    Parameter { name, kind, default }
+}
+
+impl fmt::Display for Function {
+    /// As it would be declared: for hints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shardgate.{}(", self.name())?;
+        for (index, parameter) in self.parameters().iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            let (name, kind) = (parameter.name, parameter.kind.name());
+            match parameter.default {
+                Default::None => write!(f, "{name} {kind}")?,
+                Default::Null => write!(f, "{name} {kind} DEFAULT NULL")?,
+                Default::Text(text) => write!(f, "{name} {kind} DEFAULT '{text}'")?,
+                Default::Integer(value) => write!(f, "{name} {kind} DEFAULT {value}")?,
+                Default::Float(value) => write!(f, "{name} {kind} DEFAULT {value}")?,
+                Default::EmptyArray => write!(f, "{name} {kind} DEFAULT '{{}}'")?,
+                Default::Variadic => write!(f, "VARIADIC {name} {kind}")?,
+            }
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_name_and_print_their_declaration() {
+        for function in Function::ALL {
+            assert_eq!(Function::find(function.name()), Some(function));
+        }
+        assert_eq!(Function::find("nextval"), None);
+        assert_eq!(
+            Function::AddShard.to_string(),
+            "shardgate.add_shard(name text, url text, region text DEFAULT NULL, capacity double precision DEFAULT 1, \
+             replication_url text DEFAULT NULL)"
+        );
+        assert_eq!(Function::Locate.to_string(), "shardgate.locate(table_name text, VARIADIC key text[])");
+    }
+}

@@ -1,0 +1,144 @@
+//! What Shardgate keeps on each shard, in the schema `shardgate`: who the shard is, and what commits over several shards need.
+//!
+//! * `identity`: one row with a uuid made here; the same database reached under two urls, or a restored copy, shows by it.
+//! * `decisions`, `applied`, `decide`, `joined`, `resolve` and the role `shardgate_2pc`: the decision of a transaction over
+//!   several shards is a row on one of them, prepared transactions are owned by a role without rights so that any proxy may
+//!   finish them, and only who knows a transaction's secret may decide it.
+//! * `refuse_while_declaring`: the gate's trigger function ([`super::gate`]).
+//!
+//! Idempotent. The tables and functions are needed and their failure is an error; the role needs CREATEROLE, which a managed
+//! service may not give: without it everything but writes over several shards works, and `shardgate check` says so.
+
+use super::names::{quote_identifier, quote_literal};
+use super::shard_connection::ShardConnection;
+use crate::error::{PgError, SqlState};
+
+/// Makes what is missing and returns the shard's uuid.
+pub(super) async fn ensure(shard: &mut ShardConnection, client_roles: &[String]) -> Result<String, PgError> {
+    shard.run(OBJECTS).await.map_err(|error| explain(&shard.name, error))?;
+    ensure_role(shard, client_roles).await?;
+    shard.value("SELECT shard::text FROM shardgate.identity").await
+}
+
+/// The uuid that an earlier [`ensure`] gave; `None`: it never ran here.
+pub(super) async fn identity(shard: &mut ShardConnection) -> Result<Option<String>, PgError> {
+    let has_table: bool = shard.value("SELECT to_regclass('shardgate.identity') IS NOT NULL").await?;
+    if !has_table {
+        return Ok(None);
+    }
+    shard.value::<Option<String>>("SELECT (SELECT shard::text FROM shardgate.identity)").await
+}
+
+fn explain(name: &str, error: PgError) -> PgError {
+    if error.code != SqlState::INSUFFICIENT_PRIVILEGE {
+        return error;
+    }
+    PgError::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("the user of shard \"{name}\" may not create the schema \"shardgate\" there"),
+    )
+    .with_detail(format!("The shard says: {}.", error.message))
+    .with_hint("GRANT CREATE ON DATABASE … TO that user, or give the url of the database's owner.")
+}
+
+// One transaction, one at a time. gtx = sg:<cluster>:<decider's uuid>:<incarnation>:<n>:<sha256 of the secret, hexadecimal>.
+const OBJECTS: &str = r#"
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('shardgate support objects', 0));
+CREATE SCHEMA IF NOT EXISTS shardgate;
+CREATE TABLE IF NOT EXISTS shardgate.identity (
+    one bool PRIMARY KEY DEFAULT true CHECK (one),
+    shard uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO shardgate.identity DEFAULT VALUES ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS shardgate.decisions (
+    gtx text COLLATE "C" PRIMARY KEY,
+    outcome text NOT NULL CHECK (outcome IN ('committed', 'aborted')),
+    at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE TABLE IF NOT EXISTS shardgate.applied (
+    gtx text COLLATE "C" PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE INDEX IF NOT EXISTS decisions_at ON shardgate.decisions (at);
+CREATE INDEX IF NOT EXISTS applied_at ON shardgate.applied (at);
+CREATE OR REPLACE FUNCTION shardgate.require_secret(gtx text, secret text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF secret IS NULL OR encode(sha256(convert_to(secret, 'UTF8')), 'hex') IS DISTINCT FROM split_part(gtx, ':', 6) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'not your transaction';
+    END IF;
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.decide(gtx text, secret text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM shardgate.require_secret(gtx, secret);
+    -- A plain INSERT: any error is an abort.
+    INSERT INTO shardgate.decisions (gtx, outcome) VALUES (decide.gtx, 'committed');
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.joined(gtx text, secret text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM shardgate.require_secret(gtx, secret);
+    INSERT INTO shardgate.applied (gtx) VALUES (joined.gtx);
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.resolve(g text, me uuid) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    stored text;
+BEGIN
+    IF pg_is_in_recovery() OR NOT EXISTS (SELECT FROM shardgate.identity WHERE shard = me) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'wrong shard';
+    END IF;
+    -- Waits for a decider in progress.
+    INSERT INTO shardgate.decisions (gtx, outcome) VALUES (g, 'aborted') ON CONFLICT DO NOTHING;
+    -- A replicated write on the same row, so that an old decision is confirmed too.
+    UPDATE shardgate.decisions SET at = clock_timestamp() WHERE gtx = g RETURNING outcome INTO STRICT stored;
+    RETURN stored;
+END $$;
+REVOKE EXECUTE ON FUNCTION shardgate.resolve(text, uuid) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION shardgate.refuse_while_declaring() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('table "%s" is being declared to the shard map', TG_TABLE_NAME),
+        DETAIL = 'The statement was planned before the declaration. Nothing was changed.',
+        HINT = 'Repeat the transaction.';
+END $$;
+GRANT USAGE ON SCHEMA shardgate TO PUBLIC;
+COMMIT;"#;
+
+/// Membership lets a session take the role for PREPARE TRANSACTION and for finishing what another session prepared.
+async fn ensure_role(shard: &mut ShardConnection, client_roles: &[String]) -> Result<(), PgError> {
+    if let Err(error) = shard.run(ROLE).await {
+        // Roles belong to the server: another database of it may be getting the role at this moment.
+        let is_made_elsewhere = matches!(&error.code.0, b"42710" | b"23505");
+        if !is_made_elsewhere {
+            return tolerate(&shard.name, "shardgate_2pc", error);
+        }
+    }
+    let with_set = if shard.server_version >= 160_000 { " WITH INHERIT FALSE, SET TRUE" } else { "" };
+    let mut grantees = vec!["CURRENT_USER".to_owned()];
+    for role in client_roles {
+        let exists = format!("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})", quote_literal(role));
+        if shard.value(&exists).await? {
+            grantees.push(quote_identifier(role));
+        }
+    }
+    for grantee in grantees {
+        // A superuser needs no membership, and granting a role to a bootstrap superuser is harmless.
+        if let Err(error) = shard.run(&format!("GRANT shardgate_2pc TO {grantee}{with_set}")).await {
+            tolerate(&shard.name, &grantee, error)?;
+        }
+    }
+    Ok(())
+}
+
+const ROLE: &str = "DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'shardgate_2pc') THEN CREATE ROLE shardgate_2pc NOLOGIN; END IF;
+END $$";
+
+/// Missing rights are told, not fatal; everything else is.
+fn tolerate(shard: &str, role: &str, error: PgError) -> Result<(), PgError> {
+    if error.code != SqlState::INSUFFICIENT_PRIVILEGE {
+        return Err(error);
+    }
+    tracing::warn!(shard, role, reason = %error.message, "role for transactions over several shards not set up");
+    Ok(())
+}

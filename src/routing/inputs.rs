@@ -1,0 +1,229 @@
+//! The values of one execution: its parameters and its text's literals, as the key conditions name them.
+//!
+//! A value here is what PostgreSQL's analysis would make of it: bytes in text or binary form and the type that decides what
+//! they mean, with a cast applied where the cast cannot change the value's meaning. Any other cast makes it unknown.
+
+use std::borrow::Cow;
+
+use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, Oid, oid};
+use crate::sql::analysis::KeyValue;
+use crate::sql::lexer::Literal;
+
+/// A bound parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter<'a> {
+    /// As PostgreSQL inferred it (ParameterDescription), not as the client declared it.
+    pub oid: Oid,
+    pub format: Format,
+    /// `None`: NULL. Text is UTF-8.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Everything that an analysis leaves open.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The statement's text, in which `literals` lie.
+    pub text: &'a str,
+    /// As [`crate::sql::lexer::scan`] finds them.
+    pub literals: &'a [Literal],
+    pub parameters: &'a [Parameter<'a>],
+}
+
+/// A value, or that there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value<'a> {
+    Null,
+    Typed {
+        /// 0: the column's type decides.
+        oid: Oid,
+        format: Format,
+        bytes: Cow<'a, [u8]>,
+    },
+    Unknown,
+}
+
+impl<'a> Inputs<'a> {
+    pub(super) fn value(&self, value: &'a KeyValue) -> Value<'a> {
+        match value {
+            KeyValue::Null => Value::Null,
+            KeyValue::Bool(true) => Value::text(oid::BOOL, Cow::Borrowed(b"t")),
+            KeyValue::Bool(false) => Value::text(oid::BOOL, Cow::Borrowed(b"f")),
+            KeyValue::Constant { text, oid } => Value::text(*oid, Cow::Borrowed(text.as_bytes())),
+            KeyValue::Parameter { number, cast } => {
+                let parameter = usize::from(*number).checked_sub(1).and_then(|index| self.parameters.get(index));
+                match parameter {
+                    None => Value::Unknown,
+                    Some(Parameter { value: None, .. }) => Value::Null,
+                    Some(Parameter { oid, format, value: Some(bytes) }) => {
+                        Value::Typed { oid: *oid, format: *format, bytes: Cow::Borrowed(bytes) }.cast(*cast)
+                    }
+                }
+            }
+            KeyValue::Literal { ordinal, negative, cast } => self.literal(*ordinal, *negative).cast(*cast),
+        }
+    }
+
+    fn literal(&self, ordinal: u16, is_negative: bool) -> Value<'a> {
+        let Some(literal) = self.literals.get(usize::from(ordinal)) else {
+            return Value::Unknown;
+        };
+        let oid = literal.class.type_oid();
+        match (literal.value(self.text), is_negative) {
+            (None, _) => Value::Unknown,
+            (Some(text), false) => Value::text(oid, into_bytes(text)),
+            // `- '5'` is not a constant.
+            (Some(_), true) if oid::is_untyped(oid) => Value::Unknown,
+            (Some(text), true) => Value::text(oid, Cow::Owned([b"-", text.as_bytes()].concat())),
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    fn text(oid: Oid, bytes: Cow<'a, [u8]>) -> Self {
+        Value::Typed { oid, format: Format::Text, bytes }
+    }
+
+    fn cast(self, target: Option<Oid>) -> Self {
+        let (Value::Typed { oid, format, bytes }, Some(target)) = (&self, target) else {
+            return self;
+        };
+        let (oid, format) = (*oid, *format);
+        if oid == target {
+            return self;
+        }
+        // A cast to char(n) without a length that shows here may cut.
+        if target == oid::BPCHAR {
+            return Value::Unknown;
+        }
+        let reads_text = oid::is_untyped(oid) && format == Format::Text;
+        if reads_text || (matches!(oid, oid::TEXT | oid::VARCHAR) && is_read_from_text(target)) {
+            let Value::Typed { bytes, .. } = self else { return Value::Unknown };
+            return Value::text(target, bytes);
+        }
+        if !matches!(oid, oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC) {
+            return Value::Unknown;
+        }
+        match (oid, target) {
+            (oid::INT2 | oid::INT4 | oid::INT8, oid::NUMERIC) => self,
+            (_, oid::INT2 | oid::INT4 | oid::INT8) => match KeyDatum::convert(integer_type(target), oid, format, bytes) {
+                // In range and without a fraction: the cast changes nothing.
+                Conversion::Exactly(_) => self,
+                Conversion::NoValue | Conversion::Unknown => Value::Unknown,
+            },
+            (oid::INT2 | oid::INT4 | oid::INT8, oid::TEXT | oid::VARCHAR) => {
+                match KeyDatum::convert(KeyType::Int8, oid, format, bytes) {
+                    Conversion::Exactly(KeyDatum::Int(value)) => Value::text(target, Cow::Owned(value.to_string().into_bytes())),
+                    Conversion::Exactly(_) | Conversion::NoValue | Conversion::Unknown => Value::Unknown,
+                }
+            }
+            _ => Value::Unknown,
+        }
+    }
+}
+
+/// A cast from text is the type's input function. Not for bytea, name and char(n), which have casts of their own.
+fn is_read_from_text(target: Oid) -> bool {
+    matches!(
+        target,
+        oid::INT2
+            | oid::INT4
+            | oid::INT8
+            | oid::NUMERIC
+            | oid::TEXT
+            | oid::VARCHAR
+            | oid::UUID
+            | oid::DATE
+            | oid::TIMESTAMP
+            | oid::TIMESTAMPTZ
+            | oid::BOOL
+    )
+}
+
+fn integer_type(oid: Oid) -> KeyType {
+    match oid {
+        oid::INT2 => KeyType::Int2,
+        oid::INT4 => KeyType::Int4,
+        _ => KeyType::Int8,
+    }
+}
+
+fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::lexer::scan;
+
+    /// The first literal of the text, perhaps negated and cast: its type, its text.
+    fn literal(text: &str, negative: bool, cast: Option<Oid>) -> Option<(Oid, String)> {
+        let scanned = scan(text);
+        let inputs = Inputs { text, literals: &scanned.literals, parameters: &[] };
+        typed(inputs.value(&KeyValue::Literal { ordinal: 0, negative, cast }))
+    }
+
+    fn parameter(oid: Oid, format: Format, bytes: &[u8], cast: Option<Oid>) -> Option<(Oid, String)> {
+        let parameters = [Parameter { oid, format, value: Some(bytes) }];
+        let inputs = Inputs { text: "", literals: &[], parameters: &parameters };
+        typed(inputs.value(&KeyValue::Parameter { number: 1, cast }))
+    }
+
+    fn typed(value: Value<'_>) -> Option<(Oid, String)> {
+        match value {
+            Value::Typed { oid, format: Format::Text, bytes } => Some((oid, String::from_utf8(bytes.into_owned()).unwrap())),
+            Value::Typed { oid, format: Format::Binary, bytes } => Some((oid, format!("{bytes:02x?}"))),
+            Value::Null | Value::Unknown => None,
+        }
+    }
+
+    fn some(oid: Oid, text: &str) -> Option<(Oid, String)> {
+        Some((oid, text.to_owned()))
+    }
+
+    #[test]
+    fn literals_have_the_type_that_postgresql_gives_them() {
+        assert_eq!(literal("select 42", false, None), some(oid::INT4, "42"));
+        assert_eq!(literal("select - 42", true, None), some(oid::INT4, "-42"));
+        assert_eq!(literal("select 3000000000", false, None), some(oid::INT8, "3000000000"));
+        assert_eq!(literal("select 1.5", false, None), some(oid::NUMERIC, "1.5"));
+        assert_eq!(literal("select 'it''s'", false, None), some(0, "it's"));
+        assert_eq!(literal("select 0x1f", false, None), None);
+        assert_eq!(literal("select - '5'", true, None), None);
+        assert_eq!(literal("select", false, None), None, "no such literal");
+    }
+
+    #[test]
+    fn a_cast_that_changes_nothing_is_looked_through() {
+        assert_eq!(literal("'5'", false, Some(oid::INT8)), some(oid::INT8, "5"));
+        assert_eq!(literal("5", false, Some(oid::INT8)), some(oid::INT4, "5"));
+        assert_eq!(literal("5.0", false, Some(oid::INT4)), some(oid::NUMERIC, "5.0"));
+        assert_eq!(literal("007", false, Some(oid::TEXT)), some(oid::TEXT, "7"));
+        assert_eq!(parameter(oid::TEXT, Format::Binary, b"5", Some(oid::INT4)), some(oid::INT4, "5"));
+        assert_eq!(parameter(oid::INT4, Format::Binary, &[0, 0, 0, 5], Some(oid::INT2)), some(oid::INT4, "[00, 00, 00, 05]"));
+    }
+
+    #[test]
+    fn a_cast_that_may_change_the_value_makes_it_unknown() {
+        assert_eq!(literal("1.5", false, Some(oid::INT4)), None, "rounds");
+        assert_eq!(literal("70000", false, Some(oid::INT2)), None, "an error");
+        assert_eq!(literal("'abc'", false, Some(oid::BPCHAR)), None, "cuts");
+        assert_eq!(literal("5", false, Some(701)), None, "rounds");
+        assert_eq!(literal("1.50", false, Some(oid::TEXT)), None);
+        assert_eq!(parameter(oid::TIMESTAMP, Format::Text, b"2000-01-01 10:00:00", Some(oid::DATE)), None);
+        assert_eq!(parameter(oid::TEXT, Format::Text, b"\\x00", Some(oid::BYTEA)), None);
+        assert_eq!(parameter(0, Format::Binary, b"5", Some(oid::INT4)), None);
+    }
+
+    #[test]
+    fn null_stays_null_and_a_parameter_that_is_not_there_is_unknown() {
+        let parameters = [Parameter { oid: oid::INT4, format: Format::Text, value: None }];
+        let inputs = Inputs { text: "", literals: &[], parameters: &parameters };
+        let value = |number| inputs.value(&KeyValue::Parameter { number, cast: Some(oid::INT8) }) == Value::Null;
+        assert!(value(1));
+        assert!(!value(2) && !value(0));
+    }
+}

@@ -1,0 +1,288 @@
+//! From the parts of a statement to the shards where it runs.
+//!
+//! ```text
+//! snapshot ─► place every part ─┬─ all placed ───────────────────────────────► Target
+//!     ▲                         ├─ lookup keys not known ─► ask the map ──┐
+//!     │                         └─ a partition is held ──► wait for an ───┤
+//!     └──────────────────────────────────────────────────── other version ┘
+//! ```
+//! Every round works on one version of the map, so that a target never mixes two. Both waits end at the deadline. A
+//! transaction goes on with the partitions that it has touched already, held or not: the hold waits for it to end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::bind::{BoundCondition, KeyRange, bind};
+use super::inputs::Inputs;
+use super::shard_set::{ShardSet, Touched};
+use super::source::{MapSource, SourceError};
+use crate::error::{PgError, SqlState};
+use crate::shard_key::Key;
+use crate::shardmap::{Bound, Epoch, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
+use crate::sql::analysis::Part;
+
+/// Where a statement runs, by one version of the map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Every shard that may hold a row of any part.
+    pub shards: ShardSet,
+    pub epoch: Epoch,
+    pub touched: Touched,
+}
+
+/// What [`resolve`] may presume and how long it may take.
+#[derive(Clone, Debug)]
+pub struct Resolution<'a> {
+    /// Partitions that the session's transaction has touched already, sorted.
+    pub touched: &'a [PartitionId],
+    /// Where a statement goes that touches no row at all: a shard that the transaction is on already. `None`: home.
+    pub preferred: Option<ShardId>,
+    pub deadline: Instant,
+}
+
+/// The shards of the parts. Cancel safe.
+pub async fn resolve(
+    map: &impl MapSource,
+    parts: &[Part],
+    inputs: &Inputs<'_>,
+    resolution: &Resolution<'_>,
+) -> Result<Target, PgError> {
+    let mut found = Found::default();
+    for _ in 0..ROUNDS_MAX {
+        let snapshot = map.snapshot();
+        let round = Round { map, snapshot: &snapshot, inputs, resolution, found: &found };
+        match round.place(parts)? {
+            Outcome::Placed(target) => return Ok(target),
+            Outcome::Held => {
+                if timeout_at(resolution.deadline, map.changed_since(snapshot.epoch)).await.is_err() {
+                    return Err(held_too_long());
+                }
+            }
+            Outcome::Unknown(missing) => {
+                for (group, keys) in missing {
+                    let answer = timeout_at(resolution.deadline, map.lookup(&group, &keys)).await.map_err(|_| map_too_slow())?;
+                    let partitions = answer.map_err(|SourceError(error)| error)?;
+                    found.extend(snapshot.epoch, group.id, keys, partitions);
+                }
+            }
+            // The mapping is of a newer version than the snapshot, or of an older one.
+            Outcome::OtherVersion => {
+                found.clear();
+                if timeout_at(version_deadline(resolution.deadline), map.changed_since(snapshot.epoch)).await.is_err() {
+                    return Err(map_too_slow());
+                }
+            }
+        }
+    }
+    Err(held_too_long())
+}
+
+/// How one round over the parts ended.
+enum Outcome {
+    Placed(Target),
+    Held,
+    Unknown(Vec<(Arc<Group>, Vec<Key>)>),
+    OtherVersion,
+}
+
+/// Lookup keys that earlier rounds have asked for, so that each round gets further even when the cache forgets at once.
+#[derive(Default)]
+struct Found {
+    epoch: Epoch,
+    partitions: HashMap<(GroupId, Key), Option<PartitionId>>,
+}
+
+impl Found {
+    fn extend(&mut self, epoch: Epoch, group: GroupId, keys: Vec<Key>, partitions: Vec<Option<PartitionId>>) {
+        if self.epoch != epoch {
+            self.clear();
+            self.epoch = epoch;
+        }
+        self.partitions.extend(keys.into_iter().map(|key| (group, key)).zip(partitions));
+    }
+
+    fn clear(&mut self) {
+        self.partitions.clear();
+    }
+
+    fn get(&self, epoch: Epoch, group: GroupId, key: &Key) -> Option<Option<PartitionId>> {
+        // Nothing is found by far the most often.
+        if self.partitions.is_empty() || self.epoch != epoch {
+            return None;
+        }
+        self.partitions.get(&(group, key.clone())).copied()
+    }
+}
+
+struct Round<'a, M> {
+    map: &'a M,
+    snapshot: &'a MapSnapshot,
+    inputs: &'a Inputs<'a>,
+    resolution: &'a Resolution<'a>,
+    found: &'a Found,
+}
+
+/// What the parts of a round have come to so far.
+#[derive(Default)]
+struct Places {
+    shards: smallvec::SmallVec<[ShardId; 4]>,
+    touched: Touched,
+    missing: Vec<(Arc<Group>, Vec<Key>)>,
+    is_held: bool,
+    is_other_version: bool,
+}
+
+impl<M: MapSource> Round<'_, M> {
+    fn place(&self, parts: &[Part]) -> Result<Outcome, PgError> {
+        let mut places = Places::default();
+        for part in parts {
+            match part {
+                Part::Home => places.shards.push(self.home()?),
+                Part::Sharded { group, condition } => {
+                    let group = self.snapshot.group(*group).ok_or_else(no_such_group)?;
+                    let condition = bind(condition, group, self.inputs)?;
+                    self.place_condition(group, &condition, &mut places)?;
+                }
+            }
+        }
+        if places.is_other_version {
+            return Ok(Outcome::OtherVersion);
+        }
+        if places.is_held {
+            return Ok(Outcome::Held);
+        }
+        if !places.missing.is_empty() {
+            return Ok(Outcome::Unknown(places.missing));
+        }
+        places.touched.normalise();
+        let shards = match ShardSet::new(places.shards) {
+            Some(shards) => shards,
+            None => ShardSet::one(self.anywhere()?),
+        };
+        Ok(Outcome::Placed(Target { shards, epoch: self.snapshot.epoch, touched: places.touched }))
+    }
+
+    fn place_condition(&self, group: &Arc<Group>, condition: &BoundCondition, places: &mut Places) -> Result<(), PgError> {
+        match condition {
+            BoundCondition::Nothing => {}
+            BoundCondition::All => {
+                places.touched.groups.push(group.id);
+                places.shards.extend_from_slice(group.owners());
+                places.is_held |= group.held().iter().any(|held| self.must_wait_for(*held));
+            }
+            BoundCondition::Ranges(ranges) => ranges.iter().for_each(|range| self.place_range(group, range, places)),
+            BoundCondition::Keys(keys) => match group.strategy {
+                Strategy::Hash => keys.iter().for_each(|key| {
+                    self.place_partition(group.partition_at(&Bound::Hash(key.hash())), places);
+                }),
+                Strategy::Range => keys.iter().for_each(|key| {
+                    self.place_partition(group.partition_at_key(&key.ordered_bytes()), places);
+                }),
+                Strategy::Lookup => self.place_lookup_keys(group, keys, places)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn place_range(&self, group: &Group, range: &KeyRange, places: &mut Places) {
+        let low = range.low.clone().map(Bound::Key);
+        let high = range.high.clone().map(Bound::Key);
+        self.place_partitions(group.partitions_between(low.as_ref(), high.as_ref()), places);
+    }
+
+    fn place_lookup_keys(&self, group: &Arc<Group>, keys: &[Key], places: &mut Places) -> Result<(), PgError> {
+        let mut missing = Vec::new();
+        for key in keys {
+            let known = self.found.get(self.snapshot.epoch, group.id, key).or_else(|| self.map.lookup_cached(group.id, key));
+            match known {
+                None => missing.push(key.clone()),
+                Some(None) if group.default_partition.is_none() => return Err(self.no_shard_for_key(group)),
+                Some(mapped) => match group.partition_of_mapping(mapped) {
+                    Some(partition) => self.place_partition(partition, places),
+                    None => places.is_other_version = true,
+                },
+            }
+        }
+        if !missing.is_empty() {
+            places.missing.push((Arc::clone(group), missing));
+        }
+        Ok(())
+    }
+
+    fn place_partitions(&self, partitions: &[Partition], places: &mut Places) {
+        partitions.iter().for_each(|partition| self.place_partition(partition, places));
+    }
+
+    fn place_partition(&self, partition: &Partition, places: &mut Places) {
+        // Next to each other they mostly lie on few shards.
+        if !places.shards.contains(&partition.shard) {
+            places.shards.push(partition.shard);
+        }
+        places.touched.partitions.push(partition.id);
+        match partition.state {
+            PartitionState::Online | PartitionState::Moving => {}
+            PartitionState::Held => places.is_held |= self.must_wait_for(partition.id),
+        }
+    }
+
+    fn must_wait_for(&self, held: PartitionId) -> bool {
+        self.resolution.touched.binary_search(&held).is_err()
+    }
+
+    fn anywhere(&self) -> Result<ShardId, PgError> {
+        match self.resolution.preferred {
+            Some(shard) => Ok(shard),
+            None => self.home(),
+        }
+    }
+
+    fn home(&self) -> Result<ShardId, PgError> {
+        self.snapshot.home().map(|shard| shard.id).ok_or_else(|| {
+            PgError::new(SqlState::CANNOT_CONNECT_NOW, "the cluster has no shards yet")
+                .with_hint("Add one with shardgate.add_shard(name, url).")
+        })
+    }
+
+    /// Names a table, never the key.
+    fn no_shard_for_key(&self, group: &Group) -> PgError {
+        let table = self.snapshot.tables_of(group.id).map(|table| table.name.as_str()).min();
+        let detail = match table {
+            Some(table) => format!("The key is not mapped, and the colocation group of table \"{table}\" has no default shard."),
+            None => "The key is not mapped, and its colocation group has no default shard.".to_owned(),
+        };
+        PgError::new(SqlState::NO_SHARD_FOR_KEY, "no shard for this key")
+            .with_detail(detail)
+            .with_hint("Map the key with shardgate.map_key, or set a default with shardgate.set_default_shard.")
+    }
+}
+
+/// The analysis is of a version of the map that had this group.
+fn no_such_group() -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "the sharding of a table has changed").with_hint("Retry the transaction.")
+}
+
+fn held_too_long() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "the partition of this key is being moved")
+        .with_detail("It did not become available in time. Nothing was applied.")
+        .with_hint("Retry the transaction.")
+}
+
+fn map_too_slow() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "the shard map did not answer in time")
+        .with_hint("Retry the transaction. Statements for keys that are known go on.")
+}
+
+/// Another version is on its way already; if it does not come, waiting longer does not help.
+fn version_deadline(deadline: Instant) -> Instant {
+    deadline.min(Instant::now() + VERSION_WAIT)
+}
+
+/// Each round needs a new version of the map or an answer of it.
+const ROUNDS_MAX: usize = 100;
+const VERSION_WAIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Where statements go, and what they wait for.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::routing::testing::{
+    FakeMap, GROUP, constant, equals, hash_group, int, key, lookup_group, number, range_group, stored, test, text, with_state,
+};
+use crate::shard_key::KeyType;
+use crate::sql::analysis::{Comparison, KeyCondition, Test};
+
+const NO_INPUTS: Inputs<'static> = Inputs { text: "", literals: &[], parameters: &[] };
+
+fn part(condition: KeyCondition) -> Part {
+    Part::Sharded { group: GROUP, condition }
+}
+
+/// With more time than any test takes.
+const IN_TIME: Duration = Duration::from_secs(60);
+/// For waits that must come to their end.
+const SOON: Duration = Duration::from_millis(20);
+
+fn within(time: Duration) -> Resolution<'static> {
+    Resolution { touched: &[], preferred: None, deadline: Instant::now() + time }
+}
+
+/// Must not wait.
+async fn resolved(map: &FakeMap, parts: &[Part]) -> Result<Target, PgError> {
+    let resolution = within(IN_TIME);
+    let resolving = pin!(resolve(map, parts, &NO_INPUTS, &resolution));
+    match resolving.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(target) => target,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn shards(target: &Target) -> Vec<i32> {
+    target.shards.iter().map(|shard| shard.0).collect()
+}
+
+fn partitions(target: &Target) -> Vec<i32> {
+    target.touched.partitions.iter().map(|partition| partition.0).collect()
+}
+
+/// On the char(1) key of a lookup group.
+fn letter(value: &str) -> KeyCondition {
+    test(0, KeyType::Text, Test::Equals(constant(0, value)))
+}
+
+fn letters(values: &[&str]) -> KeyCondition {
+    test(0, KeyType::Text, Test::In(values.iter().map(|value| constant(0, value)).collect()))
+}
+
+#[tokio::test]
+async fn a_hash_key_goes_to_the_partition_that_holds_its_hash() {
+    let map = FakeMap::new(hash_group(&[KeyType::Int8]));
+    for value in 0..50 {
+        let hash = key(&[int(value)]).hash();
+        let slice = if hash < i64::MIN / 3 {
+            0
+        } else if hash < i64::MAX / 3 {
+            1
+        } else {
+            2
+        };
+        let target = resolved(&map, &[part(equals(0, value))]).await.unwrap();
+        assert_eq!((shards(&target), partitions(&target)), (vec![slice], vec![10 + slice]), "key {value}");
+        assert!(target.touched.groups.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_key_is_every_shard_of_the_group_and_touches_all_of_it() {
+    let map = FakeMap::new(hash_group(&[KeyType::Int8]));
+    let target = resolved(&map, &[part(KeyCondition::All)]).await.unwrap();
+    assert_eq!(shards(&target), [0, 1, 2]);
+    assert_eq!((partitions(&target), target.touched.groups.as_slice()), (vec![], &[GROUP][..]));
+}
+
+#[tokio::test]
+async fn a_range_touches_the_partitions_that_it_overlaps() {
+    let splits = [10, 20, 30].map(|value| key(&[int(value)]));
+    let map = FakeMap::new(range_group(&[KeyType::Int8], &splits));
+    let compare = |comparison, value| test(0, KeyType::Int8, Test::Compare(comparison, number(value)));
+    let target = async |condition| partitions(&resolved(&map, &[part(condition)]).await.unwrap());
+    assert_eq!(target(compare(Comparison::Less, 10)).await, [20]);
+    assert_eq!(target(compare(Comparison::LessOrEqual, 10)).await, [20, 21]);
+    assert_eq!(target(compare(Comparison::Greater, 29)).await, [23]);
+    assert_eq!(target(compare(Comparison::GreaterOrEqual, 29)).await, [22, 23]);
+    assert_eq!(target(equals(0, 20)).await, [22]);
+    assert_eq!(target(KeyCondition::Or(vec![equals(0, 5), compare(Comparison::Greater, 40)])).await, [20, 23]);
+}
+
+#[tokio::test]
+async fn parts_are_united_and_a_contradiction_still_runs_somewhere() {
+    let map = FakeMap::new(hash_group(&[KeyType::Int8]));
+    let elsewhere = (0..).find(|value| key(&[int(*value)]).hash() > i64::MAX / 3).unwrap();
+    let both = resolved(&map, &[Part::Home, part(equals(0, elsewhere))]).await.unwrap();
+    assert_eq!(shards(&both), [0, 2]);
+    let nothing = resolved(&map, &[part(KeyCondition::Nothing)]).await.unwrap();
+    assert_eq!(shards(&nothing), [0], "the home shard");
+    assert!(nothing.touched.is_empty());
+    let resolution = Resolution { preferred: Some(ShardId(2)), ..within(IN_TIME) };
+    let nothing = resolve(&map, &[part(KeyCondition::Nothing)], &NO_INPUTS, &resolution).await.unwrap();
+    assert_eq!(shards(&nothing), [2], "where the transaction is already");
+}
+
+#[tokio::test]
+async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once() {
+    let mut map = FakeMap::new(lookup_group(&[KeyType::Text], None));
+    map.cached.insert(key(&[text("a")]), Some(PartitionId(31)));
+    map.stored = Some(HashMap::from([(key(&[text("b")]), PartitionId(32)), (key(&[text("c")]), PartitionId(30))]));
+    assert_eq!(shards(&resolved(&map, &[part(letter("a"))]).await.unwrap()), [1]);
+    assert!(map.requests.lock().unwrap().is_empty());
+    let target = resolve(&map, &[part(letters(&["a", "b", "c"]))], &NO_INPUTS, &within(IN_TIME)).await.unwrap();
+    assert_eq!((shards(&target), partitions(&target)), (vec![0, 1, 2], vec![30, 31, 32]));
+    assert_eq!(*map.requests.lock().unwrap(), [vec![key(&[text("b")]), key(&[text("c")])]], "one request for both");
+}
+
+#[tokio::test]
+async fn a_key_without_mapping_is_an_error_unless_there_is_a_default() {
+    let map = FakeMap::new(lookup_group(&[KeyType::Text], None));
+    let error = resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(IN_TIME)).await.unwrap_err();
+    assert_eq!(error.code, SqlState::NO_SHARD_FOR_KEY);
+    assert!(!error.to_string().contains('z') || !error.to_string().contains("\"z\""), "the key is not shown");
+    let map = FakeMap::new(lookup_group(&[KeyType::Text], Some(31)));
+    assert_eq!(shards(&resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(IN_TIME)).await.unwrap()), [1]);
+}
+
+#[tokio::test]
+async fn a_map_that_does_not_answer_is_waited_for_until_the_deadline() {
+    let mut map = FakeMap::new(lookup_group(&[KeyType::Text], None));
+    map.stored = None;
+    let begun = Instant::now();
+    let error = resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
+    assert!(begun.elapsed() >= SOON);
+}
+
+#[tokio::test]
+async fn a_held_partition_is_waited_for_and_the_new_owner_is_found() {
+    let group = lookup_group(&[KeyType::Text], None);
+    let mut map = FakeMap::new(with_state(&group, 31, PartitionState::Held));
+    map.cached = HashMap::from([(key(&[text("a")]), Some(PartitionId(31))), (key(&[text("b")]), Some(PartitionId(30)))]);
+    assert_eq!(shards(&resolved(&map, &[part(letter("b"))]).await.unwrap()), [0], "another partition does not wait");
+
+    let parts = [part(letter("a"))];
+    let resolution = within(IN_TIME);
+    let mut waiting = pin!(resolve(&map, &parts, &NO_INPUTS, &resolution));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut moved = group.partitions.clone();
+    moved[1].shard = ShardId(3);
+    map.publish(2, Group::new(GROUP, Strategy::Lookup, group.key_types.clone(), moved, None).unwrap());
+    let target = waiting.await.unwrap();
+    assert_eq!((shards(&target), target.epoch.counter), (vec![3], 2));
+}
+
+#[tokio::test]
+async fn a_hold_ends_in_an_error_at_the_deadline() {
+    let group = hash_group(&[KeyType::Int8]);
+    let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
+    let begun = Instant::now();
+    let error = resolve(&map, &[part(KeyCondition::All)], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
+    assert!(begun.elapsed() >= SOON);
+}
+
+#[tokio::test]
+async fn a_transaction_goes_on_with_the_held_partitions_that_it_has_touched() {
+    let group = hash_group(&[KeyType::Int8]);
+    let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
+    let resolution = Resolution { touched: &[PartitionId(3), PartitionId(11)], ..within(IN_TIME) };
+    let target = resolve(&map, &[part(KeyCondition::All)], &NO_INPUTS, &resolution).await.unwrap();
+    assert_eq!(shards(&target), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_mapping_newer_than_the_snapshot_waits_for_the_snapshot() {
+    let group = lookup_group(&[KeyType::Text], None);
+    let mut map = FakeMap::new(group.clone());
+    map.cached.insert(key(&[text("a")]), Some(PartitionId(99)));
+    let error = resolve(&map, &[part(letter("a"))], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
+
+    let parts = [part(letter("a"))];
+    let resolution = within(IN_TIME);
+    let mut waiting = pin!(resolve(&map, &parts, &NO_INPUTS, &resolution));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut partitions = group.partitions.clone();
+    partitions.push(crate::routing::testing::partition(99, 3, None));
+    map.publish(2, Group::new(GROUP, Strategy::Lookup, group.key_types.clone(), partitions, None).unwrap());
+    assert_eq!(shards(&waiting.await.unwrap()), [3]);
+}
+
+#[tokio::test]
+async fn an_insert_of_an_unproven_key_and_an_unknown_group_are_errors() {
+    let map = FakeMap::new(hash_group(&[KeyType::Int8]));
+    let insert = stored(0, KeyType::Int8, constant(701, "1"), true);
+    assert_eq!(resolved(&map, &[part(insert)]).await.unwrap_err().code, SqlState::FEATURE_NOT_SUPPORTED);
+    let gone = Part::Sharded { group: crate::shardmap::GroupId(8), condition: KeyCondition::All };
+    assert_eq!(resolved(&map, &[gone]).await.unwrap_err().code, SqlState::SERIALIZATION_FAILURE);
+}

@@ -1,0 +1,63 @@
+//! Makes what all sessions share, in the order in which it depends on each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+
+use crate::backend::{Backoff, PoolLimits, Pools};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::declare::Control;
+use crate::session::Gateway;
+use crate::shardmap::{MapOptions, ProxyId, ShardMap};
+
+pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize) -> anyhow::Result<Arc<Gateway>> {
+    let map = ShardMap::connect(MapOptions {
+        url: config.map.url.expose().to_owned(),
+        migrate: config.map.migrate,
+        lookup_cache_entries: config.map.lookup_cache_entries,
+        poll_interval: config.map.poll_interval(),
+        proxy_id: ProxyId::random(),
+        address: config.listen.address.to_string(),
+    })
+    .await
+    .context("the shard map could not be loaded (map.url)")?;
+    let catalog = Arc::new(ArcSwap::from_pointee(Catalog::default()));
+    let control = Arc::new(Control::new(Arc::clone(&map), Arc::clone(&catalog)));
+    // While the home shard is away its schema is read later; clients get an error until then.
+    if let Err(error) = control.refresh_catalog().await {
+        tracing::warn!(%error, "the home shard's schema could not be read yet");
+    }
+    let pools = Pools::new(pool_limits(config), runtimes);
+    Ok(Arc::new(Gateway::new(Arc::clone(config), map, catalog, pools, control)))
+}
+
+fn pool_limits(config: &Config) -> PoolLimits {
+    let pool = &config.pool;
+    let size = pool.size_per_shard as usize;
+    PoolLimits {
+        size,
+        late_joiner_reserve: share_of(size, pool.late_joiner_share),
+        checkout_timeout: pool.checkout_timeout(),
+        connect_timeout: pool.connect_timeout(),
+        idle_timeout: pool.idle_timeout(),
+        max_lifetime: pool.max_lifetime(),
+        backoff: Backoff {
+            base: pool.health.backoff_base(),
+            factor: pool.health.backoff_factor,
+            jitter: pool.health.backoff_jitter,
+            max: pool.health.backoff_max(),
+        },
+    }
+}
+
+/// The share of a budget, rounded down: a budget of one has no reserve.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "share is within 0..1")]
+fn share_of(size: usize, share: f64) -> usize {
+    (size as f64 * share) as usize
+}
+
+/// How often connections that have been idle too long are looked for.
+pub(super) const IDLE_CHECK: Duration = Duration::from_secs(1);

@@ -1,0 +1,150 @@
+//! From an accepted socket to a session: limits before login, TLS, login.
+//!
+//! Everything up to the first ReadyForQuery has one deadline, TLS included, so that a slow stranger holds a socket and no more.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{AuthError, Authenticator};
+use crate::config::Config;
+use crate::error::{PgError, SqlState};
+use crate::net::{Opening, OpeningError, ServerTls, Startup, write_error};
+use crate::session::{Gateway, Identity, Session};
+
+/// Lets clients in.
+pub(super) struct Doorkeeper {
+    gateway: Arc<Gateway>,
+    authenticator: Authenticator,
+    tls: ServerTls,
+    clients: AtomicUsize,
+    clients_max: usize,
+    login_timeout: Duration,
+    startup_packet_bytes_max: u32,
+}
+
+/// One of `listen.max_clients` places.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Doorkeeper {
+    pub fn new(config: &Config, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
+        Ok(Self {
+            gateway,
+            authenticator: Authenticator::new(&config.auth, &config.database.name),
+            tls: ServerTls::load(&config.listen.tls)?,
+            clients: AtomicUsize::new(0),
+            clients_max: config.listen.max_clients as usize,
+            login_timeout: config.listen.login_timeout(),
+            startup_packet_bytes_max: config.listen.startup_packet_bytes_max,
+        })
+    }
+
+    /// Serves one connection to its end.
+    pub async fn serve(&self, stream: TcpStream, address: SocketAddr, runtime: usize, stop: CancellationToken) {
+        let place = self.take_place();
+        match timeout(self.login_timeout, self.login(stream, place.is_some())).await {
+            Ok(Some((startup, identity, reply))) => {
+                let Startup { stream, buffer, .. } = startup;
+                // Boxed by itself: what login needed is gone before the session begins.
+                let session = Session::new(Arc::clone(&self.gateway), runtime, stream, buffer, reply, identity, address);
+                session.run(stop).await;
+            }
+            Ok(None) => {}
+            Err(_) => tracing::debug!(%address, "login not complete within listen.login_timeout_ms"),
+        }
+        drop(place);
+    }
+
+    fn take_place(&self) -> Option<Place<'_>> {
+        if self.clients.fetch_add(1, Ordering::Relaxed) < self.clients_max {
+            Some(Place(&self.clients))
+        } else {
+            self.clients.fetch_sub(1, Ordering::Relaxed);
+            None
+        }
+    }
+
+    /// `None`: there is no session, and the client has been told why where that is possible.
+    async fn login(&self, stream: TcpStream, has_place: bool) -> Option<(Startup, Identity, BytesMut)> {
+        let mut startup = match Opening::read(stream, &self.tls, self.startup_packet_bytes_max).await {
+            Ok(Opening::Startup(startup)) => startup,
+            Ok(Opening::Cancel { key, stream }) => {
+                self.cancel(&key).await;
+                // Closed only now: the client waits for the end of the stream.
+                drop(stream);
+                return None;
+            }
+            Err(error) => {
+                log_opening(&error);
+                return None;
+            }
+        };
+        if !has_place {
+            self.refuse(&mut startup, &too_many_clients(self.clients_max)).await;
+            return None;
+        }
+        let mut reply = BytesMut::new();
+        let Startup { stream, buffer, parameters, end_point } = &mut startup;
+        let checked = self.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_deref()).await;
+        match checked {
+            Ok(login) => {
+                let not_settings = ["user", "database", "replication"];
+                let settings = parameters.parameters.iter().filter(|(name, _)| !not_settings.contains(&name.as_str()));
+                let identity = Identity {
+                    user: login.user.to_string(),
+                    is_admin: login.is_admin,
+                    credentials: login.backend_credentials,
+                    parameters: settings.cloned().collect(),
+                };
+                Some((startup, identity, reply))
+            }
+            Err(AuthError::Refused(error)) => {
+                self.refuse(&mut startup, &error).await;
+                None
+            }
+            Err(error @ (AuthError::Closed | AuthError::Io(_))) => {
+                tracing::debug!(%error, "login given up");
+                None
+            }
+        }
+    }
+
+    async fn refuse(&self, startup: &mut Startup, error: &PgError) {
+        tracing::info!(code = error.code.as_str(), "login refused");
+        if let Err(error) = write_error(&mut startup.stream, error).await {
+            tracing::debug!(%error, "client gone before it heard why");
+        }
+    }
+
+    async fn cancel(&self, key: &[u8]) {
+        let key: Option<[u8; 8]> = key.try_into().ok();
+        if let Some([a, b, c, d, e, f, g, h]) = key {
+            self.gateway.cancels.cancel((i32::from_be_bytes([a, b, c, d]), i32::from_be_bytes([e, f, g, h]))).await;
+        }
+    }
+}
+
+fn too_many_clients(clients_max: usize) -> PgError {
+    PgError::fatal(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+        .with_detail(format!("{clients_max} clients are connected (listen.max_clients)."))
+        .with_hint("Retry later, or raise listen.max_clients.")
+}
+
+fn log_opening(error: &OpeningError) {
+    match error {
+        OpeningError::Closed => tracing::trace!("connection without a word"),
+        other => tracing::debug!(error = %other, "connection refused before login"),
+    }
+}

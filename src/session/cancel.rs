@@ -1,0 +1,105 @@
+//! Cancel requests: from the key that a client was given to the backends that work for it right now.
+//!
+//! A cancel request names a backend process, not a statement, and arrives late: it can hit whatever the process does next.
+//! Hence: it is sent only to backends that the session holds at that moment, and a backend that was sent one is never given
+//! back to the pool, it is closed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::backend::Connection;
+use crate::net::ShardEndpoint;
+
+/// The sessions of this proxy by their cancel key.
+#[derive(Default)]
+pub struct CancelRegistry {
+    sessions: Mutex<HashMap<CancelKey, Arc<CancelTarget>>>,
+}
+
+/// What BackendKeyData told the client: process id and secret.
+pub type CancelKey = (i32, i32);
+
+/// What one session runs.
+#[derive(Default)]
+pub struct CancelTarget {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Vec<Backend>,
+    /// Process ids that a cancel request was sent to.
+    cancelled: Vec<i32>,
+}
+
+#[derive(Clone)]
+struct Backend {
+    endpoint: Arc<ShardEndpoint>,
+    process_id: i32,
+    key: Bytes,
+}
+
+impl CancelRegistry {
+    /// A key that no other session has.
+    pub fn register(&self, target: &Arc<CancelTarget>) -> CancelKey {
+        let mut sessions = self.sessions.lock();
+        loop {
+            let key = (rand::random::<i32>() & i32::MAX, rand::random::<i32>());
+            if key.0 != 0 && !sessions.contains_key(&key) {
+                sessions.insert(key, Arc::clone(target));
+                return key;
+            }
+        }
+    }
+
+    pub fn remove(&self, key: CancelKey) {
+        self.sessions.lock().remove(&key);
+    }
+
+    /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.
+    pub async fn cancel(&self, key: CancelKey) {
+        let target = self.sessions.lock().get(&key).cloned();
+        if let Some(target) = target {
+            target.cancel().await;
+        }
+    }
+}
+
+impl CancelTarget {
+    /// The session begins to wait for this backend.
+    pub fn started(&self, endpoint: &Arc<ShardEndpoint>, connection: &Connection) {
+        let Some(key) = &connection.cancel_key else { return };
+        let backend = Backend { endpoint: Arc::clone(endpoint), process_id: key.process_id, key: key.bytes.clone() };
+        self.state.lock().running.push(backend);
+    }
+
+    /// The backends have answered.
+    pub fn finished(&self) {
+        self.state.lock().running.clear();
+    }
+
+    /// Was a cancel request sent to this process? Asked before the connection is given back.
+    pub fn was_sent_to(&self, process_id: i32) -> bool {
+        let mut state = self.state.lock();
+        let was_sent = state.cancelled.contains(&process_id);
+        state.cancelled.retain(|cancelled| *cancelled != process_id);
+        was_sent
+    }
+
+    pub async fn cancel(&self) {
+        let running = {
+            let mut state = self.state.lock();
+            let running = state.running.clone();
+            state.cancelled.extend(running.iter().map(|backend| backend.process_id));
+            running
+        };
+        for backend in running {
+            if let Err(error) = backend.endpoint.cancel(&backend.key).await {
+                tracing::warn!(%error, "cancel request not delivered");
+            }
+        }
+    }
+}

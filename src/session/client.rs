@@ -1,0 +1,155 @@
+//! The client's side of a session: its socket and its two buffers.
+//!
+//! Buffers exist only while there is something in them or a statement is running, so that ten thousand idle clients cost their
+//! sockets and little else.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncWrite;
+
+use super::SessionEnd;
+use crate::net::ClientStream;
+use crate::wire::FrameHeader;
+
+pub(super) struct Client {
+    stream: ClientStream,
+    pub input: BytesMut,
+    pub output: BytesMut,
+    /// Bodies longer than this end the session.
+    frame_bytes_max: usize,
+    is_at_end: bool,
+}
+
+impl Client {
+    pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
+        Self { stream, input, output, frame_bytes_max, is_at_end: false }
+    }
+
+    /// The header of the next message, when its whole frame is in `input`. Does not wait.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<FrameHeader>, SessionEnd> {
+        match FrameHeader::peek(&self.input, self.frame_bytes_max)? {
+            Some(header) if self.input.len() >= header.total => Ok(Some(header)),
+            Some(header) => {
+                self.input.reserve((header.total - self.input.len()).min(FRAME_RESERVE_BYTES_MAX));
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Reads at least one byte. Gives the buffers back before it waits with nothing in them. Cancel safe.
+    ///
+    /// Errors: [`SessionEnd::ClientGone`] at the end of the stream.
+    pub async fn fill(&mut self) -> Result<(), SessionEnd> {
+        poll_fn(|context| self.poll_fill(context)).await
+    }
+
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SessionEnd>> {
+        if self.is_at_end {
+            return Poll::Ready(Err(SessionEnd::ClientGone));
+        }
+        if let ClientStream::Plain(stream) = &self.stream {
+            match stream.poll_read_ready(context) {
+                Poll::Pending => {
+                    self.release_buffers();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        self.input.reserve(READ_BYTES);
+        match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
+            Poll::Pending => {
+                self.release_buffers();
+                Poll::Pending
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Ready(Ok(0)) => {
+                self.is_at_end = true;
+                Poll::Ready(Err(SessionEnd::ClientGone))
+            }
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Looks whether the client has gone while a statement runs. Reads ahead a little, no more than the limit.
+    pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<SessionEnd> {
+        if self.input.len() >= READ_AHEAD_BYTES_MAX {
+            return Poll::Pending;
+        }
+        match self.poll_fill(context) {
+            Poll::Ready(Err(end)) => Poll::Ready(end),
+            Poll::Ready(Ok(())) => {
+                // More may follow: ask to be polled again.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Sends everything in `output`. Cancel safe.
+    pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        poll_fn(|context| {
+            while !self.output.is_empty() {
+                match Pin::new(&mut self.stream).poll_write(context, &self.output) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionEnd::from(error))),
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionEnd::ClientGone)),
+                    Poll::Ready(Ok(written)) => self.output.advance(written),
+                }
+            }
+            match &self.stream {
+                ClientStream::Plain(_) => Poll::Ready(Ok(())),
+                ClientStream::Tls(_) => Pin::new(&mut self.stream).poll_flush(context).map_err(SessionEnd::from),
+            }
+        })
+        .await
+    }
+
+    /// Sends bytes that lie elsewhere, after what is in `output`; spares a copy of long runs.
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), SessionEnd> {
+        self.flush().await?;
+        let mut rest = bytes;
+        poll_fn(|context| {
+            while !rest.is_empty() {
+                match Pin::new(&mut self.stream).poll_write(context, rest) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionEnd::from(error))),
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionEnd::ClientGone)),
+                    Poll::Ready(Ok(written)) => rest = rest.get(written..).unwrap_or_default(),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    fn release_buffers(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            self.input = BytesMut::new();
+        }
+        if self.output.is_empty() && self.output.capacity() > 0 {
+            self.output = BytesMut::new();
+        }
+    }
+}
+
+impl From<io::Error> for SessionEnd {
+    fn from(error: io::Error) -> Self {
+        tracing::debug!(%error, "client connection lost");
+        SessionEnd::ClientGone
+    }
+}
+
+const READ_BYTES: usize = 8 * 1024;
+/// A client cannot make us reserve more than this ahead of what it has sent.
+const FRAME_RESERVE_BYTES_MAX: usize = 1024 * 1024;
+/// Read ahead of a running statement, to notice a client that has gone.
+const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,523 @@
+//! Statements that the proxy answers itself: transactions, settings, prepared statements by SQL, the functions of the schema
+//! `shardgate`, EXPLAIN (SHARDS), and schema changes, which it runs on every shard.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::describe::Description;
+use super::statement::Statement;
+use super::transaction::Status;
+use super::{Failure, Session, SessionEnd};
+use crate::backend::Reply;
+use crate::declare::{self, Argument, Caller};
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
+use crate::wire::{self, FieldDescription, originate, shard_tag};
+
+/// Is it answered by the proxy rather than sent to the shard of its keys?
+pub(super) fn is_own(command: &Command) -> bool {
+    match command {
+        Command::Begin(_)
+        | Command::Commit { .. }
+        | Command::Rollback { .. }
+        | Command::Savepoint(_)
+        | Command::Release(_)
+        | Command::RollbackTo(_)
+        | Command::SetTransaction(_)
+        | Command::SetSessionCharacteristics(_)
+        | Command::TwoPhase
+        | Command::Set { .. }
+        | Command::Reset(_)
+        | Command::ResetAll
+        | Command::Discard(_)
+        | Command::Prepare { .. }
+        | Command::Execute { .. }
+        | Command::Deallocate(_)
+        | Command::Shardgate(_)
+        | Command::Ddl { .. }
+        | Command::Maintenance
+        | Command::Empty => true,
+        Command::Explain { shards, .. } => *shards,
+        Command::Query(_)
+        | Command::Show(_)
+        | Command::DeclareCursor { .. }
+        | Command::Fetch { .. }
+        | Command::CloseCursor(_)
+        | Command::Listen(_)
+        | Command::Unlisten(_)
+        | Command::Notify
+        | Command::Copy(_)
+        | Command::Truncate
+        | Command::Lock
+        | Command::Call
+        | Command::Do => false,
+    }
+}
+
+impl Session {
+    /// In a failed transaction only its end, or the return to a savepoint, is let through.
+    pub(super) fn check_not_failed(&self, command: &Command) -> Result<(), PgError> {
+        let ends_it = matches!(command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_));
+        if self.transaction.status == Status::Failed && !ends_it {
+            return Err(PgError::new(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Runs one of the proxy's own statements, whose text is in `text`.
+    pub(super) async fn own_command(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        self.own_command_with(statement, text, None).await
+    }
+
+    async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        match &statement.command {
+            Command::Begin(modes) => self.begin(modes),
+            Command::Commit { chain } => self.commit(*chain).await,
+            Command::Rollback { chain } => self.rollback(*chain).await,
+            Command::Savepoint(name) => self.savepoint(name),
+            Command::Release(name) => self.release_savepoint(name).await,
+            Command::RollbackTo(name) => self.rollback_to(name).await,
+            Command::SetTransaction(modes) => self.set_transaction(modes),
+            Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes, alone).await,
+            Command::TwoPhase => Err(PgError::unsupported(
+                "prepared transactions by the client are not supported",
+                "PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED would name a transaction of one shard only.",
+                "End the transaction with COMMIT.",
+            )
+            .into()),
+            Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
+            Command::Reset(name) => self.reset(name).await,
+            Command::ResetAll => self.reset_all(),
+            Command::Discard(what) => self.discard(*what).await,
+            Command::Prepare { .. } | Command::Execute { .. } => Err(PgError::unsupported(
+                "PREPARE and EXECUTE as SQL statements are not supported",
+                "Which shard an EXECUTE is for depends on its arguments, which are expressions.",
+                "Use the driver's prepared statements, which work on pooled connections.",
+            )
+            .into()),
+            Command::Deallocate(name) => self.deallocate(name.as_deref()),
+            Command::Shardgate(call) => self.shardgate_call(call, bind).await,
+            Command::Explain { inner, .. } => self.explain_shards(inner, text, bind).await,
+            Command::Ddl { tag, creates_temporary: Some(name), .. } => self.create_temporary(tag, name, statement, alone).await,
+            Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
+            Command::Empty => {
+                originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
+                Ok(())
+            }
+            other => Err(PgError::internal(format!("not the proxy's own statement: {other:?}")).into()),
+        }
+    }
+
+    /// Execute of a portal that the proxy runs itself.
+    pub(super) async fn execute_own(&mut self, statement: &Arc<Statement>, bind: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let Some(analysis) = statement.analysis() else {
+            originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
+            return Ok(());
+        };
+        self.check_not_failed(&analysis.command)?;
+        let before = self.client.output.len();
+        self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
+        // The row description was given at Describe.
+        drop_row_description(&mut self.client.output, before);
+        Ok(())
+    }
+
+    /// What Describe says of a statement of the proxy's own; `None` when the home shard is to be asked.
+    pub(super) fn describe_own(&self, statement: &Statement) -> Option<Description> {
+        let Some(analysis) = statement.analysis() else { return Some(Description::default()) };
+        if !is_own(&analysis.command) {
+            return None;
+        }
+        match &analysis.command {
+            Command::Shardgate(call) => {
+                let columns = declare::describe(&call.function).unwrap_or_default();
+                let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
+                Some(Description { parameter_types, rows: Some(rows_body(&columns_of(call, columns))) })
+            }
+            Command::Explain { .. } => {
+                let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
+                Some(Description { parameter_types, rows: Some(rows_body(&[text_field("QUERY PLAN")])) })
+            }
+            _ => Some(Description::default()),
+        }
+    }
+
+    // ---- transactions ----
+
+    fn begin(&mut self, modes: &TransactionModes) -> Result<(), Failure> {
+        if self.transaction.is_open() && !std::mem::take(&mut self.batch.is_implicit) {
+            self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
+        } else if !self.transaction.is_open() {
+            self.transaction.begin(modes.clone(), &self.settings);
+        }
+        originate::command_complete(&mut self.client.output, "BEGIN");
+        Ok(())
+    }
+
+    async fn commit(&mut self, chain: bool) -> Result<(), Failure> {
+        if !self.check_in_transaction(chain, "COMMIT AND CHAIN")? {
+            originate::command_complete(&mut self.client.output, "COMMIT");
+            return Ok(());
+        }
+        if self.transaction.status == Status::Failed {
+            return self.rollback(chain).await;
+        }
+        let modes = self.transaction.modes.clone();
+        self.commit_everywhere(true).await?;
+        originate::command_complete(&mut self.client.output, "COMMIT");
+        if chain {
+            self.transaction.begin(modes, &self.settings);
+        }
+        Ok(())
+    }
+
+    /// False: there is no transaction, and the client has been warned.
+    fn check_in_transaction(&mut self, chain: bool, what: &str) -> Result<bool, PgError> {
+        let is_block = self.transaction.is_open() && !self.batch.is_implicit;
+        if !is_block && chain {
+            return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, format!("{what} can only be used in transaction blocks")));
+        }
+        if !is_block {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
+        }
+        self.batch.is_implicit = false;
+        Ok(self.transaction.is_open())
+    }
+
+    /// Commits on every participant, the one that has written first: when that fails, nothing has been committed anywhere.
+    ///
+    /// At most one participant has written (`route` refuses a second), so there is nothing to agree on.
+    pub(super) async fn commit_everywhere(&mut self, _is_explicit: bool) -> Result<(), Failure> {
+        self.participants.sort_by_key(|participant| !participant.has_written);
+        let mut result = Ok(());
+        for index in 0..self.participants.len() {
+            if !self.participants.get(index).is_some_and(|participant| participant.has_begun) {
+                continue;
+            }
+            let text = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+            let shard = self.participants.get(index).map(|participant| participant.shard);
+            match self.finish_on(index, text).await {
+                Ok(()) => {}
+                Err(failure) if result.is_ok() => {
+                    result = Err(failure);
+                    // A lost participant has left the list: look at the same place again.
+                    if self.participants.get(index).map(|participant| participant.shard) != shard {
+                        return self.end_transaction_after(result).await;
+                    }
+                }
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(failure) => tracing::warn!(?failure, "a shard that only read did not end its transaction"),
+            }
+        }
+        self.end_transaction_after(result).await
+    }
+
+    async fn end_transaction_after(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
+        if result.is_err() {
+            self.rollback_everywhere().await?;
+            return result;
+        }
+        let settings = Arc::clone(&self.settings);
+        for participant in &mut self.participants {
+            if participant.has_begun {
+                super::setting::note_committed(participant, &self.transaction.sets, &settings);
+            }
+            participant.forget_transaction();
+        }
+        self.transaction.end();
+        self.portals.clear();
+        Ok(())
+    }
+
+    /// COMMIT or ROLLBACK on one participant; its notices and errors go to the client.
+    async fn finish_on(&mut self, index: usize, text: &str) -> Result<(), Failure> {
+        // An error in the extended protocol has left the shard skipping.
+        match self.sync(index).await {
+            Ok(()) | Err(Failure::Forwarded) => {}
+            Err(failure) => return Err(failure),
+        }
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let connection = &mut *participant.connection;
+        originate::query(&mut connection.output, text.as_bytes());
+        connection.unnamed = None;
+        connection.expect(Reply::Query, false);
+        self.drain(index).await
+    }
+
+    async fn rollback(&mut self, chain: bool) -> Result<(), Failure> {
+        if self.check_in_transaction(chain, "ROLLBACK AND CHAIN")? {
+            let modes = self.transaction.modes.clone();
+            self.rollback_everywhere().await?;
+            if chain {
+                self.transaction.begin(modes, &self.settings);
+            }
+        }
+        originate::command_complete(&mut self.client.output, "ROLLBACK");
+        Ok(())
+    }
+
+    /// Cannot fail: a participant that does not answer is closed, which rolls it back.
+    pub(super) async fn rollback_everywhere(&mut self) -> Result<(), SessionEnd> {
+        let mut index = 0;
+        while let Some(participant) = self.participants.get(index) {
+            let shard = participant.shard;
+            if participant.has_begun {
+                match self.finish_on(index, "ROLLBACK").await {
+                    Ok(()) | Err(Failure::Forwarded) => {}
+                    Err(Failure::End(end)) => return Err(end),
+                    Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
+                }
+            }
+            if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
+                participant.forget_transaction();
+                index += 1;
+            }
+        }
+        if let Some(settings) = self.transaction.end() {
+            self.change_settings(settings);
+        }
+        self.portals.clear();
+        Ok(())
+    }
+
+    fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
+        self.check_block("SAVEPOINT")?;
+        self.transaction.savepoint(name.to_owned(), &self.settings);
+        originate::command_complete(&mut self.client.output, "SAVEPOINT");
+        Ok(())
+    }
+
+    fn check_block(&self, what: &str) -> Result<(), PgError> {
+        if self.transaction.is_open() && !self.batch.is_implicit {
+            return Ok(());
+        }
+        Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, format!("{what} can only be used in transaction blocks")))
+    }
+
+    async fn release_savepoint(&mut self, name: &str) -> Result<(), Failure> {
+        self.check_block("RELEASE SAVEPOINT")?;
+        let index = self.transaction.find_savepoint(name)?;
+        let sql = format!("RELEASE SAVEPOINT \"{}\"", name.replace('"', "\"\""));
+        self.on_those_who_know(index, &sql, index).await?;
+        self.transaction.release_savepoint(index);
+        originate::command_complete(&mut self.client.output, "RELEASE");
+        Ok(())
+    }
+
+    async fn rollback_to(&mut self, name: &str) -> Result<(), Failure> {
+        self.check_block("ROLLBACK TO SAVEPOINT")?;
+        let index = self.transaction.find_savepoint(name)?;
+        let sql = format!("ROLLBACK TO SAVEPOINT \"{}\"", name.replace('"', "\"\""));
+        self.on_those_who_know(index, &sql, index + 1).await?;
+        if let Some(settings) = self.transaction.rollback_to(index) {
+            self.change_settings(settings);
+        }
+        let set_count = self.transaction.sets.len();
+        for participant in &mut self.participants {
+            participant.settings_known = participant.settings_known.min(set_count);
+        }
+        originate::command_complete(&mut self.client.output, "ROLLBACK");
+        Ok(())
+    }
+
+    /// Runs a savepoint command on the participants that have the savepoint; afterwards they know `known` of the stack.
+    async fn on_those_who_know(&mut self, savepoint: usize, sql: &str, known: usize) -> Result<(), Failure> {
+        for index in (0..self.participants.len()).rev() {
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            if participant.has_begun && participant.savepoints_known > savepoint {
+                self.finish_on(index, sql).await?;
+                if let Some(participant) = self.participants.get_mut(index) {
+                    participant.savepoints_known = known;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_transaction(&mut self, modes: &TransactionModes) -> Result<(), Failure> {
+        if !self.transaction.is_open() {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks");
+            originate::command_complete(&mut self.client.output, "SET");
+            return Ok(());
+        }
+        if self.participants.iter().any(|participant| participant.has_begun) {
+            if modes.isolation.is_some() {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+            }
+            return Err(PgError::unsupported(
+                "cannot change the mode of a transaction that has begun on a shard",
+                "Shards that joined before the change would not have it.",
+                "Give the mode with BEGIN, or before the first statement of the transaction.",
+            )
+            .into());
+        }
+        let known = &mut self.transaction.modes;
+        known.isolation = modes.isolation.or(known.isolation);
+        known.is_read_only = modes.is_read_only.or(known.is_read_only);
+        known.is_deferrable = modes.is_deferrable.or(known.is_deferrable);
+        originate::command_complete(&mut self.client.output, "SET");
+        Ok(())
+    }
+
+    // ---- prepared statements by SQL ----
+
+    fn deallocate(&mut self, name: Option<&str>) -> Result<(), Failure> {
+        match name {
+            None => {
+                self.statements.retain(|name, _| name.is_empty());
+                originate::command_complete(&mut self.client.output, "DEALLOCATE ALL");
+            }
+            Some(name) => {
+                if self.statements.remove(name.as_bytes()).is_none() {
+                    let message = format!("prepared statement \"{name}\" does not exist");
+                    return Err(PgError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message).into());
+                }
+                originate::command_complete(&mut self.client.output, "DEALLOCATE");
+            }
+        }
+        Ok(())
+    }
+
+    async fn discard(&mut self, what: Discard) -> Result<(), Failure> {
+        let tag = match what {
+            Discard::All => {
+                if self.transaction.is_open() {
+                    let message = "DISCARD ALL cannot run inside a transaction block";
+                    return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+                }
+                self.statements.clear();
+                self.portals.clear();
+                self.temporary_tables.clear();
+                // A pinned connection holds what is to be discarded.
+                self.participants.clear();
+                self.change_settings(Arc::clone(&self.login_settings));
+                "DISCARD ALL"
+            }
+            Discard::Temporary => {
+                self.temporary_tables.clear();
+                self.participants.retain(|participant| participant.pinned_by != Some(super::route::TEMPORARY_TABLE));
+                "DISCARD TEMP"
+            }
+            Discard::Plans => "DISCARD PLANS",
+            Discard::Sequences => "DISCARD SEQUENCES",
+        };
+        originate::command_complete(&mut self.client.output, tag);
+        Ok(())
+    }
+
+    // ---- shardgate.* ----
+
+    async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let arguments = call
+            .arguments
+            .iter()
+            .map(|argument| Ok((argument.name.clone(), argument_value(argument, bind)?)))
+            .collect::<Result<Vec<_>, PgError>>()?;
+        let caller = Caller {
+            user: self.identity.user.clone(),
+            is_admin: self.identity.is_admin,
+            search_path: self.context.search_path.clone(),
+        };
+        let control = Arc::clone(&self.gateway.control);
+        let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
+        self.after_schema_change().await?;
+        let columns = columns_of(call, answer.columns);
+        originate::row_description(&mut self.client.output, &columns);
+        for row in &answer.rows {
+            originate::data_row(&mut self.client.output, row);
+        }
+        originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
+        Ok(())
+    }
+}
+
+fn argument_value(argument: &CallArgument, bind: Option<&wire::Bind<'_>>) -> Result<Argument, PgError> {
+    match &argument.value {
+        ArgumentValue::Null => Ok(Argument::Null),
+        ArgumentValue::Text(text) => Ok(Argument::Text(text.clone())),
+        ArgumentValue::Array(elements) => {
+            let elements = elements.iter().map(|element| match element {
+                ArgumentValue::Null => Ok(None),
+                ArgumentValue::Text(text) => Ok(Some(text.clone())),
+                ArgumentValue::Parameter(number) => bound_text(*number, bind),
+                ArgumentValue::Array(_) => Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here")),
+            });
+            Ok(Argument::Array(elements.collect::<Result<_, _>>()?))
+        }
+        ArgumentValue::Parameter(number) => Ok(bound_text(*number, bind)?.map_or(Argument::Null, Argument::Text)),
+    }
+}
+
+/// A parameter as text; binary integers and booleans are told by their length.
+fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
+    let missing = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}"));
+    let index = usize::from(number).checked_sub(1).ok_or_else(missing)?;
+    let (format, value) = bind.and_then(|bind| bind.parameter(index)).ok_or_else(missing)?;
+    let Some(bytes) = value else { return Ok(None) };
+    if format == crate::shard_key::Format::Binary {
+        if let Ok(bytes) = <[u8; 4]>::try_from(bytes)
+            && bytes.iter().any(|&byte| byte < b' ')
+        {
+            return Ok(Some(i32::from_be_bytes(bytes).to_string()));
+        }
+        if let Ok(bytes) = <[u8; 8]>::try_from(bytes)
+            && bytes.iter().any(|&byte| byte < b' ')
+        {
+            return Ok(Some(i64::from_be_bytes(bytes).to_string()));
+        }
+    }
+    String::from_utf8(bytes.to_vec())
+        .map(Some)
+        .map_err(|_| PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter ${number} is not text")))
+}
+
+fn declared_types(statement: &Statement, analysis: &Analysis, infer: impl Fn(u16) -> u32) -> Vec<u32> {
+    let declared = |number: u16| statement.key.types.get(usize::from(number) - 1).copied().filter(|oid| *oid != 0);
+    (1..=analysis.parameter_count).map(|number| declared(number).unwrap_or_else(|| infer(number))).collect()
+}
+
+fn columns_of(call: &ShardgateCall, columns: Vec<(String, u32)>) -> Vec<FieldDescription> {
+    let alias = call.alias.clone().filter(|_| columns.len() == 1);
+    columns
+        .into_iter()
+        .map(|(name, type_oid)| FieldDescription { type_oid, ..text_field(alias.as_deref().unwrap_or(&name)) })
+        .collect()
+}
+
+pub(super) fn text_field(name: &str) -> FieldDescription {
+    FieldDescription {
+        name: name.as_bytes().to_vec(),
+        table_oid: 0,
+        attnum: 0,
+        type_oid: TEXT_OID,
+        type_size: -1,
+        typmod: -1,
+        format: 0,
+    }
+}
+
+fn rows_body(fields: &[FieldDescription]) -> Bytes {
+    let mut frame = BytesMut::new();
+    originate::row_description(&mut frame, fields);
+    frame.freeze().slice(wire::FRAME_HEADER_BYTES..)
+}
+
+/// Takes out the RowDescription that starts at `from`, if one does.
+fn drop_row_description(output: &mut BytesMut, from: usize) {
+    let Some(header) = output.get(from..).and_then(|rest| wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten()) else { return };
+    if header.tag == shard_tag::ROW_DESCRIPTION {
+        let mut kept = BytesMut::with_capacity(output.len() - header.total);
+        kept.put_slice(output.get(..from).unwrap_or_default());
+        kept.put_slice(output.get(from + header.total..).unwrap_or_default());
+        *output = kept;
+    }
+}
+
+const TEXT_OID: u32 = 25;

@@ -1,0 +1,134 @@
+//! The home shard describes: parameter types and row descriptions are PostgreSQL's own.
+//!
+//! A statement's own text is parsed and described on the home shard, whatever shards will run it; the answer is kept, so that
+//! the next client that prepares the text costs no trip. Outside the session's transaction, unless it has touched the home
+//! shard, where it may have changed the schema.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{Failure, Session};
+use crate::backend::{Connection, Reply};
+use crate::error::PgError;
+use crate::session::statement::Statement;
+use crate::sql::analysis::Scope;
+use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
+
+/// What the home shard said of a statement.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    pub parameter_types: Vec<u32>,
+    /// Body of the RowDescription, all formats text; `None` when the statement returns no rows.
+    pub rows: Option<Bytes>,
+}
+
+impl Session {
+    pub(super) async fn describe(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
+        if let Some(known) = self.gateway.descriptions.get(&statement.id) {
+            return Ok(known);
+        }
+        let home = match statement.analysis().map(|analysis| &analysis.scope) {
+            Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
+            Some(_) | None => self.home()?,
+        };
+        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && participant.has_begun);
+        let description = match in_transaction {
+            Some(index) => {
+                self.drain_with_flush(index).await?;
+                let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+                participant.needs_sync = false;
+                describe_on(&mut participant.connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await?
+            }
+            None => {
+                let mut connection = self.checkout(&home).await?;
+                let described =
+                    describe_on(&mut connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await;
+                connection.release();
+                described?
+            }
+        };
+        let description = Arc::new(description);
+        if in_transaction.is_none() {
+            self.gateway.descriptions.insert(statement.id, Arc::clone(&description));
+        }
+        Ok(description)
+    }
+}
+
+/// Parse (unless the connection has it), Describe, Sync.
+async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
+    prepare_on(connection, statement, false, prepared_max);
+    statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
+    originate::sync(&mut connection.output);
+    // Read here, not by the relay: nothing of it goes to the client as it comes.
+    connection.pending.clear();
+    let mut description = Description::default();
+    let mut refusal = None;
+    loop {
+        let (tag, body) = connection.next_frame().await.map_err(|error| Failure::Error(super::lost("home", &error)))?;
+        match tag {
+            shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
+            shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
+            shard_tag::ERROR => {
+                connection.prepared.remove(statement.id);
+                refusal = Some(error_frame(&body));
+            }
+            shard_tag::READY => {
+                connection.status = body.first().copied().unwrap_or(b'E');
+                return match refusal {
+                    Some(frame) => Err(Failure::Shard(frame)),
+                    None => Ok(description),
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Puts a Parse before what follows when the connection does not have the statement.
+pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_visible: bool, prepared_max: usize) -> bool {
+    if connection.prepared.has(statement.id) {
+        return false;
+    }
+    if let Some(oldest) = connection.prepared.insert(statement.id, prepared_max) {
+        oldest.with_name(|name| originate::close(&mut connection.output, b'S', name));
+        connection.expect(Reply::Close, false);
+    }
+    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &statement.key.types));
+    connection.expect(Reply::Parse(statement.id), is_visible);
+    true
+}
+
+fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
+    let mut reader = Reader::new(body);
+    let read = |reader: &mut Reader<'_>| {
+        let count = reader.count()?;
+        (0..count).map(|_| reader.u32()).collect::<Result<Vec<_>, _>>()
+    };
+    read(&mut reader).map_err(|error| PgError::internal(format!("parameter description from shard: {error}")))
+}
+
+pub(super) fn error_frame(body: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(body.len() + FRAME_HEADER_BYTES);
+    frame.put_u8(shard_tag::ERROR);
+    frame.put_u32(u32::try_from(body.len() + 4).unwrap_or(u32::MAX));
+    frame.put_slice(body);
+    frame.freeze()
+}
+
+/// A RowDescription with these result formats: none is text, one is for all columns, else one each.
+pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgError> {
+    let mut fields = crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+    let codes: Vec<i16> = formats.chunks_exact(2).map(|code| i16::from(code.get(1).copied().unwrap_or(0))).collect();
+    for (index, field) in fields.iter_mut().enumerate() {
+        field.format = match codes.len() {
+            0 => 0,
+            1 => codes.first().copied().unwrap_or(0),
+            _ => codes.get(index).copied().unwrap_or(0),
+        };
+    }
+    let mut out = BytesMut::new();
+    originate::row_description(&mut out, &fields);
+    Ok(out)
+}

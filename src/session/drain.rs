@@ -1,0 +1,112 @@
+//! Waits for a shard's answers and sends them on, until everything that is owed has come.
+//!
+//! While it waits it notices a client that has gone: the statement is cancelled and the connection closed, as the client can no
+//! longer take the answer. A client that does not read holds back the shard, not the proxy's memory.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use super::relay::{self, Noticed, Step};
+use super::{Failure, Session, SessionEnd};
+use crate::backend::{ConnectionError, Reply};
+use crate::error::PgError;
+use crate::wire::originate;
+
+impl Session {
+    /// Relays until nothing is owed by this participant. Errors: [`Failure::Forwarded`] when the shard reported an error; the
+    /// participant is then idle, or skips until Sync when `needs_sync`.
+    pub(super) async fn drain(&mut self, index: usize) -> Result<(), Failure> {
+        self.note_running(index);
+        let mut has_failed = false;
+        loop {
+            match self.step(index) {
+                Ok((Step::Done, failed)) => {
+                    return if has_failed || failed { Err(Failure::Forwarded) } else { Ok(()) };
+                }
+                Ok((step, failed)) => {
+                    has_failed |= failed;
+                    match step {
+                        Step::Done => {}
+                        Step::Full => self.client.flush().await?,
+                        Step::More => self.fill(index).await?,
+                        Step::CopyIn => self.copy_in(index).await?,
+                        Step::Lost(error) => return Err(self.ended_by_shard(index, error)),
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// As [`Session::drain`] when the cycle is not over: asks the shard to send what it has.
+    pub(super) async fn drain_with_flush(&mut self, index: usize) -> Result<(), Failure> {
+        match self.participants.get_mut(index) {
+            Some(participant) if !participant.connection.pending.is_empty() => {
+                originate::flush(&mut participant.connection.output);
+                self.drain(index).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the extended-protocol part on a shard: Sync, and its answer swallowed.
+    pub(super) async fn sync(&mut self, index: usize) -> Result<(), Failure> {
+        match self.participants.get_mut(index) {
+            Some(participant) if participant.needs_sync => {
+                originate::sync(&mut participant.connection.output);
+                participant.connection.expect(Reply::Sync, false);
+                participant.needs_sync = false;
+                self.drain(index).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One pass over what has arrived. The flag: an error went to the client.
+    pub(super) fn step(&mut self, index: usize) -> Result<(Step, bool), Failure> {
+        let mut noticed = Noticed::default();
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let step = match relay::step(&mut participant.connection, &mut self.client.output, &mut noticed) {
+            Ok(step) => step,
+            Err(error) => return Err(self.participant_lost(index, &error)),
+        };
+        for (name, value) in &noticed.parameters {
+            self.report_parameter(name, value);
+        }
+        Ok((step, noticed.has_failed))
+    }
+
+    async fn fill(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let client = &mut self.client;
+        let filled: Result<Result<(), ConnectionError>, SessionEnd> = poll_fn(|context| {
+            if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                return Poll::Ready(Ok(filled));
+            }
+            client.poll_gone(context).map(Err)
+        })
+        .await;
+        match filled {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.participant_lost(index, &error)),
+            Err(end) => Err(end.into()),
+        }
+    }
+
+    fn ended_by_shard(&mut self, index: usize, error: PgError) -> Failure {
+        let participant = self.participants.swap_remove(index);
+        participant.connection.pool().suspect();
+        let name = participant.connection.pool().address.name.clone();
+        PgError { message: format!("connection to shard \"{name}\" was lost"), ..error }.into()
+    }
+
+    /// Cancel requests reach this backend from now on.
+    fn note_running(&mut self, index: usize) {
+        let Some(participant) = self.participants.get(index) else { return };
+        self.cancel.started(&participant.connection.pool().address.endpoint, &participant.connection);
+    }
+}

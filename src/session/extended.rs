@@ -1,0 +1,444 @@
+//! The extended query protocol: Parse, Bind, Describe, Execute, Close, up to Sync or Flush.
+//!
+//! Messages are handled in order and answered in order. One shard at a time is the batch's current one: its requests are
+//! collected and leave together; before another shard gets a message, or the proxy answers with an error, what the current one
+//! owes is drained. The client's statements are prepared on a connection when they are first bound there.
+//!
+//! A Parse whose text the home shard has not seen is not answered at once: when a Bind follows, the shard that will run the
+//! statement parses it, otherwise the home shard does. Either way the client hears PostgreSQL's own errors, and a statement that
+//! is used once costs one trip.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::describe::{prepare_on, with_formats};
+use super::route::Route;
+use super::statement::{Portal, Statement};
+use super::{Failure, Session, SessionEnd};
+use crate::backend::{Reply, StatementText};
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::shardmap::ShardId;
+use crate::sql::analysis::Effect;
+use crate::wire::{self, Target, client_tag, originate, shard_tag};
+
+/// What is known between two Syncs.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Messages have been handled since the last Sync.
+    pub is_open: bool,
+    /// An error was reported: everything is skipped until Sync.
+    pub has_failed: bool,
+    /// The shard whose answers are due.
+    pub current: Option<ShardId>,
+    /// Parsed, not answered yet.
+    pub unanswered: Option<Arc<Statement>>,
+    /// A COPY has swallowed the Sync that came with it; the next one counts.
+    pub is_sync_swallowed: bool,
+    /// The open transaction was begun by the proxy for the statements of one Query.
+    pub is_implicit: bool,
+}
+
+impl Session {
+    pub(super) async fn extended(&mut self, tag: u8, body: &[u8]) -> Result<(), SessionEnd> {
+        if tag == client_tag::SYNC {
+            return self.on_sync().await;
+        }
+        self.batch.is_open = true;
+        if self.batch.has_failed {
+            return Ok(());
+        }
+        let handled = match tag {
+            client_tag::PARSE => self.on_parse(body).await,
+            client_tag::BIND => self.on_bind(body).await,
+            client_tag::DESCRIBE => self.on_describe(body).await,
+            client_tag::EXECUTE => self.on_execute(body).await,
+            client_tag::CLOSE => self.on_close(body).await,
+            _ => self.on_flush().await,
+        };
+        match handled {
+            Ok(()) => Ok(()),
+            Err(failure) => self.fail_batch(failure).await,
+        }
+    }
+
+    /// The error goes out after the answers to what came before it; then everything is skipped until Sync.
+    async fn fail_batch(&mut self, failure: Failure) -> Result<(), SessionEnd> {
+        if let Failure::End(end) = failure {
+            return Err(end);
+        }
+        if let Some(index) = self.current_index()
+            && let Err(earlier) = self.drain_with_flush(index).await
+        {
+            // An earlier message failed: that is the error the client hears.
+            self.batch.has_failed = true;
+            return self.settle(earlier);
+        }
+        self.batch.has_failed = true;
+        self.settle(failure)
+    }
+
+    fn current_index(&self) -> Option<usize> {
+        let current = self.batch.current?;
+        self.participants.iter().position(|participant| participant.shard == current)
+    }
+
+    async fn on_parse(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let parse = wire::parse(body).map_err(SessionEnd::from)?;
+        self.answer_parse().await?;
+        let name = Bytes::copy_from_slice(parse.name);
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(&name));
+            return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        }
+        let limit = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        if self.statements.len() >= limit {
+            let message = format!("more than {limit} prepared statements in one session");
+            return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail("The limit is cross_shard.prepared_statements_max.")
+                .with_hint("Close statements that are no longer used, or raise the limit.")
+                .into());
+        }
+        let statement = self.prepare(parse.text, parse.types().collect()).await?;
+        if let Some(analysis) = statement.analysis() {
+            self.check_not_failed(&analysis.command)?;
+        }
+        self.statements.insert(name, Arc::clone(&statement));
+        let is_own = statement.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command));
+        if is_own || self.gateway.descriptions.contains_key(&statement.id) {
+            self.answer(shard_tag::PARSE_COMPLETE);
+        } else {
+            self.batch.unanswered = Some(statement);
+        }
+        Ok(())
+    }
+
+    /// Reads a text that is to be prepared.
+    pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
+        let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
+        self.refresh_context().await?;
+        let read = self.gateway.analyzer.read(text_str, &self.context)?;
+        if read.analyzed.statements.len() > 1 {
+            return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
+        }
+        let key = Arc::new(StatementText {
+            text: Bytes::copy_from_slice(text),
+            types,
+            catalog_version: self.context.catalog.version,
+        });
+        let id = self.gateway.registry.id(&key);
+        Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
+    }
+
+    /// The Parse that is still unanswered: the home shard says whether it is right.
+    async fn answer_parse(&mut self) -> Result<(), Failure> {
+        if let Some(statement) = self.batch.unanswered.take() {
+            self.describe(&statement).await?;
+            self.answer(shard_tag::PARSE_COMPLETE);
+        }
+        Ok(())
+    }
+
+    /// A bodyless answer of the proxy's own, in its place among those of the current shard.
+    fn answer(&mut self, tag: u8) {
+        let current = self.batch.current;
+        let waiting = self
+            .participants
+            .iter_mut()
+            .find(|participant| Some(participant.shard) == current && !participant.connection.pending.is_empty());
+        match waiting {
+            Some(participant) => participant.connection.expect(Reply::Local(tag), true),
+            None => originate::bare(&mut self.client.output, tag),
+        }
+    }
+
+    fn statement(&self, name: &[u8]) -> Result<Arc<Statement>, PgError> {
+        self.statements.get(name).cloned().ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{}\" does not exist", String::from_utf8_lossy(name))
+            };
+            PgError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+
+    /// The statement, read again when names may mean something else by now.
+    async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
+        let statement = self.statement(name)?;
+        self.refresh_context().await?;
+        if statement.context_id == self.context.id {
+            return Ok(statement);
+        }
+        let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let renewed = Arc::new(Statement {
+            id: statement.id,
+            key: Arc::clone(&statement.key),
+            analyzed: read.analyzed,
+            context_id: self.context.id,
+            literals: read.literals,
+        });
+        self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
+        Ok(renewed)
+    }
+
+    async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let statement = self.current_statement(bind.statement).await?;
+        let portal = Bytes::copy_from_slice(bind.portal);
+        if !portal.is_empty() && self.portals.contains_key(&portal) {
+            let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(&portal));
+            return Err(PgError::new(SqlState::DUPLICATE_CURSOR, message).into());
+        }
+        let Some(analysis) = statement.analysis().filter(|analysis| !super::command::is_own(&analysis.command)) else {
+            self.answer_parse().await?;
+            if let Some(analysis) = statement.analysis() {
+                self.check_not_failed(&analysis.command)?;
+            }
+            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
+            self.answer(shard_tag::BIND_COMPLETE);
+            return Ok(());
+        };
+        self.check_not_failed(&analysis.command)?;
+        let types = self.parameter_types(&statement, &bind).await?;
+        let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
+        match self.route(analysis, &inputs).await? {
+            Route::Shard(shard) => self.bind_on_shard(shard, statement, &bind, portal).await,
+            Route::Scatter(shards) => {
+                self.answer_parse().await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal, Portal::Scatter { statement, bind, shards });
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
+        }
+    }
+
+    /// Parameter types as PostgreSQL infers them; needed only where a key is a parameter that the client did not declare.
+    async fn parameter_types(&mut self, statement: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<Option<Vec<u32>>, Failure> {
+        let is_declared = statement.key.types.len() >= bind.parameter_count && !statement.key.types.contains(&0);
+        let has_key_parameters = statement.analysis().is_some_and(crate::routing::uses_parameters);
+        if is_declared || !has_key_parameters {
+            return Ok(None);
+        }
+        Ok(Some(self.describe(statement).await?.parameter_types.clone()))
+    }
+
+    async fn bind_on_shard(
+        &mut self,
+        shard: ShardId,
+        statement: Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        portal: Bytes,
+    ) -> Result<(), Failure> {
+        if self.batch.current != Some(shard) {
+            if let Some(index) = self.current_index() {
+                self.drain_with_flush(index).await?;
+            }
+            self.batch.current = Some(shard);
+        }
+        let index = self.join(shard).await?;
+        if let Some(analysis) = statement.analysis() {
+            self.pin_if_needed(index, analysis);
+        }
+        let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
+        participant.needs_sync = true;
+        let connection = &mut *participant.connection;
+        if !prepare_on(connection, &statement, is_due, prepared_max) && is_due {
+            connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
+        }
+        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
+        connection.expect(Reply::Bind, true);
+        let is_long = connection.output.len() > OUTPUT_BYTES;
+        self.portals.insert(portal, Portal::Shard { shard, statement });
+        if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+    }
+
+    fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
+        self.portals.get(name).ok_or_else(|| {
+            let message = format!("portal \"{}\" does not exist", String::from_utf8_lossy(name));
+            PgError::new(SqlState::INVALID_CURSOR_NAME, message)
+        })
+    }
+
+    async fn on_describe(&mut self, body: &[u8]) -> Result<(), Failure> {
+        match wire::describe(body).map_err(SessionEnd::from)? {
+            Target::Statement(name) => {
+                let statement = self.statement(name)?;
+                self.answer_parse().await?;
+                self.describe_statement(&statement).await
+            }
+            Target::Portal(name) => match self.portal(name)? {
+                Portal::Shard { shard, .. } => {
+                    let shard = *shard;
+                    self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
+                }
+                Portal::Own { statement, bind } | Portal::Scatter { statement, bind, .. } => {
+                    let (statement, bind) = (Arc::clone(statement), bind.clone());
+                    self.describe_portal(&statement, &bind).await
+                }
+            },
+        }
+    }
+
+    async fn describe_statement(&mut self, statement: &Arc<Statement>) -> Result<(), Failure> {
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        if let Some(described) = self.describe_own(statement) {
+            originate::parameter_description(&mut self.client.output, &described.parameter_types);
+            self.put_rows(described.rows.as_deref(), &[])?;
+            return Ok(());
+        }
+        let description = self.describe(statement).await?;
+        originate::parameter_description(&mut self.client.output, &description.parameter_types);
+        self.put_rows(description.rows.as_deref(), &[])?;
+        Ok(())
+    }
+
+    async fn describe_portal(&mut self, statement: &Arc<Statement>, bind: &[u8]) -> Result<(), Failure> {
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let description = match self.describe_own(statement) {
+            Some(description) => Arc::new(description),
+            None => self.describe(statement).await?,
+        };
+        self.put_rows(description.rows.as_deref(), bind.result_formats)?;
+        Ok(())
+    }
+
+    fn put_rows(&mut self, rows: Option<&[u8]>, formats: &[u8]) -> Result<(), PgError> {
+        match rows {
+            Some(rows) => self.client.output.extend_from_slice(&with_formats(rows, formats)?),
+            None => originate::bare(&mut self.client.output, shard_tag::NO_DATA),
+        }
+        Ok(())
+    }
+
+    /// A message about something that lives on one shard.
+    async fn forward(&mut self, shard: ShardId, reply: Reply, write: impl FnOnce(&mut bytes::BytesMut)) -> Result<(), Failure> {
+        if self.batch.current != Some(shard) {
+            if let Some(index) = self.current_index() {
+                self.drain_with_flush(index).await?;
+            }
+            self.batch.current = Some(shard);
+        }
+        let index = self.join(shard).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.needs_sync = true;
+        write(&mut participant.connection.output);
+        participant.connection.expect(reply, true);
+        Ok(())
+    }
+
+    async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
+        match self.portal(name)? {
+            Portal::Shard { shard, .. } => {
+                let shard = *shard;
+                self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
+            }
+            Portal::Own { statement, bind } => {
+                let (statement, bind) = (Arc::clone(statement), bind.clone());
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                Box::pin(self.execute_own(&statement, &bind)).await
+            }
+            Portal::Scatter { statement, bind, shards } => {
+                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                self.batch.current = None;
+                Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
+            }
+        }
+    }
+
+    async fn on_close(&mut self, body: &[u8]) -> Result<(), Failure> {
+        self.answer_parse().await?;
+        match wire::close(body).map_err(SessionEnd::from)? {
+            Target::Statement(name) => {
+                self.statements.remove(name);
+                self.answer(shard_tag::CLOSE_COMPLETE);
+                Ok(())
+            }
+            Target::Portal(name) => match self.portals.remove(name) {
+                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                    self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
+                }
+                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. }) | None => {
+                    self.answer(shard_tag::CLOSE_COMPLETE);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    async fn on_flush(&mut self) -> Result<(), Failure> {
+        self.answer_parse().await?;
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        self.client.flush().await?;
+        Ok(())
+    }
+
+    async fn on_sync(&mut self) -> Result<(), SessionEnd> {
+        if !self.batch.has_failed
+            && let Err(failure) = self.answer_parse().await
+        {
+            self.fail_batch(failure).await?;
+        }
+        // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
+        let must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let current = self.current_index();
+        let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
+        let order: Vec<usize> = current.into_iter().chain(others).collect();
+        let shards: Vec<ShardId> = order.iter().filter_map(|index| Some(self.participants.get(*index)?.shard)).collect();
+        for shard in shards {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            if must_abort {
+                self.abort_implicit(index);
+            }
+            match self.sync(index).await {
+                Ok(()) => {}
+                Err(failure) => self.settle(failure)?,
+            }
+        }
+        if std::mem::take(&mut self.batch.is_sync_swallowed) {
+            return self.client.flush().await;
+        }
+        self.batch = Batch { is_implicit: self.batch.is_implicit, ..Batch::default() };
+        if !self.transaction.is_open() {
+            self.portals.clear();
+        }
+        self.ready().await
+    }
+
+    /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
+    /// transaction.
+    fn abort_implicit(&mut self, index: usize) {
+        if let Some(participant) = self.participants.get_mut(index)
+            && participant.needs_sync
+        {
+            let connection = &mut *participant.connection;
+            originate::bind(&mut connection.output, b"", b"shardgate_abort", originate::BIND_NOTHING);
+            connection.expect(Reply::Abort, false);
+        }
+    }
+}
+
+/// Requests are collected up to this size before they leave.
+const OUTPUT_BYTES: usize = 64 * 1024;

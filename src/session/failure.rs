@@ -1,0 +1,55 @@
+//! How a statement, or a session, ends badly.
+
+use bytes::Bytes;
+
+use crate::backend::CheckoutError;
+use crate::error::{PgError, SqlState};
+use crate::wire::DecodeError;
+
+/// Why a session is over.
+#[derive(Debug)]
+pub(super) enum SessionEnd {
+    /// The client closed its connection, or it broke.
+    ClientGone,
+    /// Terminate.
+    Terminated,
+    /// Said to the client as FATAL before the connection is closed.
+    Fatal(PgError),
+}
+
+/// Why a statement did not succeed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// To be sent to the client.
+    Error(PgError),
+    /// A shard's own ErrorResponse, the whole frame, not yet forwarded.
+    Shard(Bytes),
+    /// A shard's error that has been forwarded already.
+    Forwarded,
+    End(SessionEnd),
+}
+
+impl From<PgError> for Failure {
+    fn from(error: PgError) -> Self {
+        Failure::Error(error)
+    }
+}
+
+impl From<CheckoutError> for Failure {
+    fn from(error: CheckoutError) -> Self {
+        Failure::Error(error.into())
+    }
+}
+
+impl From<SessionEnd> for Failure {
+    fn from(end: SessionEnd) -> Self {
+        Failure::End(end)
+    }
+}
+
+/// Bytes from the client that do not fit the protocol: the stream cannot be trusted any more.
+impl From<DecodeError> for SessionEnd {
+    fn from(error: DecodeError) -> Self {
+        SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, error.to_string()))
+    }
+}

@@ -1,0 +1,136 @@
+//! What all sessions of one proxy share: the map, the catalogue, the analyser, the pools. Made once by `server`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use moka::sync::Cache;
+
+use super::cancel::CancelRegistry;
+use super::describe::Description;
+use super::greet::Greeting;
+use super::relations::Clients;
+use crate::auth::BackendCredentials;
+use crate::backend::{Pool, Pools, ShardAddress, StatementId, StatementRegistry};
+use crate::catalog::Catalog;
+use crate::config::{BackendUser, Config};
+use crate::declare::Control;
+use crate::error::{PgError, SqlState};
+use crate::net::{ShardEndpoint, ShardUrl};
+use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
+use crate::sql::Analyzer;
+
+pub struct Gateway {
+    pub config: Arc<Config>,
+    pub map: Arc<ShardMap>,
+    /// The map database as a place where statements run: SELECTs over the relations of the schema `shardgate`.
+    pub(super) map_database: Arc<Shard>,
+    /// The home shard's schema; replaced as a whole.
+    pub catalog: Arc<ArcSwap<Catalog>>,
+    pub analyzer: Analyzer,
+    pub pools: Pools,
+    pub registry: StatementRegistry,
+    pub cancels: CancelRegistry,
+    pub control: Arc<Control>,
+    pub clients: Clients,
+    /// Parameter types and row descriptions as the home shard gave them.
+    pub(super) descriptions: Cache<StatementId, Arc<Description>>,
+    /// By user and startup parameters.
+    pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
+    pub(super) context_ids: Cache<ContextKey, u64>,
+    next_context: AtomicU64,
+}
+
+/// Never the id of a real shard: those begin at 1.
+pub(super) const MAP_DATABASE: ShardId = ShardId(-1);
+
+/// User and startup parameters.
+pub(super) type GreetingKey = (String, Vec<(String, String)>);
+
+/// What names in a statement mean depends on these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ContextKey {
+    pub catalog_version: u64,
+    pub tables_version: i64,
+    pub incarnation: i64,
+    pub search_path: Vec<String>,
+    pub temporary_tables: Vec<String>,
+    pub user: String,
+}
+
+impl Gateway {
+    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, catalog: Arc<ArcSwap<Catalog>>, pools: Pools, control: Arc<Control>) -> Self {
+        let map_database = Shard {
+            id: MAP_DATABASE,
+            name: "map".to_owned(),
+            url: config.map.url.expose().to_owned(),
+            region: None,
+            capacity: 0.0,
+            state: ShardState::Online,
+            is_home: false,
+        };
+        Self {
+            map_database: Arc::new(map_database),
+            registry: StatementRegistry::new(STATEMENTS_MAX),
+            analyzer: Analyzer::new(),
+            cancels: CancelRegistry::default(),
+            clients: Clients::default(),
+            descriptions: Cache::new(STATEMENTS_MAX),
+            greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
+            context_ids: Cache::new(CONTEXTS_MAX),
+            next_context: AtomicU64::new(1),
+            config,
+            map,
+            catalog,
+            pools,
+            control,
+        }
+    }
+
+    /// Forgets the pools of shards that are gone or whose URL has changed.
+    pub fn keep_pools_of(&self, snapshot: &MapSnapshot) {
+        self.pools.retain(|pool| {
+            pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
+        });
+    }
+
+    pub(super) fn context_id(&self, key: ContextKey) -> u64 {
+        self.context_ids.get_with(key, || self.next_context.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The pool of a shard for this client's login.
+    pub(super) fn pool(&self, shard: &Shard, client: &BackendCredentials) -> Result<Arc<Pool>, PgError> {
+        let unusable = |error: &dyn std::fmt::Display| {
+            PgError::internal(format!("the URL of shard \"{}\" cannot be used", shard.name)).with_detail(error.to_string())
+        };
+        let url = ShardUrl::parse(&shard.url).map_err(|error| unusable(&error))?;
+        let credentials = match self.config.auth.backend_user {
+            BackendUser::Client if shard.id != MAP_DATABASE => client.clone(),
+            BackendUser::Client | BackendUser::Shard => BackendCredentials::from_url(&url),
+        };
+        let user = credentials.user.to_string();
+        let database = url.database.clone();
+        let endpoint = ShardEndpoint::new(url).map_err(|error| unusable(&error))?;
+        let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint: Arc::new(endpoint) };
+        Ok(self.pools.pool(shard.id, &user, || (address, credentials)))
+    }
+
+    pub(super) fn shard(&self, id: ShardId) -> Result<Arc<Shard>, PgError> {
+        if id == MAP_DATABASE {
+            return Ok(Arc::clone(&self.map_database));
+        }
+        self.map.snapshot().shard(id).cloned().ok_or_else(|| {
+            PgError::new(SqlState::SERIALIZATION_FAILURE, "the shard of this key is no longer part of the cluster")
+                .with_hint("Retry the transaction.")
+        })
+    }
+}
+
+/// Texts whose names and descriptions are kept. A few hundred bytes each.
+const STATEMENTS_MAX: u64 = 20_000;
+/// Combinations of schema version, search path and user.
+const CONTEXTS_MAX: u64 = 10_000;
+/// Combinations of user and startup parameters.
+const GREETINGS_MAX: u64 = 10_000;
+/// Defaults of roles and databases may change: learn them anew after this.
+const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);

@@ -1,0 +1,196 @@
+//! The first messages to a client: the parameters of a real server, the cancel key, ready.
+//!
+//! What the client asked for at startup (application name, time zone, `options`) is tried on a shard once for each combination,
+//! so that a wrong value is refused at login as PostgreSQL does, and the values reported are PostgreSQL's own.
+
+use std::sync::Arc;
+
+use bytes::BufMut;
+
+use super::{Failure, Session, SessionEnd};
+use crate::backend::{Connection, ConnectionError, Settings, push_literal};
+use crate::error::{PgError, SqlState};
+use crate::wire::originate;
+
+/// What a login with these parameters yields.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Greeting {
+    pub settings: Arc<Settings>,
+    pub parameters: Vec<(Arc<str>, Arc<str>)>,
+    /// Effective, as `SHOW search_path` prints it.
+    pub search_path: String,
+}
+
+impl Session {
+    pub(super) async fn greet(&mut self) -> Result<(), SessionEnd> {
+        let key = (self.identity.user.clone(), self.identity.parameters.clone());
+        let greeting = match self.gateway.greetings.get(&key) {
+            Some(greeting) => greeting,
+            None => {
+                let greeting = Arc::new(self.learn_greeting().await?);
+                self.gateway.greetings.insert(key, Arc::clone(&greeting));
+                greeting
+            }
+        };
+        self.settings = Arc::clone(&greeting.settings);
+        self.login_settings = Arc::clone(&greeting.settings);
+        self.reported.clone_from(&greeting.parameters);
+        for (name, value) in &greeting.parameters {
+            originate::parameter_status(&mut self.client.output, name, value);
+        }
+        self.greeting = greeting;
+        let (process_id, secret) = self.cancel_key;
+        self.client.output.put_slice(&[b'K', 0, 0, 0, 12]);
+        self.client.output.put_i32(process_id);
+        self.client.output.put_i32(secret);
+        originate::ready(&mut self.client.output, b'I');
+        self.client.flush().await
+    }
+
+    /// Asks the home shard, or another one while home is away. Without any shard: fixed values.
+    async fn learn_greeting(&mut self) -> Result<Greeting, SessionEnd> {
+        let wanted = startup_settings(&self.identity.parameters).map_err(SessionEnd::Fatal)?;
+        let snapshot = self.gateway.map.snapshot();
+        if snapshot.shards.is_empty() {
+            return Ok(Greeting { parameters: parameters_without_shard(&self.identity.user), ..Greeting::default() });
+        }
+        let home_first = snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
+        let mut failure = None;
+        for shard in home_first {
+            match self.checkout(shard).await {
+                Ok(mut connection) => {
+                    let learned = learn(&mut connection, &wanted).await;
+                    match learned {
+                        Ok(greeting) => {
+                            connection.release();
+                            return Ok(greeting);
+                        }
+                        Err(ConnectionError::Refused { sqlstate, message, .. }) => {
+                            let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
+                            return Err(SessionEnd::Fatal(PgError::fatal(code, message)));
+                        }
+                        Err(error) => failure = Some(super::lost(&shard.name, &error)),
+                    }
+                }
+                Err(Failure::Error(error)) => failure = failure.or(Some(error)),
+                Err(Failure::End(end)) => return Err(end),
+                Err(Failure::Shard(_) | Failure::Forwarded) => {}
+            }
+        }
+        let mut error = failure.unwrap_or_else(|| PgError::internal("no shard answered"));
+        error.severity = crate::error::Severity::Fatal;
+        Err(SessionEnd::Fatal(error))
+    }
+}
+
+/// Tries the settings in a transaction that is rolled back; reads what came of them.
+async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Result<Greeting, ConnectionError> {
+    let mut settings = Settings::default();
+    let mut sql = String::from("BEGIN;");
+    for (name, value) in wanted {
+        sql.push_str("SELECT pg_catalog.set_config(");
+        push_literal(&mut sql, name);
+        sql.push(',');
+        push_literal(&mut sql, value);
+        sql.push_str(",false);");
+    }
+    let rows = match connection.simple(&sql).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            connection.simple("ROLLBACK").await?;
+            return Err(error);
+        }
+    };
+    for ((name, _), row) in wanted.iter().zip(rows) {
+        if let Some(Some(value)) = row.first() {
+            settings = settings.with(name, &String::from_utf8_lossy(value));
+        }
+    }
+    let rows = connection.simple("SELECT pg_catalog.current_setting('search_path')").await?;
+    let search_path = rows.first().and_then(|row| row.first()?.as_ref()).map(|value| String::from_utf8_lossy(value).into_owned());
+    let parameters = connection.parameters.clone();
+    connection.simple("ROLLBACK").await?;
+    Ok(Greeting { settings: Arc::new(settings), parameters, search_path: search_path.unwrap_or_default() })
+}
+
+/// Startup parameters that are settings, `options` taken apart.
+fn startup_settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>, PgError> {
+    let mut settings = Vec::new();
+    for (name, value) in parameters {
+        if name == "options" {
+            settings.extend(parse_options(value)?);
+        } else {
+            settings.push((name.clone(), value.clone()));
+        }
+    }
+    Ok(settings)
+}
+
+/// `-c name=value`, `-cname=value`, `--name=value`; blanks are escaped by a backslash.
+fn parse_options(options: &str) -> Result<Vec<(String, String)>, PgError> {
+    let mut settings = Vec::new();
+    let mut words = split_words(options).into_iter();
+    while let Some(word) = words.next() {
+        let assignment = match word.strip_prefix("-c") {
+            Some("") => words.next(),
+            Some(rest) => Some(rest.to_owned()),
+            None => word.strip_prefix("--").map(str::to_owned),
+        };
+        let pair = assignment.as_deref().and_then(|assignment| assignment.split_once('='));
+        let Some((name, value)) = pair else {
+            return Err(PgError::fatal(SqlState::SYNTAX_ERROR, format!("invalid command-line argument for server process: {word}")));
+        };
+        settings.push((name.trim().replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+fn split_words(options: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut characters = options.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => words.last_mut().into_iter().for_each(|word| word.extend(characters.next())),
+            blank if blank.is_ascii_whitespace() => words.push(String::new()),
+            other => words.last_mut().into_iter().for_each(|word| word.push(other)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Before the first shard is added there is no server to ask.
+fn parameters_without_shard(user: &str) -> Vec<(Arc<str>, Arc<str>)> {
+    [
+        ("application_name", ""),
+        ("client_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("default_transaction_read_only", "off"),
+        ("in_hot_standby", "off"),
+        ("integer_datetimes", "on"),
+        ("IntervalStyle", "postgres"),
+        ("is_superuser", "off"),
+        ("server_encoding", "UTF8"),
+        ("server_version", "15.0"),
+        ("session_authorization", user),
+        ("standard_conforming_strings", "on"),
+        ("TimeZone", "UTC"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.into(), value.into()))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_apart_as_the_server_does() {
+        let parsed = parse_options(r"-c search_path=a,b --work-mem=4MB -cTimeZone=Asia/Kolkata -c app.name=x\ y").unwrap();
+        let expected = [("search_path", "a,b"), ("work_mem", "4MB"), ("TimeZone", "Asia/Kolkata"), ("app.name", "x y")];
+        assert_eq!(parsed, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert!(parse_options("-x").is_err());
+        assert!(parse_options("-c").is_err());
+    }
+}

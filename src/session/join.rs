@@ -1,0 +1,164 @@
+//! A shard joins the session: a connection with the session's settings, then what the transaction has done so far.
+//!
+//! BEGIN, settings made inside the transaction and savepoints travel in the packet of the first statement, as prepared
+//! statements without Sync: an error there makes the shard skip the statement too, so that a write can never run outside the
+//! transaction that it was meant for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::participant::Participant;
+use super::{Failure, Session, lost};
+use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText};
+use crate::config::PoolMode;
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{Shard, ShardId};
+use crate::wire::originate;
+
+impl Session {
+    /// The home shard.
+    pub(super) fn home(&self) -> Result<Arc<Shard>, PgError> {
+        self.gateway.map.snapshot().home().cloned().ok_or_else(no_shard_yet)
+    }
+
+    /// A connection to a shard with the session's settings, outside any transaction.
+    pub(super) async fn checkout(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
+        let pool = self.pool(shard)?;
+        let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
+        let mut connection = pool.checkout(kind, self.runtime).await?;
+        if let Err(error) = connection.apply_settings(&self.settings).await {
+            return Err(match error {
+                ConnectionError::Refused { sqlstate, message, .. } => {
+                    let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
+                    PgError::new(code, message).with_context(format!("setting up a connection to shard \"{}\"", shard.name)).into()
+                }
+                other => lost(&shard.name, &other).into(),
+            });
+        }
+        Ok(connection)
+    }
+
+    /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
+    fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+        if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = self.gateway.pool(shard, &self.identity.credentials)?;
+        self.pools.push(Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    /// Index of the shard's participant, ready for a statement: what has to come before it is in its output.
+    #[inline]
+    pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
+        let index = match self.participants.iter().position(|participant| participant.shard == id) {
+            Some(index) => index,
+            None => {
+                let shard = self.gateway.shard(id)?;
+                let connection = self.checkout(&shard).await?;
+                self.participants.push(Participant::new(id, connection));
+                self.participants.len() - 1
+            }
+        };
+        if self.transaction.is_open() {
+            self.catch_up(index);
+        }
+        Ok(index)
+    }
+
+    /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
+    fn catch_up(&mut self, index: usize) {
+        let Some(participant) = self.participants.get_mut(index) else { return };
+        if !participant.has_begun {
+            let text = self.transaction.begin_text();
+            let key = Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
+            let id = self.gateway.registry.id(&key);
+            let connection = &mut *participant.connection;
+            if !connection.prepared.has(id) {
+                // Never counted against the client's texts: there are a handful.
+                connection.prepared.insert(id, usize::MAX);
+                id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
+                connection.expect(Reply::Parse(id), false);
+            }
+            id.with_name(|name| originate::bind(&mut connection.output, b"", name, originate::BIND_NOTHING));
+            originate::execute(&mut connection.output, b"", 0);
+            connection.expect(Reply::Bind, false);
+            connection.expect(Reply::Execute, false);
+            participant.has_begun = true;
+            participant.needs_sync = true;
+        }
+        let known = (participant.settings_known, participant.savepoints_known);
+        for set in self.transaction.sets.iter().skip(known.0) {
+            let mut sql = String::from("SELECT pg_catalog.set_config(");
+            crate::backend::push_literal(&mut sql, &set.name);
+            sql.push(',');
+            match &set.value {
+                Some(value) => crate::backend::push_literal(&mut sql, value),
+                None => sql.push_str("NULL"),
+            }
+            sql.push_str(if set.is_local { ",true)" } else { ",false)" });
+            hidden_statement(participant, sql.as_bytes());
+        }
+        for savepoint in self.transaction.savepoints.iter().skip(known.1) {
+            let sql = format!("SAVEPOINT \"{}\"", savepoint.name.replace('"', "\"\""));
+            hidden_statement(participant, sql.as_bytes());
+        }
+        participant.settings_known = self.transaction.sets.len();
+        participant.savepoints_known = self.transaction.savepoints.len();
+    }
+
+    /// Gives back the connections that no transaction and no pin holds.
+    pub(super) fn release_idle(&mut self) {
+        if self.participants.is_empty() {
+            return;
+        }
+        self.cancel.finished();
+        if self.transaction.is_open() || self.gateway.config.pool.mode == PoolMode::Session {
+            return;
+        }
+        for index in (0..self.participants.len()).rev() {
+            if self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
+                self.release(index);
+            } else if let Some(participant) = self.participants.get_mut(index) {
+                participant.forget_transaction();
+            }
+        }
+    }
+
+    fn release(&mut self, index: usize) {
+        let mut participant = self.participants.swap_remove(index);
+        if self.cancel.was_sent_to(participant.connection.process_id()) {
+            participant.connection.is_cancel_pending = true;
+        }
+        participant.connection.release();
+    }
+
+    /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
+    pub(super) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
+        let participant = self.participants.swap_remove(index);
+        participant.connection.pool().suspect();
+        lost(&participant.connection.pool().address.name, error).into()
+    }
+}
+
+/// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement
+/// is parsed again whenever it is bound.
+fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
+    let connection = &mut *participant.connection;
+    originate::parse(&mut connection.output, b"", sql, &[]);
+    originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
+    originate::execute(&mut connection.output, b"", 0);
+    connection.unnamed = None;
+    connection.expect(Reply::ParseUnnamed, false);
+    connection.expect(Reply::Bind, false);
+    connection.expect(Reply::Execute, false);
+    participant.needs_sync = true;
+}
+
+/// Before the first shard is added only the functions and relations of the schema `shardgate` work.
+fn no_shard_yet() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "the cluster has no shard yet")
+        .with_detail("Only the functions and relations of the schema \"shardgate\" can be used before the first shard is added.")
+        .with_hint("Add one: SELECT shardgate.add_shard('name', 'postgres://user@host:5432/database');")
+}

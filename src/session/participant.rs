@@ -1,0 +1,43 @@
+//! A shard's connection that the session holds: from its first statement to the end of the transaction.
+
+use crate::backend::Pooled;
+use crate::shardmap::ShardId;
+
+pub(super) struct Participant {
+    pub shard: ShardId,
+    pub connection: Pooled,
+    /// BEGIN has been sent, or is in the output before the statement.
+    pub has_begun: bool,
+    /// How many of the session's savepoints the shard knows.
+    pub savepoints_known: usize,
+    /// How many of the transaction's settings the shard has.
+    pub settings_known: usize,
+    pub has_written: bool,
+    /// Extended-protocol messages were sent since the last Sync: the shard may be skipping until one.
+    pub needs_sync: bool,
+    /// Kept until the session ends, and why: a temporary table, LISTEN, a session-level lock.
+    pub pinned_by: Option<&'static str>,
+}
+
+impl Participant {
+    pub fn new(shard: ShardId, connection: Pooled) -> Self {
+        Self {
+            shard,
+            connection,
+            has_begun: false,
+            savepoints_known: 0,
+            settings_known: 0,
+            has_written: false,
+            needs_sync: false,
+            pinned_by: None,
+        }
+    }
+
+    /// The transaction is over on this shard.
+    pub fn forget_transaction(&mut self) {
+        self.has_begun = false;
+        self.savepoints_known = 0;
+        self.settings_known = 0;
+        self.has_written = false;
+    }
+}

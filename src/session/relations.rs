@@ -1,0 +1,123 @@
+//! `shardgate.pools` and `shardgate.clients`: what only the proxy that answers knows.
+//!
+//! In the map database these are views over two settings that hold JSON; the proxy sets them on the connection before the
+//! statement runs there. So they work in any SELECT, joined with the other relations.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::gateway::MAP_DATABASE;
+use super::{Failure, Session};
+use crate::backend::push_literal;
+
+impl Session {
+    /// Gives the map database's connection this proxy's rows of the named relations.
+    pub(super) async fn publish_relations(&mut self, relations: &[String]) -> Result<(), Failure> {
+        let mut sql = String::new();
+        for relation in relations {
+            let rows = match relation.as_str() {
+                "pools" => self.gateway.pool_rows(),
+                "clients" => self.gateway.clients.rows(),
+                _ => continue,
+            };
+            sql.push_str("SELECT pg_catalog.set_config(");
+            push_literal(&mut sql, &format!("shardgate_proxy.{relation}"));
+            sql.push(',');
+            push_literal(&mut sql, &Value::Array(rows).to_string());
+            sql.push_str(",false);");
+        }
+        let index = self.join(MAP_DATABASE).await?;
+        self.sync(index).await?;
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.connection.simple(&sql).await.map_err(|error| super::setting::refused("map", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl super::Gateway {
+    fn pool_rows(&self) -> Vec<Value> {
+        let mut pools: Vec<_> = self.pools.all().iter().filter(|pool| pool.shard != MAP_DATABASE).map(|pool| pool.describe()).collect();
+        pools.sort_by(|a, b| (&a.shard, &a.user).cmp(&(&b.shard, &b.user)));
+        pools
+            .into_iter()
+            .map(|pool| json!({"shard": pool.shard, "user": pool.user, "active": pool.active, "idle": pool.idle, "waiting": pool.waiting}))
+            .collect()
+    }
+}
+
+/// What `shardgate.clients` shows of the sessions of this proxy.
+#[derive(Default)]
+pub struct Clients {
+    sessions: Mutex<HashMap<i32, Arc<ClientRow>>>,
+}
+
+/// One client, as it was at login, and what it does now.
+pub struct ClientRow {
+    address: String,
+    user: String,
+    /// The byte of the last ReadyForQuery; `A` while a statement runs.
+    state: AtomicU8,
+    held: Mutex<Held>,
+}
+
+/// What the client holds beyond a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub shards: Vec<String>,
+    pub pinned_by: Option<&'static str>,
+}
+
+impl ClientRow {
+    pub fn new(address: SocketAddr, user: &str) -> Self {
+        Self { address: address.to_string(), user: user.to_owned(), state: AtomicU8::new(b'A'), held: Mutex::default() }
+    }
+
+    #[inline]
+    pub fn set_state(&self, state: u8) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    pub fn set_held(&self, held: Held) {
+        *self.held.lock() = held;
+    }
+
+    fn to_json(&self) -> Value {
+        let state = match self.state.load(Ordering::Relaxed) {
+            b'I' => "idle",
+            b'T' => "idle in transaction",
+            b'E' => "idle in transaction (aborted)",
+            _ => "active",
+        };
+        let held = self.held.lock().clone();
+        json!({"client": self.address, "user": self.user, "state": state, "shards": held.shards, "pinned_by": held.pinned_by})
+    }
+}
+
+impl Clients {
+    pub fn insert(&self, id: i32, row: Arc<ClientRow>) {
+        self.sessions.lock().insert(id, row);
+    }
+
+    pub fn remove(&self, id: i32) {
+        self.sessions.lock().remove(&id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sessions.lock().is_empty()
+    }
+
+    fn rows(&self) -> Vec<Value> {
+        let sessions: Vec<Arc<ClientRow>> = self.sessions.lock().values().cloned().collect();
+        sessions.iter().map(|row| row.to_json()).collect()
+    }
+}

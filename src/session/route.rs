@@ -1,0 +1,230 @@
+//! Where a statement goes: from its analysis and its values to one shard, several, or a refusal.
+//!
+//! The wait for the shard map is `routing`'s; the rules for transactions over several shards are `plan`'s. Here they are put
+//! together for the session, with what it knows: its hints, its participants, its open transaction.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Failure, Session};
+use crate::error::{PgError, SqlState};
+use crate::plan::{self, Plan, TransactionScope};
+use crate::routing::{self, Inputs};
+use crate::session::gateway::{ContextKey, MAP_DATABASE};
+use crate::shardmap::{Shard, ShardId};
+use crate::sql::Context;
+use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+
+/// Where to send it.
+#[derive(Debug)]
+pub(super) enum Route {
+    Shard(ShardId),
+    /// Several shards, each a fragment, the answers merged.
+    Scatter(Vec<ShardId>),
+}
+
+impl Session {
+    /// Reads what names mean anew when the schema, the map or the search path has changed.
+    pub(super) async fn refresh_context(&mut self) -> Result<(), Failure> {
+        let catalog = self.gateway.catalog.load();
+        let map = self.gateway.map.load();
+        let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
+            && self.context.map.tables_version == map.tables_version
+            && self.context.map.epoch.incarnation == map.epoch.incarnation
+            && self.context.temporary_tables.len() == self.temporary_tables.len()
+            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
+        if is_current && self.context.id != 0 {
+            return Ok(());
+        }
+        self.pools.clear();
+        let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
+        let search_path = parse_search_path(&search_path_text, self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user));
+        let key = ContextKey {
+            catalog_version: catalog.version,
+            tables_version: map.tables_version,
+            incarnation: map.epoch.incarnation,
+            search_path: search_path.clone(),
+            temporary_tables: self.temporary_tables.clone(),
+            user: self.identity.user.clone(),
+        };
+        let id = self.gateway.context_id(key);
+        self.context = Arc::new(Context {
+            catalog: Arc::clone(&catalog),
+            map: self.gateway.map.snapshot(),
+            search_path,
+            temporary_tables: self.temporary_tables.clone(),
+            id,
+            user: self.identity.user.clone(),
+        });
+        self.context_search_path = search_path_text;
+        Ok(())
+    }
+
+    /// The route of a statement with these values. Waits for the map only when it must.
+    #[inline]
+    pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if let Some(shard) = self.hinted(statement)? {
+            return self.admit(statement, shard.id);
+        }
+        let target = match &statement.scope {
+            Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
+            Scope::Proxy(relations) => {
+                self.publish_relations(relations).await?;
+                return Ok(Route::Shard(MAP_DATABASE));
+            }
+            Scope::Refused(refusal) => return Err(refusal.clone().into()),
+            Scope::Session | Scope::Tableless => return self.to_home(statement),
+            Scope::Replicated => return self.to_any(statement),
+            Scope::EveryShard => {
+                return Err(PgError::unsupported(
+                    "this statement would write to every shard",
+                    "It changes a reference table, which has a copy on every shard.",
+                    "Change it before it is declared with shardgate.reference_table.",
+                )
+                .into());
+            }
+            Scope::Placed { parts, .. } => {
+                let deadline = Instant::now() + HOLD_WAIT;
+                let is_write = statement.effect != Effect::Read;
+                routing::resolve(&self.gateway.map, parts, inputs, is_write, deadline).await?
+            }
+        };
+        match target.shards.single() {
+            Some(shard) => self.admit(statement, shard),
+            None => match plan::plan(statement, &target, &self.transaction_scope())? {
+                Plan::SingleShard(shard) => self.admit(statement, shard),
+                Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+            },
+        }
+    }
+
+    /// `SET shardgate.shard`, or the comment in the text.
+    fn hinted(&self, statement: &Analysis) -> Result<Option<Arc<Shard>>, PgError> {
+        let Some(name) = statement.shard_hint.as_deref().or_else(|| self.effective("shardgate.shard")) else { return Ok(None) };
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let snapshot = self.gateway.map.snapshot();
+        snapshot.shard_by_name(name).cloned().map(Some).ok_or_else(|| {
+            PgError::new(SqlState::NO_SUCH_SHARD, format!("there is no shard \"{name}\""))
+                .with_detail("It is named by the routing hint of this statement or by the setting shardgate.shard.")
+                .with_hint("SELECT name FROM shardgate.shards lists them; RESET shardgate.shard ends the hint.")
+        })
+    }
+
+    fn to_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+        let home = self.home()?.id;
+        // A statement without any table means the same on a shard that takes part already.
+        let begun = self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+        let is_anywhere = matches!(statement.command, Command::Show(_)) || (statement.effect == Effect::Read && statement.is_free());
+        match begun {
+            Some(shard) if is_anywhere => Ok(Route::Shard(shard)),
+            Some(_) | None => self.admit(statement, home),
+        }
+    }
+
+    /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
+    fn to_any(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+        if let Some(participant) = self.participants.first() {
+            return Ok(Route::Shard(participant.shard));
+        }
+        let snapshot = self.gateway.map.snapshot();
+        let online: Vec<ShardId> = snapshot
+            .shards
+            .iter()
+            .filter(|shard| shard.state == crate::shardmap::ShardState::Online)
+            .map(|shard| shard.id)
+            .collect();
+        let turn = self.cancel_key.0.unsigned_abs() as usize;
+        match online.get(turn % online.len().max(1)) {
+            Some(&shard) => self.admit(statement, shard),
+            None => self.to_home(statement),
+        }
+    }
+
+    /// May this shard join the transaction?
+    fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
+        if self.transaction.is_open() {
+            plan::admit(statement.effect, shard, &self.transaction_scope())?;
+        }
+        Ok(Route::Shard(shard))
+    }
+
+    pub(super) fn transaction_scope(&self) -> TransactionScope {
+        TransactionScope {
+            is_open: self.transaction.is_open(),
+            has_snapshot: self.transaction.has_transaction_snapshot(),
+            isolation: self.gateway.config.cross_shard.isolation,
+            fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
+            participants: self.participants.iter().filter(|participant| participant.has_begun).map(|participant| participant.shard).collect(),
+            writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+        }
+    }
+
+    /// What cannot follow the session to another connection keeps this one.
+    pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
+        let reason = match &statement.command {
+            Command::Listen(_) => Some("LISTEN"),
+            Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
+            _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
+            _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
+            _ => None,
+        };
+        if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
+            participant.pinned_by.get_or_insert(reason);
+            participant.connection.is_pinned = true;
+        }
+    }
+}
+
+/// `"$user", public` as a list of schemas.
+fn parse_search_path(text: &str, user: &str) -> Vec<String> {
+    let mut schemas = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (schema, after) = match rest.strip_prefix('"') {
+            Some(quoted) => take_quoted(quoted),
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (rest.get(..end).unwrap_or_default().trim().to_lowercase(), rest.get(end..).unwrap_or_default())
+            }
+        };
+        schemas.push(if schema == "$user" { user.to_owned() } else { schema });
+        rest = after.trim_start().trim_start_matches(',').trim_start();
+    }
+    schemas
+}
+
+/// After the opening quote: the name, and what follows the closing one.
+fn take_quoted(text: &str) -> (String, &str) {
+    let mut name = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('"') {
+        name.push_str(before);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return (name, after),
+        }
+    }
+    (name + rest, "")
+}
+
+/// Why a connection is kept: `DISCARD TEMP` asks.
+pub(super) const TEMPORARY_TABLE: &str = "temporary table";
+/// A statement waits this long for a partition that is held by a move.
+const HOLD_WAIT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_path_is_read_as_show_prints_it() {
+        assert_eq!(parse_search_path(r#""$user", public"#, "ada"), ["ada", "public"]);
+        assert_eq!(parse_search_path(r#"app, "My ""Schema", pg_temp"#, "ada"), ["app", "My \"Schema", "pg_temp"]);
+        assert!(parse_search_path("", "ada").is_empty());
+    }
+}

@@ -1,0 +1,200 @@
+//! What the client sets: tracked by name and value as PostgreSQL prints it, undone with its transaction, given to every
+//! connection that serves the client.
+//!
+//! A SET runs once on the home shard, in a transaction that is rolled back, to hear PostgreSQL's opinion of the value and its
+//! canonical form. Connections get it when they are next used. Inside a transaction it is replayed to every participant.
+
+use std::sync::Arc;
+
+use super::participant::Participant;
+use super::transaction::LocalSetting;
+use super::{Failure, Session};
+use crate::backend::{Connection, ConnectionError, Settings, push_literal};
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{Isolation, TransactionModes};
+use crate::wire::originate;
+
+impl Session {
+    pub(super) async fn set(&mut self, name: &str, value: Option<&str>, is_local: bool, text: &str) -> Result<(), Failure> {
+        let name = name.to_ascii_lowercase();
+        check_allowed(&name, value)?;
+        let Some(_) = value else { return self.reset_one(&name, is_local, "SET") };
+        if is_local && !self.transaction.is_open() {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
+        }
+        let canonical = self.try_setting(&name, text).await?;
+        if !is_local || self.transaction.is_open() {
+            self.record(&name, Some(canonical), is_local);
+        }
+        originate::command_complete(&mut self.client.output, "SET");
+        Ok(())
+    }
+
+    /// What PostgreSQL makes of it.
+    async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
+        let home = self.home()?;
+        let mut connection = self.checkout(&home).await?;
+        let tried = try_on(&mut connection, name, text).await;
+        match tried {
+            Ok(value) => {
+                connection.release();
+                Ok(value)
+            }
+            Err(error) => {
+                // Closed by being dropped: a rollback may be due.
+                drop(connection);
+                Err(refused("home", error))
+            }
+        }
+    }
+
+    fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
+        if self.transaction.is_open() {
+            self.transaction.sets.push(LocalSetting { name: name.to_owned(), value: value.clone(), is_local });
+        }
+        if is_local {
+            self.report_settings();
+            return;
+        }
+        let settings = match value {
+            Some(value) => self.settings.with(name, &value),
+            None => self.settings.without(name),
+        };
+        self.change_settings(Arc::new(settings));
+    }
+
+    pub(super) async fn reset(&mut self, name: &str) -> Result<(), Failure> {
+        self.reset_one(&name.to_ascii_lowercase(), false, "RESET")
+    }
+
+    fn reset_one(&mut self, name: &str, is_local: bool, tag: &str) -> Result<(), Failure> {
+        let value = self.login_settings.get(name).map(str::to_owned);
+        self.record(name, value, is_local);
+        originate::command_complete(&mut self.client.output, tag);
+        Ok(())
+    }
+
+    pub(super) fn reset_all(&mut self) -> Result<(), Failure> {
+        let kept = ["role", "session_authorization"];
+        let names: Vec<String> =
+            self.settings.iter().map(|(name, _)| name.to_owned()).filter(|name| !kept.contains(&name.as_str())).collect();
+        for name in names {
+            let value = self.login_settings.get(&name).map(str::to_owned);
+            self.record(&name, value, false);
+        }
+        originate::command_complete(&mut self.client.output, "RESET");
+        Ok(())
+    }
+
+    pub(super) async fn set_session_characteristics(&mut self, modes: &TransactionModes, _text: &str) -> Result<(), Failure> {
+        let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
+        if let Some(isolation) = modes.isolation {
+            self.record("default_transaction_isolation", Some(isolation_name(isolation).to_owned()), false);
+        }
+        if let Some(is_read_only) = modes.is_read_only {
+            self.record("default_transaction_read_only", Some(on_off(is_read_only)), false);
+        }
+        if let Some(is_deferrable) = modes.is_deferrable {
+            self.record("default_transaction_deferrable", Some(on_off(is_deferrable)), false);
+        }
+        originate::command_complete(&mut self.client.output, "SET");
+        Ok(())
+    }
+
+    pub(super) fn change_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+        self.report_settings();
+    }
+
+    /// The value that is in force for the session: the transaction's, the session's, or the one at login.
+    pub(super) fn effective(&self, name: &str) -> Option<&str> {
+        let in_transaction = self.transaction.sets.iter().rev().find(|set| set.name == name && set.is_local);
+        match in_transaction {
+            Some(LocalSetting { value: Some(value), .. }) => Some(value),
+            Some(_) | None => self.settings.get(name),
+        }
+    }
+
+    /// Tells the client about settings that drivers follow, where they differ from what it last saw.
+    fn report_settings(&mut self) {
+        let names: Vec<Arc<str>> = self.reported.iter().map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            let lower = name.to_ascii_lowercase();
+            let wanted = self.effective(&lower).map(str::to_owned).or_else(|| {
+                self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            });
+            if let Some(value) = wanted {
+                self.report_parameter(&name, &value);
+            }
+        }
+    }
+
+    pub(super) fn report_parameter(&mut self, name: &str, value: &str) {
+        match self.reported.iter_mut().find(|(known, _)| &**known == name) {
+            Some((_, known)) if &**known == value => return,
+            Some((_, known)) => *known = value.into(),
+            None => self.reported.push((name.into(), value.into())),
+        }
+        originate::parameter_status(&mut self.client.output, name, value);
+    }
+}
+
+async fn try_on(connection: &mut Connection, name: &str, text: &str) -> Result<String, ConnectionError> {
+    connection.simple("BEGIN").await?;
+    connection.simple(text).await?;
+    let mut sql = String::from("SELECT pg_catalog.current_setting(");
+    push_literal(&mut sql, name);
+    sql.push(')');
+    let rows = connection.simple(&sql).await?;
+    connection.simple("ROLLBACK").await?;
+    let value = rows.first().and_then(|row| row.first()).and_then(Option::as_ref);
+    Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default())
+}
+
+/// The settings that a participant has when its transaction has been committed.
+pub(super) fn note_committed(participant: &mut Participant, sets: &[LocalSetting], session: &Arc<Settings>) {
+    let mut settings = (*participant.connection.settings).clone();
+    for set in sets.iter().take(participant.settings_known).filter(|set| !set.is_local) {
+        settings = match &set.value {
+            Some(value) => settings.with(&set.name, value),
+            None => settings.without(&set.name),
+        };
+    }
+    participant.connection.settings = if settings == **session { Arc::clone(session) } else { Arc::new(settings) };
+}
+
+/// An error of a statement of ours, as the client should see it.
+pub(super) fn refused(shard: &str, error: ConnectionError) -> Failure {
+    match error {
+        ConnectionError::Refused { body, .. } => Failure::Shard(super::describe::error_frame(&body)),
+        other => super::lost(shard, &other).into(),
+    }
+}
+
+/// Settings under which a statement's text would mean something else than what the proxy reads in it.
+fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
+    let value = value.unwrap_or_default().trim_matches('\'').to_ascii_lowercase();
+    let is_off = matches!(value.as_str(), "off" | "false" | "0" | "no");
+    let refused = match name {
+        "standard_conforming_strings" => is_off,
+        "transform_null_equals" => !is_off && !value.is_empty(),
+        _ => false,
+    };
+    if !refused {
+        return Ok(());
+    }
+    Err(PgError::unsupported(
+        format!("cannot change \"{name}\""),
+        "It changes what a statement's text means, and the proxy reads statements by PostgreSQL's default rules.",
+        "Write E'…' strings where backslashes are escapes, and IS NULL for comparisons with null.",
+    ))
+}
+
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadUncommitted => "read uncommitted",
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+        Isolation::Serializable => "serializable",
+    }
+}

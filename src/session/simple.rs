@@ -1,0 +1,174 @@
+//! The simple query protocol: one message, one or more statements, one transaction.
+//!
+//! A text with one statement goes to its shard as the client sent it. Several statements are routed each by itself and run in
+//! one transaction, unless all of them belong to one shard, which then gets the text whole. A statement that is sent alone is
+//! preceded by blanks in place of what came before it, so that error positions are those of the client's text.
+
+use bytes::BytesMut;
+
+use super::route::Route;
+use super::{Failure, Session, SessionEnd};
+use crate::backend::Reply;
+use crate::error::{PgError, SqlState};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Command, Effect, TransactionModes};
+use crate::wire::{originate, query, shard_tag};
+
+impl Session {
+    /// A Query message. `body`: the text and its terminating zero.
+    pub(super) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
+        let text = query(&body)?;
+        let result = match std::str::from_utf8(text) {
+            Ok(text) => self.run_text(text).await,
+            Err(_) => Err(invalid_encoding().into()),
+        };
+        if let Err(failure) = result {
+            self.settle(failure)?;
+        }
+        self.recover_skipping().await?;
+        self.portals.remove(&b""[..]);
+        self.ready().await
+    }
+
+    async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
+        self.refresh_context().await?;
+        let read = self.gateway.analyzer.read(text, &self.context)?;
+        match read.analyzed.statements.as_slice() {
+            [] => {
+                originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
+                Ok(())
+            }
+            [statement] => {
+                self.check_not_failed(&statement.command)?;
+                if super::command::is_own(&statement.command) {
+                    return Box::pin(self.own_command(statement, text)).await;
+                }
+                let inputs = crate::routing::Inputs::literals(text, &read.literals);
+                match self.route(statement, &inputs).await? {
+                    Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
+                    route => Box::pin(self.run_elsewhere(route, statement, text)).await,
+                }
+            }
+            statements => {
+                let inputs = crate::routing::Inputs::literals(text, &read.literals);
+                Box::pin(self.run_several(statements, text, &inputs)).await
+            }
+        }
+    }
+
+    /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
+    pub(super) async fn run_on_shard(&mut self, shard: ShardId, statement: &Analysis, text: &str, blanks: usize) -> Result<(), Failure> {
+        let index = self.join(shard).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.has_written |= statement.effect == Effect::Write;
+        self.pin_if_needed(index, statement);
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let connection = &mut *participant.connection;
+        if blanks == 0 {
+            originate::query(&mut connection.output, text.as_bytes());
+        } else {
+            let padded = format!("{:blanks$}{text}", "");
+            originate::query(&mut connection.output, padded.as_bytes());
+        }
+        connection.unnamed = None;
+        connection.expect(Reply::Query, true);
+        let drained = self.drain(index).await;
+        if let Some(participant) = self.participants.get_mut(index)
+            && drained.is_ok()
+        {
+            participant.needs_sync = false;
+        }
+        drained
+    }
+
+    /// Several statements: one transaction, stopped at the first error.
+    async fn run_several(
+        &mut self,
+        statements: &[Analysis],
+        text: &str,
+        inputs: &crate::routing::Inputs<'_>,
+    ) -> Result<(), Failure> {
+        if let Some(shard) = self.common_shard(statements, inputs).await? {
+            let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
+            let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
+            return self.run_on_shard(shard, decisive, text, 0).await;
+        }
+        for statement in statements {
+            let run = self.run_one_of_several(statement, text, inputs).await;
+            if let Err(failure) = run {
+                if self.batch.is_implicit {
+                    self.settle(failure)?;
+                    self.recover_skipping().await?;
+                    self.batch.is_implicit = false;
+                    self.rollback_everywhere().await?;
+                    return Ok(());
+                }
+                return Err(failure);
+            }
+        }
+        if std::mem::take(&mut self.batch.is_implicit) {
+            self.commit_everywhere(false).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_one_of_several(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        inputs: &crate::routing::Inputs<'_>,
+    ) -> Result<(), Failure> {
+        self.check_not_failed(&statement.command)?;
+        if !self.transaction.is_open() && !matches!(statement.command, Command::Begin(_)) {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+            self.batch.is_implicit = true;
+        }
+        if super::command::is_own(&statement.command) {
+            return self.own_command(statement, text).await;
+        }
+        let alone = text.get(statement.start..statement.end).unwrap_or_default();
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        match self.route(statement, inputs).await? {
+            Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
+            route => self.run_elsewhere(route, statement, text).await,
+        }
+    }
+
+    /// The one shard that all statements belong to, when nothing among them concerns the session.
+    async fn common_shard(&mut self, statements: &[Analysis], inputs: &crate::routing::Inputs<'_>) -> Result<Option<ShardId>, Failure> {
+        let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_));
+        if self.transaction.is_open() || !statements.iter().all(is_plain) {
+            return Ok(None);
+        }
+        let mut common = None;
+        for statement in statements {
+            // A statement that is refused must not keep those before it from running: then each is routed by itself.
+            match self.route(statement, inputs).await {
+                Ok(Route::Shard(shard)) if common.is_none_or(|known| known == shard) => common = Some(shard),
+                Ok(_) | Err(Failure::Error(_)) => return Ok(None),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(common)
+    }
+
+    /// After an error that came from what was put before a simple query, the shard skips until Sync.
+    async fn recover_skipping(&mut self) -> Result<(), SessionEnd> {
+        for index in (0..self.participants.len()).rev() {
+            match self.sync(index).await {
+                Ok(()) | Err(Failure::Forwarded) => {}
+                Err(failure) => self.settle(failure)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn invalid_encoding() -> PgError {
+    PgError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+        .with_hint("Statements are read as UTF-8, whatever client_encoding says.")
+}

@@ -1,0 +1,43 @@
+//! The client's prepared statements and portals, by the client's own names.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::backend::{StatementId, StatementText};
+use crate::shardmap::ShardId;
+use crate::sql::Analyzed;
+use crate::sql::analysis::Analysis;
+use crate::sql::lexer::Literal;
+
+/// A text that was prepared: by Parse, or by SQL's PREPARE.
+pub(super) struct Statement {
+    pub id: StatementId,
+    pub key: Arc<StatementText>,
+    pub analyzed: Arc<Analyzed>,
+    /// The context it was analysed in; analysed again when the session's differs.
+    pub context_id: u64,
+    pub literals: Vec<Literal>,
+}
+
+impl Statement {
+    /// The statement, or `None` for an empty text. A prepared text holds at most one.
+    pub fn analysis(&self) -> Option<&Analysis> {
+        self.analyzed.statements.first()
+    }
+
+    pub fn text(&self) -> &str {
+        // Checked when it was prepared.
+        std::str::from_utf8(&self.key.text).unwrap_or_default()
+    }
+}
+
+/// A bound statement.
+pub(super) enum Portal {
+    /// Lives on one shard's connection under the same name.
+    Shard { shard: ShardId, statement: Arc<Statement> },
+    /// The proxy runs it by itself when it is executed.
+    Own { statement: Arc<Statement>, bind: Bytes },
+    /// Runs on several shards when it is executed.
+    Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+}

@@ -1,0 +1,189 @@
+//! The session's transaction, as the client sees it.
+//!
+//! ```text
+//!            BEGIN                      an error, on any shard
+//!   Idle ─────────────► Open ───────────────────────────────────► Failed
+//!     ▲                  │ ▲                                        │ │
+//!     │ COMMIT, ROLLBACK │ └────────────── ROLLBACK TO ─────────────┘ │
+//!     └──────────────────┴────────────────────────────────────────────┘  (COMMIT of a failed one is a ROLLBACK)
+//! ```
+//!
+//! The state is the session's, never a shard's: BEGIN costs no round trip, a shard joins with its first statement and is then
+//! told what it has missed. One failed participant makes the whole transaction failed.
+
+use std::sync::Arc;
+
+use crate::backend::Settings;
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{Isolation, TransactionModes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Idle,
+    Open,
+    Failed,
+}
+
+/// SET inside a transaction, for shards that join later.
+#[derive(Clone, Debug)]
+pub(super) struct LocalSetting {
+    pub name: String,
+    /// `None`: the default.
+    pub value: Option<String>,
+    pub is_local: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Savepoint {
+    pub name: String,
+    settings: Arc<Settings>,
+    set_count: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub status: Status,
+    pub modes: TransactionModes,
+    pub savepoints: Vec<Savepoint>,
+    pub sets: Vec<LocalSetting>,
+    /// The session's settings at BEGIN, to go back to.
+    settings_before: Option<Arc<Settings>>,
+}
+
+impl Transaction {
+    pub fn new() -> Self {
+        Self { status: Status::Idle, modes: TransactionModes::default(), savepoints: Vec::new(), sets: Vec::new(), settings_before: None }
+    }
+
+    /// The byte of ReadyForQuery.
+    pub fn ready_status(&self) -> u8 {
+        match self.status {
+            Status::Idle => b'I',
+            Status::Open => b'T',
+            Status::Failed => b'E',
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.status != Status::Idle
+    }
+
+    pub fn begin(&mut self, modes: TransactionModes, settings: &Arc<Settings>) {
+        self.status = Status::Open;
+        self.modes = modes;
+        self.settings_before = Some(Arc::clone(settings));
+    }
+
+    /// An error happened: fails an open transaction, means nothing outside one.
+    pub fn fail(&mut self) {
+        if self.status == Status::Open {
+            self.status = Status::Failed;
+        }
+    }
+
+    /// Ends it. Returns the settings to go back to after a rollback.
+    pub fn end(&mut self) -> Option<Arc<Settings>> {
+        self.status = Status::Idle;
+        self.modes = TransactionModes::default();
+        self.savepoints.clear();
+        self.sets.clear();
+        self.settings_before.take()
+    }
+
+    pub fn savepoint(&mut self, name: String, settings: &Arc<Settings>) {
+        self.savepoints.push(Savepoint { name, settings: Arc::clone(settings), set_count: self.sets.len() });
+    }
+
+    /// Index of the newest savepoint of this name.
+    pub fn find_savepoint(&self, name: &str) -> Result<usize, PgError> {
+        self.savepoints
+            .iter()
+            .rposition(|savepoint| savepoint.name == name)
+            .ok_or_else(|| PgError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist")))
+    }
+
+    pub fn release_savepoint(&mut self, index: usize) {
+        self.savepoints.truncate(index);
+    }
+
+    /// Back to the savepoint, which stays. Returns the settings at that point.
+    pub fn rollback_to(&mut self, index: usize) -> Option<Arc<Settings>> {
+        self.status = Status::Open;
+        self.savepoints.truncate(index + 1);
+        let savepoint = self.savepoints.get(index)?;
+        self.sets.truncate(savepoint.set_count);
+        Some(Arc::clone(&savepoint.settings))
+    }
+
+    /// The BEGIN that a shard gets when it joins.
+    pub fn begin_text(&self) -> &'static str {
+        begin_text(&self.modes)
+    }
+
+    /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
+    pub fn has_transaction_snapshot(&self) -> bool {
+        matches!(self.modes.isolation, Some(Isolation::RepeatableRead | Isolation::Serializable))
+    }
+}
+
+/// One fixed text for each combination of modes, so that every connection has it prepared once.
+fn begin_text(modes: &TransactionModes) -> &'static str {
+    use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable};
+    let deferrable = modes.is_deferrable == Some(true);
+    match (modes.isolation, modes.is_read_only, deferrable) {
+        (None, None, false) => "BEGIN",
+        (None, Some(true), false) => "BEGIN READ ONLY",
+        (None, Some(false), false) => "BEGIN READ WRITE",
+        (None, None, true) => "BEGIN DEFERRABLE",
+        (None, Some(true), true) => "BEGIN READ ONLY DEFERRABLE",
+        (None, Some(false), true) => "BEGIN READ WRITE DEFERRABLE",
+        (Some(ReadUncommitted), None, _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED",
+        (Some(ReadUncommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ ONLY",
+        (Some(ReadUncommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ WRITE",
+        (Some(ReadCommitted), None, _) => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        (Some(ReadCommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+        (Some(ReadCommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        (Some(RepeatableRead), None, _) => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        (Some(RepeatableRead), Some(true), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        (Some(RepeatableRead), Some(false), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+        (Some(Serializable), None, false) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        (Some(Serializable), Some(true), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        (Some(Serializable), Some(false), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE",
+        (Some(Serializable), None, true) => "BEGIN ISOLATION LEVEL SERIALIZABLE DEFERRABLE",
+        (Some(Serializable), Some(true), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+        (Some(Serializable), Some(false), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rollback_to_takes_back_settings_and_the_failure() {
+        let mut transaction = Transaction::new();
+        let before = Arc::new(Settings::default());
+        transaction.begin(TransactionModes::default(), &before);
+        transaction.savepoint("a".into(), &before);
+        let changed = Arc::new(before.with("work_mem", "1MB"));
+        transaction.sets.push(LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false });
+        transaction.savepoint("a".into(), &changed);
+        transaction.fail();
+        assert_eq!(transaction.ready_status(), b'E');
+        let index = transaction.find_savepoint("a").unwrap();
+        assert_eq!(index, 1, "the newest of that name");
+        assert_eq!(transaction.rollback_to(index), Some(changed));
+        assert_eq!(transaction.ready_status(), b'T');
+        transaction.release_savepoint(index);
+        assert_eq!(transaction.rollback_to(0), Some(before));
+        assert!(transaction.sets.is_empty());
+        assert!(transaction.find_savepoint("b").is_err());
+    }
+
+    #[test]
+    fn an_error_outside_a_transaction_changes_nothing() {
+        let mut transaction = Transaction::new();
+        transaction.fail();
+        assert_eq!(transaction.ready_status(), b'I');
+    }
+}

@@ -1,0 +1,295 @@
+//! Reads numbers in PostgreSQL's text and binary forms, as integers where they are integers.
+//!
+//! Exact: nothing goes through floating point. What PostgreSQL's input function would reject, or what a newer version may
+//! read differently (`1_000`, `0x10`), is `None`: unknown to us.
+
+use super::{Format, Oid, oid};
+
+/// A number, as seen from the integers of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Integer(i64),
+    /// No integer; this one is the smallest above it.
+    JustBelow(i64),
+    /// Greater than every integer of 64 bits; also NaN, which PostgreSQL sorts last.
+    AboveAll,
+    BelowAll,
+}
+
+impl Number {
+    /// A value of the type `oid`, which must be int2, int4, int8 or numeric.
+    pub(super) fn read(oid: Oid, format: Format, bytes: &[u8]) -> Option<Self> {
+        let integer = match (oid, format) {
+            (oid::INT2, Format::Binary) => i64::from(i16::from_be_bytes(bytes.try_into().ok()?)),
+            (oid::INT4, Format::Binary) => i64::from(i32::from_be_bytes(bytes.try_into().ok()?)),
+            (oid::INT8, Format::Binary) => i64::from_be_bytes(bytes.try_into().ok()?),
+            (oid::INT2, Format::Text) => i64::from(i16::try_from(integer_from_text(bytes)?).ok()?),
+            (oid::INT4, Format::Text) => i64::from(i32::try_from(integer_from_text(bytes)?).ok()?),
+            (oid::INT8, Format::Text) => integer_from_text(bytes)?,
+            (oid::NUMERIC, Format::Binary) => return numeric_from_binary(bytes),
+            (oid::NUMERIC, Format::Text) => return numeric_from_text(bytes),
+            _ => return None,
+        };
+        Some(Self::Integer(integer))
+    }
+}
+
+/// As isspace() in the C locale, which the input functions skip around numbers and booleans.
+pub(super) fn trim_blanks(bytes: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r');
+    let start = bytes.iter().position(|byte| !is_blank(byte)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    bytes.get(start..end).unwrap_or_default()
+}
+
+/// The input syntax of int8 in PostgreSQL 15: blanks, sign, digits, blanks.
+pub(super) fn integer_from_text(bytes: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = split_sign(trim_blanks(bytes));
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_i64, |value, byte| {
+        let digit = digit(*byte)?;
+        let shifted = value.checked_mul(10)?;
+        // Downwards for negative numbers, since the smallest int8 has no positive counterpart.
+        if is_negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }
+    })
+}
+
+/// `[sign] digits [. digits] [e [sign] digits]`, NaN and the infinities.
+fn numeric_from_text(bytes: &[u8]) -> Option<Number> {
+    let text = trim_blanks(bytes);
+    let (is_negative, unsigned) = split_sign(text);
+    if text.eq_ignore_ascii_case(b"nan") {
+        return Some(Number::AboveAll);
+    }
+    if unsigned.eq_ignore_ascii_case(b"infinity") || unsigned.eq_ignore_ascii_case(b"inf") {
+        return Some(if is_negative { Number::BelowAll } else { Number::AboveAll });
+    }
+    let (mantissa, exponent) = match unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (unsigned.get(..at)?, integer_from_text_unpadded(unsigned.get(at + 1..)?)?),
+        None => (unsigned, 0),
+    };
+    // PostgreSQL's limits on exponents differ between versions and contexts; nobody writes a key this way.
+    if exponent.abs() > EXPONENT_MAX {
+        return None;
+    }
+    let point = mantissa.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = match point {
+        Some(at) => (mantissa.get(..at)?, mantissa.get(at + 1..)?),
+        None => (mantissa, &[][..]),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut builder = Builder::new(is_negative);
+    let mut places = i64::try_from(whole.len()).ok()? + exponent;
+    for byte in whole.iter().chain(fraction) {
+        let digit = digit(*byte)?;
+        if places > 0 {
+            builder.push_whole(10, digit)
+        } else {
+            builder.push_fraction(digit)
+        }
+        places -= 1;
+    }
+    while places > 0 {
+        builder.push_whole(10, 0);
+        places -= 1;
+    }
+    Some(builder.finish())
+}
+
+/// The wire form: count of base-10,000 digits, weight of the first, sign, display scale, digits.
+fn numeric_from_binary(bytes: &[u8]) -> Option<Number> {
+    let (head, digits) = bytes.split_first_chunk::<8>()?;
+    let [n0, n1, w0, w1, s0, s1, d0, d1] = *head;
+    let count = i16::from_be_bytes([n0, n1]);
+    let weight = i64::from(i16::from_be_bytes([w0, w1]));
+    let scale = i64::from(u16::from_be_bytes([d0, d1]));
+    let is_negative = match u16::from_be_bytes([s0, s1]) {
+        0x0000 => false,
+        0x4000 => true,
+        0xc000 | 0xd000 if count == 0 && digits.is_empty() => return Some(Number::AboveAll),
+        0xf000 if count == 0 && digits.is_empty() => return Some(Number::BelowAll),
+        _ => return None,
+    };
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() || usize::try_from(count).ok()? != pairs.len() || weight > EXPONENT_MAX || scale > SCALE_MAX {
+        return None;
+    }
+    let mut builder = Builder::new(is_negative);
+    let mut place = weight;
+    for pair in pairs {
+        let digit = i64::from(i16::from_be_bytes(*pair));
+        if !(0..10_000).contains(&digit) {
+            return None;
+        }
+        if place >= 0 {
+            builder.push_whole(10_000, digit);
+        } else {
+            // PostgreSQL cuts off what the display scale hides; a well-behaved client hides nothing.
+            if digit != 0 && decimals_used(place, digit) > scale {
+                return None;
+            }
+            builder.push_fraction(digit);
+        }
+        place -= 1;
+    }
+    while place >= 0 {
+        builder.push_whole(10_000, 0);
+        place -= 1;
+    }
+    Some(builder.finish())
+}
+
+/// How many decimals after the point this base-10,000 digit reaches to; `place` is -1 for the first one after the point.
+fn decimals_used(place: i64, digit: i64) -> i64 {
+    let trailing_zeros = [10, 100, 1_000].iter().filter(|power| digit % **power == 0).count();
+    -place * 4 - i64::try_from(trailing_zeros).unwrap_or(0)
+}
+
+/// Digits from the most significant on, as an integer and whether a fraction is left.
+struct Builder {
+    is_negative: bool,
+    /// Towards the sign; `None` once it has left the range of int8.
+    whole: Option<i64>,
+    has_fraction: bool,
+}
+
+impl Builder {
+    fn new(is_negative: bool) -> Self {
+        Self { is_negative, whole: Some(0), has_fraction: false }
+    }
+
+    fn push_whole(&mut self, base: i64, digit: i64) {
+        self.whole = self.whole.and_then(|whole| {
+            let shifted = whole.checked_mul(base)?;
+            if self.is_negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }
+        });
+    }
+
+    fn push_fraction(&mut self, digit: i64) {
+        self.has_fraction |= digit != 0;
+    }
+
+    fn finish(self) -> Number {
+        match (self.whole, self.has_fraction, self.is_negative) {
+            (Some(whole), false, _) => Number::Integer(whole),
+            (Some(whole), true, true) => Number::JustBelow(whole),
+            (Some(whole), true, false) => whole.checked_add(1).map_or(Number::AboveAll, Number::JustBelow),
+            (None, _, true) => Number::BelowAll,
+            (None, _, false) => Number::AboveAll,
+        }
+    }
+}
+
+/// An exponent: no blanks inside the number.
+fn integer_from_text_unpadded(bytes: &[u8]) -> Option<i64> {
+    if trim_blanks(bytes).len() != bytes.len() {
+        return None;
+    }
+    integer_from_text(bytes)
+}
+
+fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
+    match bytes.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, bytes),
+    }
+}
+
+fn digit(byte: u8) -> Option<i64> {
+    byte.is_ascii_digit().then(|| i64::from(byte - b'0'))
+}
+
+const EXPONENT_MAX: i64 = 1_000;
+const SCALE_MAX: i64 = 16_383;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str) -> Option<Number> {
+        Number::read(oid::NUMERIC, Format::Text, value.as_bytes())
+    }
+
+    fn binary(weight: i16, sign: u16, scale: u16, digits: &[i16]) -> Option<Number> {
+        let mut bytes = Vec::new();
+        bytes.extend(i16::try_from(digits.len()).unwrap().to_be_bytes());
+        bytes.extend(weight.to_be_bytes());
+        bytes.extend(sign.to_be_bytes());
+        bytes.extend(scale.to_be_bytes());
+        digits.iter().for_each(|digit| bytes.extend(digit.to_be_bytes()));
+        Number::read(oid::NUMERIC, Format::Binary, &bytes)
+    }
+
+    #[test]
+    fn integers_are_read_as_the_input_function_reads_them() {
+        assert_eq!(integer_from_text(b" \t-42\n"), Some(-42));
+        assert_eq!(integer_from_text(b"+007"), Some(7));
+        assert_eq!(integer_from_text(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(integer_from_text(b"9223372036854775807"), Some(i64::MAX));
+        for rejected in ["9223372036854775808", "", " ", "-", "+", "1 2", "- 1", "--1", "1.0", "1_000", "0x10", "1e3", "١"] {
+            assert_eq!(integer_from_text(rejected.as_bytes()), None, "{rejected:?}");
+        }
+    }
+
+    #[test]
+    fn each_integer_type_has_its_own_range() {
+        assert_eq!(Number::read(oid::INT2, Format::Text, b"32767"), Some(Number::Integer(32767)));
+        assert_eq!(Number::read(oid::INT2, Format::Text, b"32768"), None);
+        assert_eq!(Number::read(oid::INT4, Format::Text, b"-2147483649"), None);
+        assert_eq!(Number::read(oid::INT4, Format::Binary, &[0xff; 4]), Some(Number::Integer(-1)));
+        assert_eq!(Number::read(oid::INT4, Format::Binary, &[0xff; 8]), None);
+        assert_eq!(Number::read(701, Format::Text, b"1"), None);
+    }
+
+    #[test]
+    fn numeric_text_is_exact() {
+        assert_eq!(text("9007199254740993.0"), Some(Number::Integer(9_007_199_254_740_993)));
+        assert_eq!(text("1.5"), Some(Number::JustBelow(2)));
+        assert_eq!(text("-1.5"), Some(Number::JustBelow(-1)));
+        assert_eq!(text("-0.5"), Some(Number::JustBelow(0)));
+        assert_eq!(text(" 12e2 "), Some(Number::Integer(1_200)));
+        assert_eq!(text("1200e-2"), Some(Number::Integer(12)));
+        assert_eq!(text("1205e-2"), Some(Number::JustBelow(13)));
+        assert_eq!(text(".5"), Some(Number::JustBelow(1)));
+        assert_eq!(text("5."), Some(Number::Integer(5)));
+        assert_eq!(text("0e500"), Some(Number::Integer(0)));
+        assert_eq!(text("9223372036854775807.5"), Some(Number::AboveAll));
+        assert_eq!(text("-9223372036854775808.5"), Some(Number::JustBelow(i64::MIN)));
+        assert_eq!(text("-9223372036854775809"), Some(Number::BelowAll));
+        assert_eq!(text("NaN"), Some(Number::AboveAll));
+        assert_eq!(text("-inf"), Some(Number::BelowAll));
+        for rejected in ["", ".", "e5", "1e", "1e 5", "1e99999", "1.2.3", "1_0", "0x1", "nano", "1 e5", "-NaN"] {
+            assert_eq!(text(rejected), None, "{rejected:?}");
+        }
+    }
+
+    #[test]
+    fn numeric_binary_is_exact() {
+        assert_eq!(binary(0, 0, 0, &[42]), Some(Number::Integer(42)));
+        assert_eq!(binary(1, 0x4000, 0, &[12]), Some(Number::Integer(-120_000)));
+        assert_eq!(binary(0, 0, 1, &[1, 5_000]), Some(Number::JustBelow(2)));
+        assert_eq!(binary(0, 0, 2, &[1]), Some(Number::Integer(1)));
+        assert_eq!(binary(-1, 0, 4, &[1]), Some(Number::JustBelow(1)));
+        assert_eq!(binary(0, 0, 0, &[]), Some(Number::Integer(0)));
+        assert_eq!(binary(0, 0xc000, 0, &[]), Some(Number::AboveAll));
+        assert_eq!(binary(0, 0xf000, 0, &[]), Some(Number::BelowAll));
+        assert_eq!(binary(5, 0, 0, &[1]), Some(Number::AboveAll));
+    }
+
+    #[test]
+    fn numeric_binary_that_hides_digits_or_is_malformed_is_unknown() {
+        assert_eq!(binary(0, 0, 0, &[1, 5_000]), None, "PostgreSQL would cut it to 1");
+        assert_eq!(binary(0, 0, 3, &[1, 5_001]), None);
+        assert_eq!(binary(0, 0, 0, &[10_000]), None);
+        assert_eq!(binary(0, 0, 0, &[-1]), None);
+        assert_eq!(binary(0, 0x1234, 0, &[1]), None);
+        for length in 0..10 {
+            assert_eq!(Number::read(oid::NUMERIC, Format::Binary, &[0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0][..length]), None);
+        }
+    }
+}

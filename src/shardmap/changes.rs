@@ -1,0 +1,234 @@
+//! The changes of the map: one method for each stored function, each one transaction in the map database.
+//!
+//! `actor` is the proxy's user, for the history. A change is made when the method returns; this proxy sees it a moment later,
+//! see [`super::ShardMap::reached`]. None of these is cancel safe: a change that was cancelled may have been made.
+//! Whether the change makes sense on the shards (tables, rows, schemas) is the caller's to check, before.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+
+use super::encoding::{key_to_stored, key_types_to_stored, tables_to_stored, unreadable};
+use super::error::StoreError;
+use super::model::{Bound, DeclaredFunction, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
+use super::placement::NewPartition;
+use super::store::Store;
+use crate::shard_key::{Key, KeyColumn, KeyType};
+
+/// A shard that is to be registered. No `Debug`: urls hold passwords.
+#[derive(Clone)]
+pub struct NewShard<'a> {
+    pub name: &'a str,
+    pub url: &'a str,
+    pub region: Option<&'a str>,
+    /// Relative to the other shards' capacities.
+    pub capacity: f64,
+    pub replication_url: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedShard {
+    pub id: ShardId,
+    pub is_home: bool,
+    /// `Preparing`: to be given its schema and reference tables, then set online.
+    pub state: ShardState,
+}
+
+/// A table that is to be sharded.
+#[derive(Clone, Debug)]
+pub struct NewShardedTable<'a> {
+    pub schema: &'a str,
+    pub name: &'a str,
+    pub key: &'a [KeyColumn],
+    /// The types of the key's columns, after their functions.
+    pub key_types: &'a [KeyType],
+    /// The key as the user wrote it, for the relation `shardgate.tables`.
+    pub key_text: &'a str,
+    pub strategy: Strategy,
+    pub placement: Placement,
+}
+
+#[derive(Clone, Debug)]
+pub enum Placement {
+    /// In the group of another table.
+    Colocated(GroupId),
+    /// In a new group. Hash and range: one partition begins at the beginning (`low: None`). Lookup: every `low` is `None`.
+    Partitions {
+        partitions: Vec<NewPartition>,
+        /// Lookup only: the shard of keys without a mapping. A table that has rows needs it, or they are not to be found.
+        default_shard: Option<String>,
+    },
+}
+
+impl Store {
+    /// Registers a shard. Called again for a shard whose preparation did not end, it changes nothing and gives it again.
+    pub async fn add_shard(&self, actor: &str, shard: &NewShard<'_>) -> Result<AddedShard, StoreError> {
+        let query = sqlx::query("SELECT * FROM shardgate_map.add_shard($1, $2, $3, $4, $5, $6)")
+            .bind(actor)
+            .bind(shard.name)
+            .bind(shard.url)
+            .bind(shard.region)
+            .bind(shard.capacity)
+            .bind(shard.replication_url);
+        let row = self.change(query).await?;
+        let state: String = read(&row, 2)?;
+        Ok(AddedShard {
+            id: ShardId(read(&row, 0)?),
+            is_home: read(&row, 1)?,
+            state: ShardState::from_name(&state).ok_or_else(|| unreadable("shard state", &state))?,
+        })
+    }
+
+    pub async fn set_shard_state(&self, actor: &str, name: &str, state: ShardState) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.set_shard_state($1, $2, $3)").bind(actor).bind(name).bind(state.name());
+        self.change(query).await.map(drop)
+    }
+
+    pub async fn drop_shard(&self, actor: &str, name: &str) -> Result<(), StoreError> {
+        self.change(sqlx::query("SELECT shardgate_map.drop_shard($1, $2)").bind(actor).bind(name)).await.map(drop)
+    }
+
+    pub async fn distribute_table(&self, actor: &str, table: &NewShardedTable<'_>) -> Result<GroupId, StoreError> {
+        let (group, partitions, default_shard) = match &table.placement {
+            Placement::Colocated(group) => (Some(group.0), None, None),
+            Placement::Partitions { partitions, default_shard } => (None, Some(partitions), default_shard.as_deref()),
+        };
+        let shards: Option<Vec<&str>> = partitions.map(|all| all.iter().map(|partition| partition.shard.as_str()).collect());
+        let bounded = partitions.filter(|_| table.strategy != Strategy::Lookup);
+        // The beginning of the key space is the empty string.
+        let stored = |partition: &NewPartition| partition.low.as_ref().map_or_else(Vec::new, Bound::to_stored);
+        let text = |partition: &NewPartition| partition.low.as_ref().map(|low| low.to_text(table.key_types));
+        let lows: Option<Vec<Vec<u8>>> = bounded.map(|all| all.iter().map(stored).collect());
+        let low_texts: Option<Vec<Option<String>>> = bounded.map(|all| all.iter().map(text).collect());
+        let query = sqlx::query("SELECT shardgate_map.distribute_table($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+            .bind(actor)
+            .bind(table.schema)
+            .bind(table.name)
+            .bind(Json(key_to_stored(table.key)))
+            .bind(table.key_text)
+            .bind(key_types_to_stored(table.key_types))
+            .bind(table.strategy.name())
+            .bind(group)
+            .bind(lows)
+            .bind(low_texts)
+            .bind(shards)
+            .bind(default_shard);
+        Ok(GroupId(read(&self.change(query).await?, 0)?))
+    }
+
+    pub async fn reference_table(&self, actor: &str, schema: &str, name: &str) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.reference_table($1, $2, $3)").bind(actor).bind(schema).bind(name);
+        self.change(query).await.map(drop)
+    }
+
+    /// After DROP TABLE; the group goes with its last table. `false`: the table was not declared, nothing was changed.
+    pub async fn drop_table(&self, actor: &str, schema: &str, name: &str) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.drop_table($1, $2, $3)").bind(actor).bind(schema).bind(name);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// After ALTER TABLE … RENAME or SET SCHEMA; both names are (schema, name). `false`: the table was not declared.
+    pub async fn rename_table(&self, actor: &str, old: (&str, &str), new: (&str, &str)) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.rename_table($1, $2, $3, $4, $5)")
+            .bind(actor)
+            .bind(old.0)
+            .bind(old.1)
+            .bind(new.0)
+            .bind(new.1);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// Lookup: the key lives on this shard from now on. `key_types` are those by which the key is shown.
+    pub async fn map_key(
+        &self,
+        actor: &str,
+        table: (&str, &str),
+        key: &Key,
+        key_types: &[KeyType],
+        shard: &str,
+    ) -> Result<PartitionId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.map_key($1, $2, $3, $4, $5, $6)")
+            .bind(actor)
+            .bind(table.0)
+            .bind(table.1)
+            .bind(key.ordered_bytes().into_vec())
+            .bind(key.to_text(key_types))
+            .bind(shard);
+        Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// Lookup: the shard of keys without a mapping.
+    pub async fn set_default_shard(&self, actor: &str, table: (&str, &str), shard: &str) -> Result<PartitionId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.set_default_shard($1, $2, $3, $4)")
+            .bind(actor)
+            .bind(table.0)
+            .bind(table.1)
+            .bind(shard);
+        Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// The lower piece keeps the id; gives the id of the upper one, which begins at `at`. `group` is the partition's.
+    pub async fn split_partition(
+        &self,
+        actor: &str,
+        group: &Group,
+        partition: PartitionId,
+        at: &Bound,
+    ) -> Result<PartitionId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.split_partition($1, $2, $3, $4)")
+            .bind(actor)
+            .bind(partition.0)
+            .bind(at.to_stored())
+            .bind(at.to_text(&group.key_types));
+        Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// Gives the id of the one that remains.
+    pub async fn merge_partitions(&self, actor: &str, a: PartitionId, b: PartitionId) -> Result<PartitionId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.merge_partitions($1, $2, $3)").bind(actor).bind(a.0).bind(b.0);
+        Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// Replaces what was declared of the function before.
+    pub async fn declare_function(&self, actor: &str, function: &DeclaredFunction) -> Result<(), StoreError> {
+        // An argument's number that is no int4 is refused there as zero is.
+        let key_argument = function.key_argument.map(|argument| i32::try_from(argument).unwrap_or(0));
+        let query = sqlx::query("SELECT shardgate_map.declare_function($1, $2, $3, $4, $5, $6)")
+            .bind(actor)
+            .bind(&function.schema)
+            .bind(&function.name)
+            .bind(Json(tables_to_stored(&function.reads)))
+            .bind(Json(tables_to_stored(&function.writes)))
+            .bind(key_argument);
+        self.change(query).await.map(drop)
+    }
+
+    /// After DROP FUNCTION. `false`: it was not declared.
+    pub async fn drop_function(&self, actor: &str, schema: &str, name: &str) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.drop_function($1, $2, $3)").bind(actor).bind(schema).bind(name);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// What the relation `shardgate.tables` shows as home tables, as (schema, name). Takes no epoch, since nothing is routed by
+    /// it; declared tables are left out.
+    pub async fn replace_home_tables(&self, tables: &[(String, String)]) -> Result<(), StoreError> {
+        let schemas: Vec<&str> = tables.iter().map(|(schema, _)| schema.as_str()).collect();
+        let names: Vec<&str> = tables.iter().map(|(_, name)| name.as_str()).collect();
+        let query = sqlx::query("SELECT shardgate_map.replace_home_tables($1, $2)").bind(schemas).bind(names);
+        self.change(query).await.map(drop)
+    }
+
+    /// Ids that are given away once and for ever: `first..first + count`. Grow with time. At most 1,000,000 at once.
+    pub async fn reserve_unique_ids(&self, count: i32) -> Result<std::ops::Range<i64>, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.reserve_unique_ids($1)").bind(count);
+        let first: i64 = read(&self.change(query).await?, 0)?;
+        Ok(first..first + i64::from(count))
+    }
+}
+
+pub(super) fn read<'r, T>(row: &'r PgRow, column: usize) -> Result<T, StoreError>
+where
+    T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+{
+    row.try_get(column).map_err(StoreError::reading)
+}

@@ -1,0 +1,154 @@
+//! The snapshot that is valid now, the lookup keys that go with it, and who still uses older ones.
+//!
+//! A snapshot and the keys that its epoch changed are put in place together, under one lock that readers never take:
+//!
+//! ```text
+//! publish(change)            forget the changed keys ─► swap the snapshot ─► tell who waits for the epoch
+//! remember(read at epoch e)  only while the snapshot is at e: what was read before a change is never put in after it
+//! ```
+//! So whoever looks up a key first and takes the snapshot second has a snapshot that is at least as new as the mapping.
+//!
+//! Statements hold the snapshot that they were planned under until their replies are in. The oldest snapshot that anybody
+//! holds is therefore the epoch that this proxy has *reached*, see [`Current::reached`].
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::cache::{LookupCache, LookupKey};
+use super::loader::Change;
+use super::model::{Epoch, GroupId, MapSnapshot, PartitionId};
+
+pub(super) struct Current {
+    snapshot: ArcSwap<MapSnapshot>,
+    cache: LookupCache,
+    /// Held while either of the two above is written.
+    writing: Mutex<()>,
+    epoch: watch::Sender<Epoch>,
+    /// Earlier snapshots, oldest first, with their epochs; those that nobody holds any more are swept out.
+    superseded: Mutex<Vec<(Epoch, Weak<MapSnapshot>)>>,
+}
+
+impl Current {
+    pub(super) fn new(snapshot: MapSnapshot, lookup_cache_entries: u64) -> Self {
+        Self {
+            epoch: watch::Sender::new(snapshot.epoch),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            cache: LookupCache::new(lookup_cache_entries),
+            writing: Mutex::new(()),
+            superseded: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(super) fn load(&self) -> Guard<Arc<MapSnapshot>> {
+        self.snapshot.load()
+    }
+
+    pub(super) fn load_full(&self) -> Arc<MapSnapshot> {
+        self.snapshot.load_full()
+    }
+
+    pub(super) fn find(&self, group: GroupId, key: &[u8]) -> Option<Option<PartitionId>> {
+        self.cache.find(group, key)
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Epoch> {
+        self.epoch.subscribe()
+    }
+
+    /// Replaces the snapshot, unless the change leads to an epoch that is not newer.
+    pub(super) fn publish(&self, change: Change) {
+        let next = change.snapshot.epoch;
+        {
+            let _writing = self.writing.lock();
+            let old = self.snapshot.load_full();
+            if next <= old.epoch {
+                return;
+            }
+            // Before the swap: until then the old one is found as the current snapshot, so there is no gap.
+            self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
+            self.cache.forget(&change.keys);
+            self.snapshot.store(Arc::new(change.snapshot));
+        }
+        self.epoch.send_replace(next);
+    }
+
+    /// Puts mappings in that were read at `epoch`; `false`: that is not the snapshot's epoch, nothing was put in.
+    pub(super) fn remember(&self, epoch: Epoch, mappings: &[(LookupKey, Option<PartitionId>)]) -> bool {
+        let _writing = self.writing.lock();
+        if self.snapshot.load().epoch != epoch {
+            return false;
+        }
+        mappings.iter().for_each(|(key, partition)| self.cache.remember(key, *partition));
+        true
+    }
+
+    /// The newest epoch such that no snapshot of an older one is held by anybody.
+    pub(super) fn reached(&self) -> Epoch {
+        // First: a snapshot that is superseded after this line only makes the answer older than it could be.
+        let current = self.snapshot.load().epoch;
+        let mut superseded = self.superseded.lock();
+        superseded.retain(|(_, snapshot)| snapshot.strong_count() > 0);
+        superseded.iter().map(|(epoch, _)| *epoch).fold(current, Epoch::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::loader::ChangedKeys;
+    use super::*;
+
+    fn epoch(counter: i64) -> Epoch {
+        Epoch { incarnation: 1, counter }
+    }
+
+    fn snapshot(counter: i64) -> MapSnapshot {
+        MapSnapshot { epoch: epoch(counter), ..MapSnapshot::default() }
+    }
+
+    fn change(counter: i64, keys: ChangedKeys) -> Change {
+        Change { snapshot: snapshot(counter), keys, rows_read: 0, is_full: false }
+    }
+
+    fn key() -> LookupKey {
+        LookupKey { group: GroupId(1), key: b"k"[..].into() }
+    }
+
+    #[test]
+    fn an_older_snapshot_does_not_replace_a_newer_one() {
+        let current = Current::new(snapshot(5), 10);
+        current.publish(change(4, ChangedKeys::All));
+        assert_eq!(current.load().epoch, epoch(5));
+        current.publish(change(6, ChangedKeys::All));
+        assert_eq!(*current.subscribe().borrow(), epoch(6));
+    }
+
+    #[test]
+    fn a_mapping_that_was_read_before_a_change_is_not_put_in_after_it() {
+        let current = Current::new(snapshot(1), 10);
+        let mapping = [(key(), Some(PartitionId(3)))];
+        assert!(current.remember(epoch(1), &mapping));
+        assert_eq!(current.find(GroupId(1), b"k"), Some(Some(PartitionId(3))));
+        current.publish(change(2, ChangedKeys::These(vec![(GroupId(1), b"k"[..].into())])));
+        assert!(!current.remember(epoch(1), &mapping));
+        assert_eq!(current.find(GroupId(1), b"k"), None);
+        assert!(!current.remember(epoch(3), &mapping));
+    }
+
+    #[test]
+    fn the_epoch_reached_is_that_of_the_oldest_snapshot_in_use() {
+        let current = Current::new(snapshot(1), 10);
+        let full = current.load_full();
+        current.publish(change(2, ChangedKeys::All));
+        let guard = current.load();
+        current.publish(change(3, ChangedKeys::All));
+        assert_eq!(current.reached(), epoch(1));
+        drop(full);
+        assert_eq!(current.reached(), epoch(2));
+        drop(guard);
+        assert_eq!(current.reached(), epoch(3));
+        assert!(current.superseded.lock().is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! This proxy's lease: its row in the map, by which others know which epoch it has reached.
+//!
+//! ```text
+//! register (epoch 0:0) ─► load the map ─► renew every second with the epoch reached ─► … ─► remove the row
+//! ```
+//! Registered before the map is read, so that nobody who changes the map overlooks a proxy that works by the old one. A
+//! renewal is good for [`LEASE`] by this machine's boot-time clock (it goes on in suspend), counted from before the renewal was
+//! sent; others judge the lease by a row that has not changed for that long on their own clock. Clocks are never compared.
+//! A row that is gone (removed as abandoned, or the map was restored) is made again with epoch 0:0, and the map is loaded
+//! before the lease is valid again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use rand::Rng;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::error::StoreError;
+use super::model::Epoch;
+use super::store::Store;
+
+/// Random, one a process: a proxy that was started again is another proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProxyId(pub i64);
+
+impl ProxyId {
+    pub fn random() -> Self {
+        Self(rand::rng().random_range(1..=i64::MAX))
+    }
+}
+
+impl fmt::Display for ProxyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What others may rely on of this proxy. Reading it costs a look at the clock.
+pub struct Lease {
+    proxy_id: ProxyId,
+    address: String,
+    /// Nanoseconds of the boot-time clock; the lease is valid before.
+    valid_until: AtomicI64,
+    /// For the relation `shardgate.proxies` only.
+    clients: AtomicI64,
+}
+
+impl Lease {
+    pub(super) fn new(proxy_id: ProxyId, address: String) -> Self {
+        Self { proxy_id, address, valid_until: AtomicI64::new(0), clients: AtomicI64::new(0) }
+    }
+
+    /// One that is always valid, for maps without a database.
+    pub(super) fn unlimited() -> Self {
+        Self { valid_until: AtomicI64::new(i64::MAX), ..Self::new(ProxyId(0), String::new()) }
+    }
+
+    pub fn proxy_id(&self) -> ProxyId {
+        self.proxy_id
+    }
+
+    /// While it is not, the map may have changed in ways that this proxy has not heard of.
+    pub fn is_valid(&self) -> bool {
+        boot_time() < self.valid_until.load(Ordering::Acquire)
+    }
+
+    /// The number of client connections that the next renewal tells.
+    pub fn set_clients(&self, clients: usize) {
+        self.clients.store(i64::try_from(clients).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    fn extend(&self, renewal_sent_at: i64) {
+        self.valid_until.fetch_max(renewal_sent_at.saturating_add(LEASE.as_nanos() as i64), Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        self.valid_until.store(0, Ordering::Release);
+    }
+}
+
+/// Runs until cancelled; then removes the row.
+pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: CancellationToken) {
+    let mut ticks = interval(RENEWAL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            _ = ticks.tick() => {}
+        }
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            outcome = renew(&shared, &store) => match outcome {
+                Ok(()) => shared.note_success(),
+                Err(error) => shared.note_failure(&error),
+            },
+        }
+    }
+    shared.lease.end();
+    if let Err(error) = store.remove_proxy(shared.lease.proxy_id).await {
+        tracing::debug!(%error, "lease was not removed; it ends by itself");
+    }
+}
+
+/// One renewal. Not cancel safe in that the row may be renewed without the lease getting longer, which harms nobody.
+pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreError> {
+    let lease = &shared.lease;
+    let sent_at = boot_time();
+    let reached = shared.current.reached();
+    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, reached));
+    let Some(epoch) = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))? else {
+        // The row is gone. Whoever changed the map meanwhile did not wait for us: all we know may be old.
+        lease.end();
+        tracing::warn!(proxy_id = %lease.proxy_id, "lease row is gone, registering again");
+        store.register_proxy(lease).await?;
+        shared.refresh(store).await?;
+        return Ok(());
+    };
+    let known = shared.current.load().epoch;
+    if epoch < known {
+        lease.end();
+        return Err(StoreError::Older { found: epoch, known });
+    }
+    lease.extend(sent_at);
+    if epoch > known {
+        shared.nudge.notify_one();
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Makes the row, with epoch 0:0. Rows that nobody has renewed for an hour are swept out.
+    pub(super) async fn register_proxy(&self, lease: &Lease) -> Result<(), StoreError> {
+        let query = sqlx::query(
+            "WITH abandoned AS (
+                 DELETE FROM shardgate_map.proxy WHERE last_seen < now() - interval '1 hour' AND proxy_id <> $1
+             )
+             INSERT INTO shardgate_map.proxy (proxy_id, address) VALUES ($1, $2)
+             ON CONFLICT (proxy_id) DO UPDATE SET incarnation = 0, counter = 0, last_seen = clock_timestamp()",
+        )
+        .bind(lease.proxy_id.0)
+        .bind(&lease.address);
+        query.execute(&self.pool()?).await.map(drop).map_err(StoreError::reading)
+    }
+
+    /// Gives the map's epoch; `None`: the row is gone.
+    async fn renew_proxy(&self, lease: &Lease, reached: Epoch) -> Result<Option<Epoch>, StoreError> {
+        let row: Option<(i64, i64)> = sqlx::query_as(
+            "UPDATE shardgate_map.proxy p
+             SET incarnation = $2, counter = $3, clients = $4, renewals = p.renewals + 1, last_seen = clock_timestamp()
+             FROM shardgate_map.cluster c
+             WHERE p.proxy_id = $1
+             RETURNING c.incarnation, c.counter",
+        )
+        .bind(lease.proxy_id.0)
+        .bind(reached.incarnation)
+        .bind(reached.counter)
+        .bind(lease.clients.load(Ordering::Relaxed))
+        .fetch_optional(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)?;
+        Ok(row.map(|(incarnation, counter)| Epoch { incarnation, counter }))
+    }
+
+    async fn remove_proxy(&self, proxy_id: ProxyId) -> Result<(), StoreError> {
+        let query = sqlx::query("DELETE FROM shardgate_map.proxy WHERE proxy_id = $1").bind(proxy_id.0);
+        let pool = self.pool()?;
+        match timeout(RENEWAL_TIMEOUT, query.execute(&pool)).await {
+            Ok(outcome) => outcome.map(drop).map_err(StoreError::reading),
+            Err(_) => Err(StoreError::no_answer()),
+        }
+    }
+}
+
+/// Nanoseconds since boot, suspended time included where the system can tell.
+fn boot_time() -> i64 {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    let now = clock_gettime(clock);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// How long a renewal is good for.
+pub const LEASE: Duration = Duration::from_secs(5);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_valid_for_five_seconds_from_before_its_renewal() {
+        let lease = Lease::new(ProxyId::random(), "here".to_owned());
+        assert!(!lease.is_valid());
+        let long_ago = boot_time() - LEASE.as_nanos() as i64;
+        lease.extend(long_ago);
+        assert!(!lease.is_valid());
+        lease.extend(boot_time());
+        assert!(lease.is_valid());
+        // An answer that comes late does not make the lease shorter.
+        lease.extend(long_ago);
+        assert!(lease.is_valid());
+        lease.end();
+        assert!(!lease.is_valid());
+    }
+
+    #[test]
+    fn a_map_without_database_has_a_lease_without_end() {
+        assert!(Lease::unlimited().is_valid());
+    }
+}

@@ -1,0 +1,289 @@
+//! Reads the map into a snapshot: all of it at the start, later only what changed.
+//!
+//! Every row carries the counter of the epoch that changed it, and removals are recorded, so what a snapshot lacks is what
+//! has a higher counter than the snapshot. Everything is read in one transaction of the map database, at one epoch. The keys of
+//! lookup groups are not read, only which of them changed. All is loaded anew when the incarnation is another one or when the
+//! record of removals does not reach back far enough.
+//!
+//! An epoch lower than the known one is refused. Rows that make no valid map are an error: the old snapshot stays.
+
+use std::time::Duration;
+
+use sqlx::Transaction;
+use sqlx::postgres::{PgRow, Postgres};
+use sqlx::types::Json;
+use tokio::time::timeout;
+
+use super::changes::read;
+use super::encoding::{declared_function, key_from_stored, key_types_from_stored, unreadable};
+use super::error::StoreError;
+use super::merge::{ChangedRows, GroupRow, PartitionRow, merge};
+use super::model::{
+    Bound, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId, ShardState,
+    Strategy, Table, TableKind,
+};
+use super::store::Store;
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, and moved once")]
+pub enum Loaded {
+    /// Nothing changed.
+    Current,
+    Changed(Change),
+}
+
+/// The way from one snapshot to the next.
+#[derive(Debug)]
+pub struct Change {
+    pub snapshot: MapSnapshot,
+    pub keys: ChangedKeys,
+    /// Rows that were read from the map database.
+    pub rows_read: usize,
+    /// Everything was loaded.
+    pub is_full: bool,
+}
+
+/// Lookup keys whose mapping changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangedKeys {
+    /// By their order-preserving bytes.
+    These(Vec<(GroupId, Box<[u8]>)>),
+    /// Too many to name, or unknown which.
+    All,
+}
+
+/// What one row of the map database says of the whole map.
+struct Header {
+    epoch: Epoch,
+    removed_floor: i64,
+    schema_version: i64,
+    open_schema_changes: i64,
+}
+
+impl Store {
+    /// The whole map.
+    pub async fn load(&self) -> Result<Change, StoreError> {
+        let mut transaction = self.begin_reading().await?;
+        let header = read_header(&mut transaction).await?;
+        let change = load_all(&mut transaction, &header).await?;
+        end(transaction).await?;
+        Ok(change)
+    }
+
+    /// What changed since this snapshot.
+    pub async fn load_since(&self, known: &MapSnapshot) -> Result<Loaded, StoreError> {
+        // Mostly nothing did: one short statement finds out, and soon notices a server that does not answer.
+        let now = timeout(ANSWER_TIMEOUT, self.epoch()).await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
+        check_not_older(now, known.epoch)?;
+        if now == known.epoch {
+            return Ok(Loaded::Current);
+        }
+        let mut transaction = self.begin_reading().await?;
+        let header = read_header(&mut transaction).await?;
+        check_not_older(header.epoch, known.epoch)?;
+        let is_delta = header.epoch.incarnation == known.epoch.incarnation && known.epoch.counter >= header.removed_floor;
+        let change = match is_delta {
+            true => load_delta(&mut transaction, &header, known).await?,
+            false => load_all(&mut transaction, &header).await?,
+        };
+        end(transaction).await?;
+        Ok(Loaded::Changed(change))
+    }
+
+    async fn begin_reading(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
+        self.pool()?.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(StoreError::reading)
+    }
+}
+
+fn check_not_older(found: Epoch, known: Epoch) -> Result<(), StoreError> {
+    match found < known {
+        true => Err(StoreError::Older { found, known }),
+        false => Ok(()),
+    }
+}
+
+async fn end(transaction: Transaction<'static, Postgres>) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(StoreError::reading)
+}
+
+async fn read_header(transaction: &mut Transaction<'_, Postgres>) -> Result<Header, StoreError> {
+    let row: (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT c.incarnation, c.counter, c.removed_floor, c.schema_version,
+                (SELECT count(*) FROM shardgate_map.schema_change s WHERE s.finished_at IS NULL)
+         FROM shardgate_map.cluster c",
+    )
+    .fetch_one(&mut **transaction)
+    .await
+    .map_err(StoreError::reading)?;
+    Ok(Header {
+        epoch: Epoch { incarnation: row.0, counter: row.1 },
+        removed_floor: row.2,
+        schema_version: row.3,
+        open_schema_changes: row.4,
+    })
+}
+
+async fn load_all(transaction: &mut Transaction<'_, Postgres>, header: &Header) -> Result<Change, StoreError> {
+    // Every row was changed after epoch -1.
+    let rows = read_changed(transaction, -1).await?;
+    let rows_read = rows.count();
+    let mut snapshot = merge(&MapSnapshot::default(), rows)?;
+    snapshot.tables_version = header.epoch.counter;
+    header.apply(&mut snapshot);
+    Ok(Change { snapshot, keys: ChangedKeys::All, rows_read, is_full: true })
+}
+
+async fn load_delta(
+    transaction: &mut Transaction<'_, Postgres>,
+    header: &Header,
+    known: &MapSnapshot,
+) -> Result<Change, StoreError> {
+    let since = known.epoch.counter;
+    let mut rows = read_changed(transaction, since).await?;
+    read_removed(transaction, since, &mut rows).await?;
+    let changed_keys = read_changed_keys(transaction, since).await?;
+    let rows_read = rows.count() + changed_keys.len();
+    let mut keys = std::mem::take(&mut rows.removed_keys);
+    keys.extend(changed_keys);
+    let changes_tables = rows.change_tables();
+    let mut snapshot = merge(known, rows)?;
+    if changes_tables {
+        snapshot.tables_version = header.epoch.counter;
+    }
+    header.apply(&mut snapshot);
+    let keys = if keys.len() > CHANGED_KEYS_MAX { ChangedKeys::All } else { ChangedKeys::These(keys) };
+    Ok(Change { snapshot, keys, rows_read, is_full: false })
+}
+
+impl Header {
+    fn apply(&self, snapshot: &mut MapSnapshot) {
+        snapshot.epoch = self.epoch;
+        snapshot.schema_version = self.schema_version;
+        snapshot.open_schema_changes = usize::try_from(self.open_schema_changes).unwrap_or_default();
+    }
+}
+
+async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -> Result<ChangedRows, StoreError> {
+    let mut rows = ChangedRows::default();
+    for row in fetch(transaction, SHARDS, since).await? {
+        rows.shards.push(shard(&row)?);
+    }
+    for row in fetch(transaction, GROUPS, since).await? {
+        rows.groups.push(group(&row)?);
+    }
+    for row in fetch(transaction, PARTITIONS, since).await? {
+        rows.partitions.push(partition(&row)?);
+    }
+    for row in fetch(transaction, TABLES, since).await? {
+        rows.tables.push(table(&row)?);
+    }
+    for row in fetch(transaction, FUNCTIONS, since).await? {
+        rows.functions.push(function(&row)?);
+    }
+    Ok(rows)
+}
+
+async fn fetch(transaction: &mut Transaction<'_, Postgres>, sql: &'static str, since: i64) -> Result<Vec<PgRow>, StoreError> {
+    sqlx::query(sql).bind(since).fetch_all(&mut **transaction).await.map_err(StoreError::reading)
+}
+
+/// One more than may be named, so that too many are noticed.
+async fn read_changed_keys(
+    transaction: &mut Transaction<'_, Postgres>,
+    since: i64,
+) -> Result<Vec<(GroupId, Box<[u8]>)>, StoreError> {
+    let rows = fetch(transaction, CHANGED_KEYS, since).await?;
+    rows.iter().map(|row| Ok((GroupId(read(row, 0)?), read::<Vec<u8>>(row, 1)?.into_boxed_slice()))).collect()
+}
+
+async fn read_removed(transaction: &mut Transaction<'_, Postgres>, since: i64, rows: &mut ChangedRows) -> Result<(), StoreError> {
+    for row in fetch(transaction, REMOVED, since).await? {
+        let kind: &str = read(&row, 0)?;
+        let id: Option<i32> = read(&row, 1)?;
+        let name = || Ok::<_, StoreError>((read(&row, 3)?, read(&row, 4)?));
+        match (kind, id) {
+            ("shard", Some(id)) => rows.removed_shards.push(ShardId(id)),
+            ("colocation_group", Some(id)) => rows.removed_groups.push(GroupId(id)),
+            ("partition", Some(id)) => rows.removed_partitions.push(PartitionId(id)),
+            ("lookup_key", Some(id)) => rows.removed_keys.push((GroupId(id), read::<Vec<u8>>(&row, 2)?.into_boxed_slice())),
+            ("declared_table", _) => rows.removed_tables.push(name()?),
+            ("declared_function", _) => rows.removed_functions.push(name()?),
+            (other, _) => return Err(unreadable("record of removal", other)),
+        }
+    }
+    Ok(())
+}
+
+fn shard(row: &PgRow) -> Result<Shard, StoreError> {
+    let state: &str = read(row, 5)?;
+    Ok(Shard {
+        id: ShardId(read(row, 0)?),
+        name: read(row, 1)?,
+        url: read(row, 2)?,
+        region: read(row, 3)?,
+        capacity: read(row, 4)?,
+        state: ShardState::from_name(state).ok_or_else(|| unreadable("shard state", state))?,
+        is_home: read(row, 6)?,
+    })
+}
+
+fn group(row: &PgRow) -> Result<GroupRow, StoreError> {
+    let key_types: Vec<String> = read(row, 2)?;
+    Ok(GroupRow {
+        id: GroupId(read(row, 0)?),
+        strategy: strategy(read(row, 1)?)?,
+        key_types: key_types_from_stored(&key_types)?,
+        default_partition: read::<Option<i32>>(row, 3)?.map(PartitionId),
+    })
+}
+
+fn partition(row: &PgRow) -> Result<PartitionRow, StoreError> {
+    let state: &str = read(row, 4)?;
+    let stored_low: Option<&[u8]> = read(row, 5)?;
+    let partition = Partition {
+        id: PartitionId(read(row, 0)?),
+        shard: ShardId(read(row, 3)?),
+        state: PartitionState::from_name(state).ok_or_else(|| unreadable("partition state", state))?,
+        epoch: read(row, 6)?,
+        low: Bound::from_stored(strategy(read(row, 2)?)?, stored_low)?,
+    };
+    Ok(PartitionRow { group: GroupId(read(row, 1)?), partition })
+}
+
+fn table(row: &PgRow) -> Result<Table, StoreError> {
+    let group: Option<i32> = read(row, 2)?;
+    let key: Option<Json<serde_json::Value>> = read(row, 3)?;
+    let kind = match (group, key) {
+        (Some(group), Some(key)) => TableKind::Sharded { group: GroupId(group), key: key_from_stored(&key)? },
+        (None, None) => TableKind::Reference,
+        (Some(_), None) | (None, Some(_)) => return Err(unreadable("table", read(row, 1)?)),
+    };
+    Ok(Table { schema: read(row, 0)?, name: read(row, 1)?, kind })
+}
+
+fn function(row: &PgRow) -> Result<DeclaredFunction, StoreError> {
+    let reads: Json<serde_json::Value> = read(row, 2)?;
+    let writes: Json<serde_json::Value> = read(row, 3)?;
+    declared_function(read(row, 0)?, read(row, 1)?, reads.0, writes.0, read(row, 4)?)
+}
+
+fn strategy(name: &str) -> Result<Strategy, StoreError> {
+    Strategy::from_name(name).ok_or_else(|| unreadable("strategy", name))
+}
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// More than these forget the whole cache of lookup keys.
+const CHANGED_KEYS_MAX: usize = 10_000;
+
+const SHARDS: &str = "SELECT shard_id, name, url, region, capacity, state, is_home
+                      FROM shardgate_map.shard WHERE epoch > $1";
+const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition
+                      FROM shardgate_map.colocation_group WHERE epoch > $1";
+const PARTITIONS: &str = "SELECT partition_id, group_id, strategy, shard_id, state, low, epoch
+                          FROM shardgate_map.partition WHERE epoch > $1";
+const TABLES: &str = "SELECT schema_name, table_name, group_id, key
+                      FROM shardgate_map.declared_table WHERE epoch > $1";
+const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument
+                         FROM shardgate_map.declared_function WHERE epoch > $1";
+const CHANGED_KEYS: &str = "SELECT group_id, key FROM shardgate_map.lookup_key WHERE epoch > $1 LIMIT 10001";
+const REMOVED: &str = "SELECT kind, id, key, schema_name, name FROM shardgate_map.removed WHERE epoch > $1";

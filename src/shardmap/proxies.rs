@@ -1,0 +1,72 @@
+//! Waits until every proxy works by a change of the map.
+//!
+//! A proxy has reached an epoch when none of its statements is planned under an older one any more; it tells in its row. One
+//! whose row has not changed for [`LEASE`] by our clock has lost its lease and is not waited for. Our own state is asked
+//! directly, since our row lags by up to a second.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::ShardMap;
+use super::error::StoreError;
+use super::lease::{LEASE, ProxyId};
+use super::model::Epoch;
+use super::store::Store;
+
+/// One row of the proxies, for judging leases.
+struct ProxyRow {
+    id: ProxyId,
+    reached: Epoch,
+    renewals: i64,
+}
+
+impl ShardMap {
+    /// `false`: some proxy is still behind after `patience`. Whoever calls this must not hold a snapshot that is older than
+    /// `epoch`, nor be a statement that was planned under one: it would wait for itself. Cancel safe.
+    pub async fn reached_by_all(&self, epoch: Epoch, patience: Duration) -> Result<bool, StoreError> {
+        self.reached(epoch).await;
+        let deadline = Instant::now() + patience;
+        let own = self.lease().proxy_id();
+        let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
+        loop {
+            let mut is_reached = self.shared.current.reached() >= epoch;
+            for row in self.store.proxies().await? {
+                let (renewals, since) = seen.entry(row.id.0).or_insert((row.renewals, Instant::now()));
+                if *renewals != row.renewals {
+                    (*renewals, *since) = (row.renewals, Instant::now());
+                }
+                let is_over = since.elapsed() > LEASE;
+                is_reached &= row.id == own || row.reached >= epoch || is_over;
+            }
+            if is_reached {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+impl Store {
+    async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
+        let rows: Vec<(i64, i64, i64, i64)> =
+            sqlx::query_as("SELECT proxy_id, incarnation, counter, renewals FROM shardgate_map.proxy")
+                .fetch_all(&self.pool()?)
+                .await
+                .map_err(StoreError::reading)?;
+        Ok(rows
+            .into_iter()
+            .map(|(id, incarnation, counter, renewals)| ProxyRow {
+                id: ProxyId(id),
+                reached: Epoch { incarnation, counter },
+                renewals,
+            })
+            .collect())
+    }
+}
+
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

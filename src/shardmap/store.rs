@@ -1,0 +1,201 @@
+//! The map database: connections to it, its migrations, and how its answers become ours.
+//!
+//! Every connection is checked when it is made: a standby is refused, and a server that is not the one which gave the map's
+//! incarnation (restored, promoted) takes a new incarnation before anything is read from it. So no two contents of the map
+//! ever go under one epoch. A primary's identity cannot change while a connection to it lasts.
+//!
+//! All waits are bounded: [`CONNECT_TIMEOUT`] for a connection, [`CHANGE_TIMEOUT`] for a change. The changes themselves are in
+//! [`super::changes`], reading the whole map in [`super::loader`].
+
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, Execute, Executor, PgConnection, Postgres};
+use tokio::time::timeout;
+
+use super::error::StoreError;
+use super::model::Epoch;
+
+/// Cheap to clone: clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// `None`: there is no map database, see [`Store::absent`].
+    database: Option<Database>,
+}
+
+#[derive(Clone, Debug)]
+struct Database {
+    options: PgConnectOptions,
+    /// Replaced when its connections do not answer any more.
+    pool: Arc<ArcSwap<PgPool>>,
+}
+
+impl Store {
+    /// Takes no connection yet.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|error| StoreError::Url(Arc::new(error)))?
+            .application_name("shardgate")
+            .disable_statement_logging();
+        let pool = Arc::new(ArcSwap::from_pointee(shared_pool(&options)));
+        Ok(Self { database: Some(Database { options, pool }) })
+    }
+
+    /// A store without a database: everything is unreachable.
+    pub(super) fn absent() -> Self {
+        Self { database: None }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.database.is_none()
+    }
+
+    /// Creates the map's schema, or brings it to this version. Any number of processes may do so at once.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        let mut connection = self.connect_bare().await?;
+        let outcome = migrations().run(&mut connection).await;
+        close(connection).await;
+        outcome.map_err(migration_failed)
+    }
+
+    /// That the map database answers, is a primary and has the schema: with the reason, which the pool would only time out on.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let mut connection = self.connect_bare().await?;
+        let outcome = prepare_connection(&mut connection).await.map_err(StoreError::reading);
+        close(connection).await;
+        outcome
+    }
+
+    /// The map's epoch now.
+    pub async fn epoch(&self) -> Result<Epoch, StoreError> {
+        let row: (i64, i64) = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster")
+            .fetch_one(&self.pool()?)
+            .await
+            .map_err(StoreError::reading)?;
+        Ok(Epoch { incarnation: row.0, counter: row.1 })
+    }
+
+    pub async fn close(&self) {
+        if let Some(database) = &self.database {
+            database.pool.load_full().close().await;
+        }
+    }
+
+    pub(super) fn pool(&self) -> Result<PgPool, StoreError> {
+        Ok(self.database()?.pool.load().as_ref().clone())
+    }
+
+    /// Lets go of connections that may be dead without saying so: of a host that vanished, the kernel tells after a quarter of
+    /// an hour. What is under way on them goes on.
+    pub(super) fn replace_connections(&self) {
+        if let Some(database) = &self.database {
+            let old = database.pool.swap(Arc::new(shared_pool(&database.options)));
+            // Marked closed at once; its idle connections are closed when it is dropped.
+            drop(old.close());
+        }
+    }
+
+    /// Hears of changes, on a connection of its own.
+    pub(super) async fn listen(&self) -> Result<PgListener, StoreError> {
+        // A listener takes its connection from a pool: one of one.
+        let pool = pool_options().max_connections(1).max_lifetime(None).idle_timeout(None);
+        let pool = pool.connect_lazy_with(self.database()?.options.clone());
+        let listening = async {
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.eager_reconnect(false);
+            listener.listen("shardgate_map").await?;
+            Ok(listener)
+        };
+        timeout(CONNECT_TIMEOUT, listening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
+    }
+
+    fn database(&self) -> Result<&Database, StoreError> {
+        self.database.as_ref().ok_or_else(StoreError::no_answer)
+    }
+
+    /// A connection outside of the pool, neither checked nor prepared. Its owner closes it.
+    async fn connect_bare(&self) -> Result<PgConnection, StoreError> {
+        let connecting = timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&self.database()?.options));
+        connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
+    }
+
+    /// One statement that calls one stored function of the map; it commits by itself. When this is cancelled the change may
+    /// have been made or not.
+    pub(super) async fn change<'q, Q>(&self, query: Q) -> Result<PgRow, StoreError>
+    where
+        Q: Execute<'q, Postgres> + 'q,
+    {
+        let mut connection = self.pool()?.acquire().await.map_err(StoreError::reading)?;
+        let answer = timeout(CHANGE_TIMEOUT, connection.fetch_one(query)).await;
+        answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
+    }
+}
+
+fn shared_pool(options: &PgConnectOptions) -> PgPool {
+    pool_options().max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT).connect_lazy_with(options.clone())
+}
+
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(CONNECT_TIMEOUT).after_connect(|connection, _| Box::pin(prepare_connection(connection)))
+}
+
+/// Every version of the map's schema, oldest first; the bookkeeping lies in the map's own schema.
+pub fn migrations() -> Migrator {
+    with_bookkeeping(sqlx::migrate!("./shardmap-migrations"))
+}
+
+/// Only the first `count` versions: to make a map as an earlier version of this program left it.
+pub fn migrations_up_to(count: usize) -> Migrator {
+    let all = sqlx::migrate!("./shardmap-migrations");
+    with_bookkeeping(Migrator::with_migrations(all.iter().take(count).cloned().collect()))
+}
+
+fn with_bookkeeping(mut migrator: Migrator) -> Migrator {
+    migrator.create_schemas = Cow::Owned(vec![Cow::Borrowed("shardgate_map")]);
+    migrator.table_name = Cow::Borrowed("shardgate_map._sqlx_migrations");
+    migrator
+}
+
+fn migration_failed(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => StoreError::reading(error),
+        other => StoreError::OtherVersion(Arc::new(other)),
+    }
+}
+
+/// Settings that a role or a database may have turned off, and the check of the server.
+async fn prepare_connection(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection
+        .execute(
+            "SET default_transaction_isolation = 'read committed';
+             SET default_transaction_read_only = off;
+             SET statement_timeout = 0;
+             SET lock_timeout = '5s';
+             SET idle_in_transaction_session_timeout = '30s';
+             SELECT pg_catalog.set_config('synchronous_commit', 'on', false)
+             WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
+             SELECT shardgate_map.adopt();",
+        )
+        .await?;
+    Ok(())
+}
+
+/// For connections whose end matters to nobody: the server notices by itself when this fails.
+async fn close(connection: PgConnection) {
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "connection to the map database did not close cleanly");
+    }
+}
+
+/// A proxy reads the map seldom and in batches.
+const CONNECTIONS_MAX: u32 = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Below a second, so that a statement whose key is unknown hears of a missing map within one.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
+/// A change waits for at most five seconds for the map's lock.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);

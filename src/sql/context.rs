@@ -1,0 +1,27 @@
+//! What a statement's meaning depends on besides its text.
+
+use std::sync::Arc;
+
+use crate::catalog::Catalog;
+use crate::shardmap::MapSnapshot;
+
+/// The schema, the map and the session's settings under which a text is read.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub catalog: Arc<Catalog>,
+    pub map: Arc<MapSnapshot>,
+    /// Effective: existing schemas, `$user` replaced, without `pg_catalog` unless named.
+    pub search_path: Vec<String>,
+    /// Of this session; they hide tables of the same name.
+    pub temporary_tables: Vec<String>,
+    /// Identifies this combination of all of the above: a part of the caches' keys. Equal ids must mean equal readings.
+    pub id: u64,
+    pub user: String,
+}
+
+impl Context {
+    /// Comparison operators are the catalogue's own: no schema on the path defines others.
+    pub fn has_plain_operators(&self, search_path: &[String]) -> bool {
+        !search_path.iter().any(|schema| self.catalog.operator_schemas.contains(schema))
+    }
+}

@@ -1,0 +1,221 @@
+//! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::analysis::Command;
+
+/// Tag, name of a temporary relation that is created, and whether PostgreSQL refuses the statement in a transaction block.
+pub struct Ddl {
+    pub tag: String,
+    pub creates_temporary: Option<String>,
+    pub outside_transaction: bool,
+}
+
+impl Ddl {
+    fn new(tag: impl Into<String>) -> Self {
+        Self { tag: tag.into(), creates_temporary: None, outside_transaction: false }
+    }
+
+    fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
+        self.creates_temporary = relation.filter(|relation| is_temporary(relation)).and_then(|relation| relation.relname()).map(str::to_owned);
+        self
+    }
+
+    fn alone(mut self, outside_transaction: bool) -> Self {
+        self.outside_transaction = outside_transaction;
+        self
+    }
+
+    pub fn into_command(self) -> Command {
+        Command::Ddl { tag: self.tag, creates_temporary: self.creates_temporary, outside_transaction: self.outside_transaction }
+    }
+}
+
+pub fn is_temporary(relation: &nodes::RangeVar) -> bool {
+    relation.relpersistence as u8 == b't' || relation.schemaname().is_some_and(|schema| schema == "pg_temp")
+}
+
+/// `None`: not a schema change.
+pub fn classify(node: Node<'_>) -> Option<Ddl> {
+    let ddl = match node {
+        Node::CreateStmt(s) => Ddl::new("CREATE TABLE").temporary(s.relation()),
+        Node::CreateTableAsStmt(s) => {
+            let is_view = s.objtype == nodes::ObjectType::OBJECT_MATVIEW;
+            let tag = if is_view { "CREATE MATERIALIZED VIEW" } else { "CREATE TABLE AS" };
+            Ddl::new(tag).temporary(s.into().and_then(|into| into.rel()))
+        }
+        Node::ViewStmt(s) => Ddl::new("CREATE VIEW").temporary(s.view()),
+        Node::CreateSeqStmt(s) => Ddl::new("CREATE SEQUENCE").temporary(s.sequence()),
+        Node::IndexStmt(s) => Ddl::new("CREATE INDEX").alone(s.concurrent),
+        Node::DropStmt(s) => Ddl::new(format!("DROP {}", object_name(s.remove_type))).alone(s.concurrent),
+        Node::AlterTableStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.objtype))).alone(detaches_concurrently(s)),
+        Node::RenameStmt(s) => Ddl::new(format!("ALTER {}", renamed_object_name(s))),
+        Node::AlterObjectDependsStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.object_type))),
+        Node::AlterObjectSchemaStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.object_type))),
+        Node::AlterOwnerStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.object_type))),
+        Node::AlterEnumStmt(_) => Ddl::new("ALTER TYPE"),
+        _ => return classify_other(node),
+    };
+    Some(ddl)
+}
+
+fn classify_other(node: Node<'_>) -> Option<Ddl> {
+    let tag = match node {
+        Node::CreateSchemaStmt(_) => "CREATE SCHEMA",
+        Node::AlterCollationStmt(_) => "ALTER COLLATION",
+        Node::AlterDomainStmt(_) => "ALTER DOMAIN",
+        Node::GrantStmt(s) => {
+            if s.is_grant {
+                "GRANT"
+            } else {
+                "REVOKE"
+            }
+        }
+        Node::GrantRoleStmt(s) => {
+            if s.is_grant {
+                "GRANT ROLE"
+            } else {
+                "REVOKE ROLE"
+            }
+        }
+        Node::AlterDefaultPrivilegesStmt(_) => "ALTER DEFAULT PRIVILEGES",
+        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        Node::AlterExtensionStmt(_) | Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION",
+        Node::CreateFdwStmt(_) => "CREATE FOREIGN DATA WRAPPER",
+        Node::AlterFdwStmt(_) => "ALTER FOREIGN DATA WRAPPER",
+        Node::CreateForeignServerStmt(_) => "CREATE SERVER",
+        Node::AlterForeignServerStmt(_) => "ALTER SERVER",
+        Node::CreateUserMappingStmt(_) => "CREATE USER MAPPING",
+        Node::AlterUserMappingStmt(_) => "ALTER USER MAPPING",
+        Node::DropUserMappingStmt(_) => "DROP USER MAPPING",
+        Node::ImportForeignSchemaStmt(_) => "IMPORT FOREIGN SCHEMA",
+        Node::CreatePolicyStmt(_) => "CREATE POLICY",
+        Node::AlterPolicyStmt(_) => "ALTER POLICY",
+        Node::CreateAmStmt(_) => "CREATE ACCESS METHOD",
+        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
+        Node::CreateEventTrigStmt(_) => "CREATE EVENT TRIGGER",
+        Node::AlterEventTrigStmt(_) => "ALTER EVENT TRIGGER",
+        Node::CreatePLangStmt(_) => "CREATE LANGUAGE",
+        Node::CreateRoleStmt(_) => "CREATE ROLE",
+        Node::AlterRoleStmt(_) | Node::AlterRoleSetStmt(_) => "ALTER ROLE",
+        Node::DropRoleStmt(_) => "DROP ROLE",
+        Node::AlterSeqStmt(_) => "ALTER SEQUENCE",
+        Node::DefineStmt(s) => define_tag(s.kind),
+        Node::CreateDomainStmt(_) => "CREATE DOMAIN",
+        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
+        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
+        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
+        Node::CommentStmt(_) => "COMMENT",
+        Node::SecLabelStmt(_) => "SECURITY LABEL",
+        Node::CreateStatsStmt(_) => "CREATE STATISTICS",
+        Node::AlterStatsStmt(_) => "ALTER STATISTICS",
+        Node::CreateFunctionStmt(s) => {
+            if s.is_procedure {
+                "CREATE PROCEDURE"
+            } else {
+                "CREATE FUNCTION"
+            }
+        }
+        Node::AlterFunctionStmt(s) => match s.objtype {
+            nodes::ObjectType::OBJECT_PROCEDURE => "ALTER PROCEDURE",
+            nodes::ObjectType::OBJECT_ROUTINE => "ALTER ROUTINE",
+            _ => "ALTER FUNCTION",
+        },
+        Node::AlterOperatorStmt(_) => "ALTER OPERATOR",
+        Node::AlterTypeStmt(_) => "ALTER TYPE",
+        Node::RuleStmt(_) => "CREATE RULE",
+        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
+        Node::CreateConversionStmt(_) => "CREATE CONVERSION",
+        Node::CreateCastStmt(_) => "CREATE CAST",
+        Node::CreateTransformStmt(_) => "CREATE TRANSFORM",
+        Node::DropOwnedStmt(_) => "DROP OWNED",
+        Node::ReassignOwnedStmt(_) => "REASSIGN OWNED",
+        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
+        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
+        Node::CreatePublicationStmt(_) => "CREATE PUBLICATION",
+        Node::AlterPublicationStmt(_) => "ALTER PUBLICATION",
+        _ => return None,
+    };
+    Some(Ddl::new(tag))
+}
+
+/// `ALTER TABLE … DETACH PARTITION … CONCURRENTLY`.
+fn detaches_concurrently(statement: &nodes::AlterTableStmt) -> bool {
+    statement.cmds().iter().any(|command| match command {
+        Node::AlterTableCmd(command) => matches!(command.def(), Node::PartitionCmd(partition) if partition.concurrent),
+        _ => false,
+    })
+}
+
+/// Renaming a column or a constraint alters the relation or type it belongs to.
+fn renamed_object_name(statement: &nodes::RenameStmt) -> &'static str {
+    use nodes::ObjectType;
+    match statement.rename_type {
+        ObjectType::OBJECT_COLUMN => object_name(statement.relation_type),
+        ObjectType::OBJECT_ATTRIBUTE => "TYPE",
+        ObjectType::OBJECT_TABCONSTRAINT => "TABLE",
+        ObjectType::OBJECT_DOMCONSTRAINT => "DOMAIN",
+        other => object_name(other),
+    }
+}
+
+fn define_tag(kind: nodes::ObjectType::Type) -> &'static str {
+    use nodes::ObjectType;
+    match kind {
+        ObjectType::OBJECT_AGGREGATE => "CREATE AGGREGATE",
+        ObjectType::OBJECT_OPERATOR => "CREATE OPERATOR",
+        ObjectType::OBJECT_TYPE => "CREATE TYPE",
+        ObjectType::OBJECT_TSPARSER => "CREATE TEXT SEARCH PARSER",
+        ObjectType::OBJECT_TSDICTIONARY => "CREATE TEXT SEARCH DICTIONARY",
+        ObjectType::OBJECT_TSTEMPLATE => "CREATE TEXT SEARCH TEMPLATE",
+        ObjectType::OBJECT_TSCONFIGURATION => "CREATE TEXT SEARCH CONFIGURATION",
+        ObjectType::OBJECT_COLLATION => "CREATE COLLATION",
+        ObjectType::OBJECT_ACCESS_METHOD => "CREATE ACCESS METHOD",
+        _ => "CREATE",
+    }
+}
+
+/// An object kind in the words of command tags.
+fn object_name(kind: nodes::ObjectType::Type) -> &'static str {
+    use nodes::ObjectType;
+    match kind {
+        ObjectType::OBJECT_ACCESS_METHOD => "ACCESS METHOD",
+        ObjectType::OBJECT_AGGREGATE => "AGGREGATE",
+        ObjectType::OBJECT_CAST => "CAST",
+        ObjectType::OBJECT_COLLATION => "COLLATION",
+        ObjectType::OBJECT_CONVERSION => "CONVERSION",
+        ObjectType::OBJECT_DATABASE => "DATABASE",
+        ObjectType::OBJECT_DOMAIN => "DOMAIN",
+        ObjectType::OBJECT_EVENT_TRIGGER => "EVENT TRIGGER",
+        ObjectType::OBJECT_EXTENSION => "EXTENSION",
+        ObjectType::OBJECT_FDW => "FOREIGN DATA WRAPPER",
+        ObjectType::OBJECT_FOREIGN_SERVER => "SERVER",
+        ObjectType::OBJECT_FOREIGN_TABLE => "FOREIGN TABLE",
+        ObjectType::OBJECT_FUNCTION => "FUNCTION",
+        ObjectType::OBJECT_INDEX => "INDEX",
+        ObjectType::OBJECT_LANGUAGE => "LANGUAGE",
+        ObjectType::OBJECT_LARGEOBJECT => "LARGE OBJECT",
+        ObjectType::OBJECT_MATVIEW => "MATERIALIZED VIEW",
+        ObjectType::OBJECT_OPCLASS => "OPERATOR CLASS",
+        ObjectType::OBJECT_OPERATOR => "OPERATOR",
+        ObjectType::OBJECT_OPFAMILY => "OPERATOR FAMILY",
+        ObjectType::OBJECT_POLICY => "POLICY",
+        ObjectType::OBJECT_PROCEDURE => "PROCEDURE",
+        ObjectType::OBJECT_PUBLICATION => "PUBLICATION",
+        ObjectType::OBJECT_ROLE => "ROLE",
+        ObjectType::OBJECT_ROUTINE => "ROUTINE",
+        ObjectType::OBJECT_RULE => "RULE",
+        ObjectType::OBJECT_SCHEMA => "SCHEMA",
+        ObjectType::OBJECT_SEQUENCE => "SEQUENCE",
+        ObjectType::OBJECT_STATISTIC_EXT => "STATISTICS",
+        ObjectType::OBJECT_TRANSFORM => "TRANSFORM",
+        ObjectType::OBJECT_TRIGGER => "TRIGGER",
+        ObjectType::OBJECT_TSCONFIGURATION => "TEXT SEARCH CONFIGURATION",
+        ObjectType::OBJECT_TSDICTIONARY => "TEXT SEARCH DICTIONARY",
+        ObjectType::OBJECT_TSPARSER => "TEXT SEARCH PARSER",
+        ObjectType::OBJECT_TSTEMPLATE => "TEXT SEARCH TEMPLATE",
+        ObjectType::OBJECT_TYPE => "TYPE",
+        ObjectType::OBJECT_VIEW => "VIEW",
+        _ => "TABLE",
+    }
+}

@@ -1,0 +1,108 @@
+//! What was seen while reading a statement, collected across its queries.
+
+use std::collections::BTreeSet;
+
+use super::analysis::{Effect, SessionCall};
+use crate::catalog::Oid;
+use crate::error::PgError;
+
+#[derive(Debug, Default)]
+pub struct Notes {
+    effect: SeenEffect,
+    pub session_calls: Vec<SessionCall>,
+    /// Ordinals of literals whose values decided the reading.
+    pub fixed_literals: BTreeSet<u16>,
+    /// Decided by something of the text that is not a literal's value alone.
+    pub is_bound_to_text: bool,
+    /// Why the statement cannot run on several shards: the first reason found.
+    pub pushdown: Option<PgError>,
+    /// Why it needs the home shard, besides home tables.
+    pub home_reason: Option<String>,
+    /// Sharded tables that a function reads or writes, without a condition: their relations.
+    pub hidden_sharded: Vec<Oid>,
+    /// It may touch any table: why.
+    pub touches_anything: Option<String>,
+    pub has_replicated: bool,
+    pub has_system: bool,
+    pub has_map: bool,
+    pub proxy_relations: Vec<String>,
+    /// Every relation of the catalogue that the statement names or opens.
+    pub relations: BTreeSet<Oid>,
+    /// Refused whatever the keys are.
+    pub refused: Option<PgError>,
+    /// Values that differ from one evaluation to the next: the first function found.
+    pub volatile: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum SeenEffect {
+    #[default]
+    Read,
+    Lock,
+    Write,
+}
+
+impl Notes {
+    pub fn not_pushable(&mut self, reason: PgError) {
+        self.pushdown.get_or_insert(reason);
+    }
+
+    pub fn refuse(&mut self, reason: PgError) {
+        self.refused.get_or_insert(reason);
+    }
+
+    pub fn clock(&mut self, name: &str) {
+        self.volatile.get_or_insert_with(|| name.to_owned());
+        self.not_pushable(PgError::unsupported(
+            format!("{name} is not supported across shards"),
+            "Each shard would read its own clock.",
+            "Pass the time as a parameter, or restrict the statement to one shard key.",
+        ));
+    }
+
+    pub fn needs_home(&mut self, reason: impl FnOnce() -> String) {
+        self.home_reason.get_or_insert_with(reason);
+    }
+
+    pub fn locks(&mut self) {
+        self.effect = self.effect.max(SeenEffect::Lock);
+    }
+
+    pub fn writes(&mut self) {
+        self.effect = SeenEffect::Write;
+    }
+
+    pub fn effect(&self) -> Effect {
+        match self.effect {
+            SeenEffect::Read => Effect::Read,
+            SeenEffect::Lock => Effect::ReadLocking,
+            SeenEffect::Write => Effect::Write,
+        }
+    }
+
+    pub fn touches(&mut self, relation: Oid) {
+        self.relations.insert(relation);
+    }
+
+    pub fn reads_replicated(&mut self) {
+        self.has_replicated = true;
+    }
+
+    pub fn reads_system(&mut self) {
+        self.has_system = true;
+    }
+
+    pub fn reads_map(&mut self) {
+        self.has_map = true;
+    }
+
+    pub fn reads_proxy(&mut self, relation: String) {
+        self.proxy_relations.push(relation);
+    }
+
+    pub fn session_call(&mut self, call: SessionCall) {
+        if !self.session_calls.contains(&call) {
+            self.session_calls.push(call);
+        }
+    }
+}

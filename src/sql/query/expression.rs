@@ -1,0 +1,193 @@
+//! Looks through an expression for what matters beyond its value: sub-selects, functions, aggregates and windows, system
+//! columns, the clock.
+//!
+//! What this does not know is noted, and the statement is then not run on several shards.
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::{CteList, Reader};
+use super::predicate::Operand;
+use super::scope::Frame;
+use super::{Facts, Subquery, Term};
+use crate::error::PgError;
+use crate::sql::tree;
+
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Evaluated once for each row of the answer.
+    Output,
+    /// WHERE, ON, GROUP BY, arguments of functions in FROM, LIMIT.
+    Inside,
+    /// The ON of an outer join.
+    OuterOn,
+    /// What a write stores: VALUES and SET.
+    Stored,
+}
+
+/// What is visible to an expression.
+pub struct Scope<'s, 'n> {
+    pub frame: &'s Frame<'s>,
+    pub ctes: &'s CteList<'n>,
+    /// The WINDOW clause.
+    pub windows: Option<&'n NodeList>,
+}
+
+/// What was found in expressions of one query level.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub has_aggregate: bool,
+    pub windows: Vec<Vec<Term>>,
+    pub subqueries: Vec<Subquery>,
+}
+
+impl<'c> Reader<'c> {
+    pub fn scan<'n>(&mut self, node: Node<'n>, scope: &Scope<'_, 'n>, place: Place, findings: &mut Findings) -> Result<(), PgError> {
+        let mut sublinks = Vec::new();
+        let mut calls = Vec::new();
+        let mut aggregates: Vec<Option<&nodes::WindowDef>> = Vec::new();
+        let mut unknown = None;
+        let mut columns = Vec::new();
+        let mut clock = None;
+        tree::walk(node, &mut |node| {
+            match node {
+                Node::SubLink(sublink) => sublinks.push(sublink),
+                Node::FuncCall(call) => calls.push(call),
+                Node::ColumnRef(column) => columns.push(column),
+                Node::SQLValueFunction(function) => clock = clock.or(clock_name(function)),
+                Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
+                Node::JsonArrayAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
+                other if !tree::is_known(other) => unknown = Some("an SQL construct of a newer PostgreSQL"),
+                _ => {}
+            }
+            tree::is_known(node)
+        });
+        if let Some(unknown) = unknown {
+            self.notes.not_pushable(super::functions::unknown_construct(unknown));
+        }
+        if let Some(name) = clock {
+            self.notes.clock(name);
+        }
+        for column in columns {
+            self.note_column(column);
+        }
+        for window in aggregates {
+            self.aggregate_or_window(window, scope, findings);
+        }
+        for call in calls {
+            let is_aggregate = self.note_call(call, place)?;
+            if is_aggregate || call.over().is_some() {
+                if call.over().is_none() {
+                    self.check_aggregate_level(call, scope.frame);
+                }
+                self.aggregate_or_window(call.over(), scope, findings);
+            }
+        }
+        for sublink in sublinks {
+            let subquery = self.subquery(sublink, scope, Facts::new(), place == Place::OuterOn)?;
+            findings.subqueries.push(subquery);
+        }
+        Ok(())
+    }
+
+    /// Binds a sub-select of an expression.
+    pub fn subquery<'n>(
+        &mut self,
+        sublink: &'n nodes::SubLink,
+        scope: &Scope<'_, 'n>,
+        link: Facts,
+        is_isolated: bool,
+    ) -> Result<Subquery, PgError> {
+        let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
+        Ok(Subquery { bound, link, is_required: false, is_isolated, position: sublink.location })
+    }
+
+    fn aggregate_or_window<'n>(&mut self, over: Option<&'n nodes::WindowDef>, scope: &Scope<'_, 'n>, findings: &mut Findings) {
+        match over {
+            None => findings.has_aggregate = true,
+            Some(window) => {
+                let partition = self.partition_terms(window, scope, 0);
+                findings.windows.push(partition);
+            }
+        }
+    }
+
+    /// The columns in PARTITION BY; a named window's when it refers to one.
+    fn partition_terms(&mut self, window: &nodes::WindowDef, scope: &Scope<'_, '_>, depth: usize) -> Vec<Term> {
+        let mut terms = self.terms(window.partition_clause(), scope.frame);
+        // OVER w has a name; OVER (w …) and a window that is based on another have a reference.
+        let base = if depth == 0 { window.name().or(window.refname()) } else { window.refname() };
+        if let (Some(base), Some(windows), true) = (base, scope.windows, depth < 16) {
+            let named = windows.iter().find_map(|named| match named {
+                Node::WindowDef(named) if named.name() == Some(base) => Some(named),
+                _ => None,
+            });
+            if let Some(named) = named {
+                terms.extend(self.partition_terms(named, scope, depth + 1));
+            }
+        }
+        terms
+    }
+
+    /// The columns and key functions among expressions.
+    pub fn terms(&mut self, list: &NodeList, frame: &Frame<'_>) -> Vec<Term> {
+        list.iter()
+            .filter_map(|node| match self.operand(node, frame) {
+                Operand::Term(term, _) => Some(term),
+                Operand::Value(_) | Operand::Other => None,
+            })
+            .collect()
+    }
+
+    /// An aggregate whose arguments are all of an outer query belongs to that one, which is then not what it seems.
+    fn check_aggregate_level(&mut self, call: &nodes::FuncCall, frame: &Frame<'_>) {
+        if frame.outer.is_none() {
+            return;
+        }
+        let mut columns = Vec::new();
+        for argument in call.args() {
+            tree::walk(argument, &mut |node| {
+                if let Node::ColumnRef(column) = node {
+                    columns.push(column);
+                }
+                tree::is_known(node)
+            });
+        }
+        let is_local = |column: &&nodes::ColumnRef| match tree::names(column.fields()) {
+            Some(path) => frame.resolves_here(&path, &self.leaves),
+            None => true,
+        };
+        if !columns.is_empty() && !columns.iter().any(|column| is_local(column)) {
+            self.notes.not_pushable(PgError::unsupported(
+                "an aggregate of an outer query inside a sub-select is not supported across shards",
+                "All arguments of the aggregate are columns of the outer query.",
+                "Compute the aggregate in the outer query's select list.",
+            ));
+        }
+    }
+
+    fn note_column(&mut self, column: &nodes::ColumnRef) {
+        const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
+        let last = column.fields().iter().last().and_then(Node::as_str);
+        if let Some(name) = SYSTEM_COLUMNS.into_iter().find(|name| Some(*name) == last) {
+            self.notes.not_pushable(PgError::unsupported(
+                format!("system column \"{name}\" is not supported across shards"),
+                "Its values mean something only within one server.",
+                "Use the primary key, or restrict the statement to one shard key.",
+            ));
+        }
+    }
+}
+
+fn clock_name(function: &nodes::SQLValueFunction) -> Option<&'static str> {
+    use nodes::SQLValueFunctionOp as Op;
+    Some(match function.op {
+        Op::SVFOP_CURRENT_DATE => "CURRENT_DATE",
+        Op::SVFOP_CURRENT_TIME | Op::SVFOP_CURRENT_TIME_N => "CURRENT_TIME",
+        Op::SVFOP_CURRENT_TIMESTAMP | Op::SVFOP_CURRENT_TIMESTAMP_N => "CURRENT_TIMESTAMP",
+        Op::SVFOP_LOCALTIME | Op::SVFOP_LOCALTIME_N => "LOCALTIME",
+        Op::SVFOP_LOCALTIMESTAMP | Op::SVFOP_LOCALTIMESTAMP_N => "LOCALTIMESTAMP",
+        _ => return None,
+    })
+}

@@ -1,0 +1,128 @@
+//! From a name in a statement to what it means under the session's search path: sharded, reference or home table, view,
+//! catalogue, the proxy's own relations.
+
+use std::sync::Arc;
+
+use pg_raw_parse::nodes;
+
+use crate::catalog::{Relation, RelationKind};
+use crate::shardmap::{Group, Table, TableKind};
+use crate::sql::context::Context;
+use crate::sql::shardgate_call;
+
+/// What a relation's name means.
+#[derive(Clone, Debug)]
+pub enum Resolved<'c> {
+    Sharded {
+        table: &'c Table,
+        group: &'c Arc<Group>,
+        relation: &'c Relation,
+    },
+    Reference(&'c Relation),
+    /// A table that is not distributed, a temporary table, or a name that the catalogue does not know.
+    Home(Option<&'c Relation>),
+    View(&'c Relation),
+    /// `pg_catalog`, `information_schema`.
+    System,
+    /// In the map database.
+    Map(String),
+    /// Known only to the proxy that answers.
+    Proxy(String),
+    /// Cannot be placed: the reason.
+    Mixed(String),
+}
+
+/// How many levels of partitions of partitions are followed.
+const ANCESTORS_MAX: usize = 16;
+
+const PROXY_RELATIONS: [&str; 2] = ["clients", "pools"];
+const MAP_RELATIONS: [&str; 8] = ["shards", "tables", "partitions", "lookup_keys", "moves", "proxies", "transactions", "history"];
+
+pub fn resolve<'c>(context: &'c Context, name: &nodes::RangeVar, search_path: &[String]) -> Resolved<'c> {
+    resolve_name(context, name.schemaname(), name.relname().unwrap_or_default(), search_path, name.inh)
+}
+
+/// `with_children`: not ONLY.
+pub fn resolve_name<'c>(
+    context: &'c Context,
+    schema: Option<&str>,
+    name: &str,
+    search_path: &[String],
+    with_children: bool,
+) -> Resolved<'c> {
+    match schema {
+        Some(shardgate_call::SCHEMA) => return own_relation(name),
+        Some("pg_catalog" | "information_schema" | "pg_toast") => return Resolved::System,
+        Some("pg_temp") => return Resolved::Home(None),
+        Some(_) => {}
+        None if context.temporary_tables.iter().any(|table| table == name) => return Resolved::Home(None),
+        None => {}
+    }
+    let relation = match schema {
+        Some(schema) => context.catalog.resolve(Some(schema), name, &[]),
+        None => {
+            let found = search_path.iter().find_map(|schema| {
+                if schema == shardgate_call::SCHEMA && is_own_relation(name) {
+                    return Some(None);
+                }
+                context.catalog.resolve(Some(schema), name, &[]).map(Some)
+            });
+            match found {
+                Some(None) => return own_relation(name),
+                Some(found) => found,
+                None => None,
+            }
+        }
+    };
+    match relation {
+        Some(relation) => placed(context, relation, with_children),
+        None if name.starts_with("pg_") => Resolved::System,
+        None => Resolved::Home(None),
+    }
+}
+
+fn is_own_relation(name: &str) -> bool {
+    MAP_RELATIONS.contains(&name) || PROXY_RELATIONS.contains(&name)
+}
+
+fn own_relation<'c>(name: &str) -> Resolved<'c> {
+    if PROXY_RELATIONS.contains(&name) { Resolved::Proxy(name.to_owned()) } else { Resolved::Map(name.to_owned()) }
+}
+
+/// Where the rows of a relation of the catalogue live.
+pub fn placed<'c>(context: &'c Context, relation: &'c Relation, with_children: bool) -> Resolved<'c> {
+    if relation.kind == RelationKind::View {
+        return Resolved::View(relation);
+    }
+    // A partition of a sharded table is sharded like its parent, whose name alone is in the map.
+    if let Some(table) = distributed_ancestor(context, relation, 0) {
+        return match &table.kind {
+            TableKind::Reference => Resolved::Reference(relation),
+            TableKind::Sharded { group, .. } => match context.map.group(*group) {
+                Some(group) => Resolved::Sharded { table, group, relation },
+                None => Resolved::Mixed(format!("The map has no colocation group for table \"{}\".", relation.name)),
+            },
+        };
+    }
+    if with_children && has_distributed_child(context, relation, 0) {
+        return Resolved::Mixed(format!("Table \"{}\" is not distributed, but a table that inherits from it is.", relation.name));
+    }
+    Resolved::Home(Some(relation))
+}
+
+fn distributed_ancestor<'c>(context: &'c Context, relation: &Relation, depth: usize) -> Option<&'c Table> {
+    if let Some(table) = context.map.table(&relation.schema, &relation.name) {
+        return Some(table);
+    }
+    if depth == ANCESTORS_MAX {
+        return None;
+    }
+    relation.parents.iter().find_map(|parent| distributed_ancestor(context, context.catalog.relations.get(parent)?, depth + 1))
+}
+
+fn has_distributed_child(context: &Context, relation: &Relation, depth: usize) -> bool {
+    depth < ANCESTORS_MAX
+        && relation.children.iter().filter_map(|child| context.catalog.relations.get(child)).any(|child| {
+            context.map.table(&child.schema, &child.name).is_some() || has_distributed_child(context, child, depth + 1)
+        })
+}

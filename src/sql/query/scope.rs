@@ -1,0 +1,134 @@
+//! Names in scope at one level of a query, and the levels around it.
+
+use super::leaves::Leaf;
+use super::Column;
+
+/// What a FROM clause makes visible.
+#[derive(Debug, Default)]
+pub struct Frame<'f> {
+    pub items: Vec<Visible>,
+    /// Columns merged by USING and NATURAL, which an unqualified name means; `None`: of both sides (FULL JOIN).
+    pub merged: Vec<(String, Option<Column>)>,
+    /// A NATURAL join whose common columns are not known: unqualified names and `*` are not resolved.
+    pub has_unknown_merge: bool,
+    pub outer: Option<&'f Frame<'f>>,
+}
+
+/// One table alias.
+#[derive(Debug)]
+pub struct Visible {
+    pub name: Option<String>,
+    pub schema: Option<String>,
+    pub columns: VisibleColumns,
+}
+
+#[derive(Debug)]
+pub enum VisibleColumns {
+    Leaf(usize),
+    /// `(a JOIN b …) AS j`: names and what they are; nothing else is visible of the two.
+    Join { columns: Vec<(String, Option<Column>)>, is_complete: bool },
+}
+
+/// What a column reference means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    Column(Column),
+    /// Not a column that is known: nothing may be concluded.
+    Unknown,
+}
+
+impl<'f> Frame<'f> {
+    pub fn inside(outer: Option<&'f Frame<'f>>) -> Self {
+        Self { outer, ..Self::default() }
+    }
+
+    /// `[column]`, `[table, column]` or `[schema, table, column]`.
+    pub fn resolve(&self, path: &[&str], leaves: &[Leaf<'_>]) -> Resolution {
+        let mut frame = Some(self);
+        while let Some(current) = frame {
+            let found = match path {
+                [column] => current.unqualified(column, leaves),
+                [table, column] => current.qualified(None, table, column, leaves),
+                [schema, table, column] => current.qualified(Some(schema), table, column, leaves),
+                _ => Found::Unknown,
+            };
+            match found {
+                Found::Column(column) => return Resolution::Column(column),
+                Found::Unknown => return Resolution::Unknown,
+                Found::Nothing => frame = current.outer,
+            }
+        }
+        Resolution::Unknown
+    }
+
+    /// The path means, or may mean, a column of this level.
+    pub fn resolves_here(&self, path: &[&str], leaves: &[Leaf<'_>]) -> bool {
+        let found = match path {
+            [column] => self.unqualified(column, leaves),
+            [table, column] => self.qualified(None, table, column, leaves),
+            [schema, table, column] => self.qualified(Some(schema), table, column, leaves),
+            _ => Found::Unknown,
+        };
+        !matches!(found, Found::Nothing)
+    }
+
+    fn unqualified(&self, name: &str, leaves: &[Leaf<'_>]) -> Found {
+        if let Some((_, column)) = self.merged.iter().find(|(merged, _)| merged == name) {
+            return column.map_or(Found::Unknown, Found::Column);
+        }
+        let mut found = if self.has_unknown_merge { Found::Unknown } else { Found::Nothing };
+        for item in &self.items {
+            found = match (found, item.find(name, leaves)) {
+                (found, Found::Nothing) => found,
+                // A column that is certain wins over one that may be there: were both, PostgreSQL would call it ambiguous.
+                (Found::Nothing, other) => other,
+                (Found::Unknown, Found::Column(column)) if !self.has_unknown_merge => Found::Column(column),
+                (Found::Column(column), Found::Unknown) => Found::Column(column),
+                _ => return Found::Unknown,
+            };
+        }
+        found
+    }
+
+    fn qualified(&self, schema: Option<&str>, table: &str, column: &str, leaves: &[Leaf<'_>]) -> Found {
+        let mut matching = self.items.iter().filter(|item| item.is_called(schema, table));
+        match (matching.next(), matching.next()) {
+            (None, _) => Found::Nothing,
+            (Some(item), None) => match item.find(column, leaves) {
+                Found::Nothing => Found::Unknown,
+                found => found,
+            },
+            (Some(_), Some(_)) => Found::Unknown,
+        }
+    }
+}
+
+impl Visible {
+    /// Whether `schema.table` in a column reference means this item.
+    pub fn is_called(&self, schema: Option<&str>, table: &str) -> bool {
+        self.name.as_deref() == Some(table) && (schema.is_none() || self.schema.as_deref() == schema)
+    }
+
+    fn find(&self, name: &str, leaves: &[Leaf<'_>]) -> Found {
+        match &self.columns {
+            VisibleColumns::Leaf(leaf) => match leaves.get(*leaf).and_then(|known| known.find(name)) {
+                Some(Some(index)) => Found::Column(Column { leaf: *leaf, index }),
+                Some(None) => Found::Nothing,
+                None => Found::Unknown,
+            },
+            VisibleColumns::Join { columns, is_complete } => match columns.iter().find(|(column, _)| column == name) {
+                Some((_, Some(column))) => Found::Column(*column),
+                Some((_, None)) => Found::Unknown,
+                None if *is_complete => Found::Nothing,
+                None => Found::Unknown,
+            },
+        }
+    }
+}
+
+enum Found {
+    Column(Column),
+    /// It may be here.
+    Unknown,
+    Nothing,
+}

@@ -1,0 +1,179 @@
+//! Messages from clients, borrowed from the buffer. Names and texts are bytes: their encoding is checked where they are used.
+
+use super::{DecodeError, Reader};
+use crate::shard_key::Format;
+
+/// Body of a Parse message.
+#[derive(Clone, Copy, Debug)]
+pub struct Parse<'a> {
+    pub name: &'a [u8],
+    pub text: &'a [u8],
+    /// Four bytes a type, big-endian.
+    types: &'a [u8],
+}
+
+impl<'a> Parse<'a> {
+    pub fn types(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.types.chunks_exact(4).map(|chunk| chunk.iter().fold(0, |oid, &byte| (oid << 8) | u32::from(byte)))
+    }
+}
+
+/// Body of a Bind message.
+#[derive(Clone, Copy, Debug)]
+pub struct Bind<'a> {
+    pub portal: &'a [u8],
+    pub statement: &'a [u8],
+    /// Two bytes a format code.
+    formats: &'a [u8],
+    pub parameter_count: usize,
+    values: &'a [u8],
+    /// From the parameter format codes to the end of the body: forwarded as it is.
+    pub after_names: &'a [u8],
+    /// Two bytes a result format code.
+    pub result_formats: &'a [u8],
+}
+
+impl<'a> Bind<'a> {
+    /// The n-th parameter, 0-based: its format and bytes; `None` for NULL.
+    pub fn parameter(&self, index: usize) -> Option<(Format, Option<&'a [u8]>)> {
+        let mut reader = Reader::new(self.values);
+        for _ in 0..index {
+            reader.value().ok()?;
+        }
+        let value = if index < self.parameter_count { reader.value().ok()? } else { return None };
+        Some((self.format(index), value))
+    }
+
+    pub fn parameters(&self) -> impl Iterator<Item = (Format, Option<&'a [u8]>)> + '_ {
+        let mut reader = Reader::new(self.values);
+        (0..self.parameter_count).map_while(move |index| Some((self.format(index), reader.value().ok()?)))
+    }
+
+    fn format(&self, index: usize) -> Format {
+        let code = match self.formats.len() / 2 {
+            0 => 0,
+            1 => self.formats.get(1).copied().unwrap_or(0),
+            _ => self.formats.get(index * 2 + 1).copied().unwrap_or(0),
+        };
+        if code == 0 { Format::Text } else { Format::Binary }
+    }
+}
+
+/// What Describe and Close name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    Statement(&'a [u8]),
+    Portal(&'a [u8]),
+}
+
+/// Body of a Query message: the text.
+pub fn query(body: &[u8]) -> Result<&[u8], DecodeError> {
+    let mut reader = Reader::new(body);
+    let text = reader.cstr()?;
+    reader.end()?;
+    Ok(text)
+}
+
+pub fn parse(body: &[u8]) -> Result<Parse<'_>, DecodeError> {
+    let mut reader = Reader::new(body);
+    let (name, text) = (reader.cstr()?, reader.cstr()?);
+    let count = reader.count()?;
+    let types = reader.bytes(count * 4)?;
+    reader.end()?;
+    Ok(Parse { name, text, types })
+}
+
+pub fn bind(body: &[u8]) -> Result<Bind<'_>, DecodeError> {
+    let mut reader = Reader::new(body);
+    let (portal, statement) = (reader.cstr()?, reader.cstr()?);
+    let after_names = reader.rest();
+    let format_count = reader.count()?;
+    let formats = reader.bytes(format_count * 2)?;
+    check_formats(formats)?;
+    let parameter_count = reader.count()?;
+    if format_count > 1 && format_count != parameter_count {
+        return Err(DecodeError::Invalid(i64::try_from(format_count).unwrap_or(i64::MAX)));
+    }
+    let values = reader.rest();
+    for _ in 0..parameter_count {
+        reader.value()?;
+    }
+    let result_count = reader.count()?;
+    let result_formats = reader.bytes(result_count * 2)?;
+    check_formats(result_formats)?;
+    reader.end()?;
+    Ok(Bind { portal, statement, formats, parameter_count, values, after_names, result_formats })
+}
+
+fn check_formats(codes: &[u8]) -> Result<(), DecodeError> {
+    match codes.chunks_exact(2).find(|code| !matches!(code, [0, 0 | 1])) {
+        None => Ok(()),
+        Some(code) => Err(DecodeError::Invalid(code.iter().fold(0, |sum, &byte| (sum << 8) | i64::from(byte)))),
+    }
+}
+
+/// Body of an Execute message: portal and row limit (0: none).
+pub fn execute(body: &[u8]) -> Result<(&[u8], i32), DecodeError> {
+    let mut reader = Reader::new(body);
+    let (portal, limit) = (reader.cstr()?, reader.i32()?);
+    reader.end()?;
+    Ok((portal, limit))
+}
+
+pub fn describe(body: &[u8]) -> Result<Target<'_>, DecodeError> {
+    let mut reader = Reader::new(body);
+    let kind = reader.u8()?;
+    let name = reader.cstr()?;
+    reader.end()?;
+    match kind {
+        b'S' => Ok(Target::Statement(name)),
+        b'P' => Ok(Target::Portal(name)),
+        other => Err(DecodeError::Invalid(i64::from(other))),
+    }
+}
+
+pub fn close(body: &[u8]) -> Result<Target<'_>, DecodeError> {
+    describe(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Bind with one text and one NULL parameter, both formats given.
+    const BIND: &[u8] = b"p\0s\0\0\x02\0\0\0\x01\0\x02\0\0\0\x0242\xff\xff\xff\xff\0\x01\0\x01";
+
+    #[test]
+    fn bind_gives_each_parameter_with_its_format() {
+        let bind = bind(BIND).unwrap();
+        assert_eq!((bind.portal, bind.statement, bind.parameter_count), (&b"p"[..], &b"s"[..], 2));
+        assert_eq!(bind.parameter(0), Some((Format::Text, Some(&b"42"[..]))));
+        assert_eq!(bind.parameter(1), Some((Format::Binary, None)));
+        assert_eq!(bind.parameter(2), None);
+        assert_eq!(bind.result_formats, [0, 1]);
+    }
+
+    #[test]
+    fn every_cut_of_a_message_is_an_error() {
+        for end in 0..BIND.len() {
+            assert!(bind(&BIND[..end]).is_err(), "cut at {end}");
+        }
+        let parse_body = b"s\0select $1\0\0\x01\0\0\0\x17";
+        assert_eq!(parse(parse_body).unwrap().types().collect::<Vec<_>>(), [23]);
+        for end in 0..parse_body.len() {
+            assert!(parse(&parse_body[..end]).is_err(), "cut at {end}");
+        }
+        for end in 0..6 {
+            assert!(execute(&b"p\0\0\0\0\0"[..end]).is_err());
+        }
+    }
+
+    #[test]
+    fn trailing_bytes_and_bad_codes_are_errors() {
+        assert!(query(b"select 1\0x").is_err());
+        assert!(query(b"select 1").is_err());
+        assert!(describe(b"Qx\0").is_err());
+        assert!(bind(b"\0\0\0\x01\0\x07\0\0\0\0").is_err(), "format code 7");
+        assert!(bind(b"\0\0\0\0\0\x01\xff\xff\xff\xf0\0\0").is_err(), "length -16");
+    }
+}
