@@ -21,4 +21,4 @@ pub use client_login::{AuthError, Authenticator, Login};
 pub use scram::ScramKeys;
 pub use scram_client::ScramClientError;
 pub use shard_error::ShardError;
-pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login};
+pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login, login_over};

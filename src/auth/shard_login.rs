@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::message::frontend;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::ShardError;
 use super::frame::{Frame, FrameError, read_frame};
@@ -97,7 +97,20 @@ pub async fn login(
     database: &str,
     parameters: &[(&str, &str)],
 ) -> Result<Greeting, LoginError> {
-    let mut dialogue = Dialogue { stream, buffer: BytesMut::with_capacity(1024), frames_left: FRAMES_MAX };
+    let end_point = stream.end_point();
+    login_over(stream, end_point, credentials, database, parameters).await
+}
+
+/// The same over any stream. `end_point`: the hash of the server's certificate, under TLS.
+pub async fn login_over<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    end_point: Option<Vec<u8>>,
+    credentials: &BackendCredentials,
+    database: &str,
+    parameters: &[(&str, &str)],
+) -> Result<Greeting, LoginError> {
+    let buffer = BytesMut::with_capacity(1024);
+    let mut dialogue = Dialogue { stream, end_point, buffer, frames_left: FRAMES_MAX };
     let mut packet = BytesMut::with_capacity(256);
     let all = [("user", &*credentials.user), ("database", database)].into_iter().chain(parameters.iter().copied());
     frontend::startup_message(all, &mut packet).map_err(LoginError::Io)?;
@@ -106,13 +119,14 @@ pub async fn login(
     dialogue.greeting().await
 }
 
-struct Dialogue<'a> {
-    stream: &'a mut ShardStream,
+struct Dialogue<'a, S> {
+    stream: &'a mut S,
+    end_point: Option<Vec<u8>>,
     buffer: BytesMut,
     frames_left: usize,
 }
 
-impl Dialogue<'_> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
     async fn send(&mut self, packet: &[u8]) -> Result<(), LoginError> {
         self.stream.write_all(packet).await.map_err(LoginError::Io)?;
         self.stream.flush().await.map_err(LoginError::Io)
@@ -172,8 +186,8 @@ impl Dialogue<'_> {
 
     async fn scram(&mut self, mechanisms: &[u8], secret: &BackendSecret) -> Result<(), LoginError> {
         let offered: Vec<&str> = mechanisms.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok()).collect();
-        let first = ClientFirst::new(&offered, self.stream.end_point())
-            .ok_or(LoginError::Protocol("no SASL mechanism that is supported"))?;
+        let first =
+            ClientFirst::new(&offered, self.end_point.take()).ok_or(LoginError::Protocol("no SASL mechanism that is supported"))?;
         let mut packet = BytesMut::new();
         frontend::sasl_initial_response(first.mechanism(), first.first_message().as_bytes(), &mut packet)
             .map_err(LoginError::Io)?;
