@@ -17,6 +17,5 @@ pub use connection::{Connection, ConnectionError, Frame, Pending, Reply};
 pub use health::{Backoff, Health};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};
-pub use settings::Settings;
+pub use settings::{Settings, push_literal};
 pub use target::ShardAddress;
-pub(crate) use settings::push_literal;

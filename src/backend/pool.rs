@@ -182,7 +182,13 @@ enum Found {
 }
 
 impl Pool {
-    pub fn new(shard: ShardId, address: ShardAddress, credentials: BackendCredentials, limits: PoolLimits, runtimes: usize) -> Self {
+    pub fn new(
+        shard: ShardId,
+        address: ShardAddress,
+        credentials: BackendCredentials,
+        limits: PoolLimits,
+        runtimes: usize,
+    ) -> Self {
         let state = State {
             idle: (0..runtimes.max(1)).map(|_| Vec::new()).collect(),
             open: 0,
@@ -300,7 +306,8 @@ impl Pool {
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let attempt = tokio::time::timeout(self.limits.connect_timeout, super::open::open(&self.address, &self.credentials, runtime));
+        let attempt =
+            tokio::time::timeout(self.limits.connect_timeout, super::open::open(&self.address, &self.credentials, runtime));
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match opened {
             Ok(connection) => {

@@ -74,7 +74,7 @@ fn push_setting_name(sql: &mut String, name: &str) {
 }
 
 /// A string literal that means the same under either setting of `standard_conforming_strings`.
-pub(crate) fn push_literal(sql: &mut String, value: &str) {
+pub fn push_literal(sql: &mut String, value: &str) {
     if value.contains('\\') {
         sql.push('E');
     }

@@ -101,7 +101,10 @@ impl Arguments {
     }
 
     fn null_refused(&self, name: &str) -> PgError {
-        PgError::new(NULL_VALUE_NOT_ALLOWED, format!("argument \"{name}\" of shardgate.{}() must not be null", self.function.name()))
+        PgError::new(
+            NULL_VALUE_NOT_ALLOWED,
+            format!("argument \"{name}\" of shardgate.{}() must not be null", self.function.name()),
+        )
     }
 
     fn wrong_accessor(&self, name: &str) -> PgError {
@@ -147,7 +150,7 @@ fn places(function: Function, names: &[Option<&str>]) -> Result<Option<Vec<usize
             None => return Ok(None),
             Some(name) => {
                 let first_named = *named_from.get_or_insert(index);
-                if names.iter().take(index).skip(first_named).any(|other| other == &Some(name)) {
+                if names.iter().take(index).skip(first_named).any(|other| *other == Some(*name)) {
                     let message = format!("argument name \"{name}\" used more than once");
                     return Err(PgError::new(SqlState::SYNTAX_ERROR, message));
                 }
@@ -256,11 +259,9 @@ mod tests {
 
     #[test]
     fn positions_names_and_defaults_fill_the_parameters() {
-        let bound = bind(
-            "distribute_table",
-            &[(None, text("orders")), (None, text("tenant_id")), (Some("partitions"), text("16"))],
-        )
-        .unwrap();
+        let bound =
+            bind("distribute_table", &[(None, text("orders")), (None, text("tenant_id")), (Some("partitions"), text("16"))])
+                .unwrap();
         assert_eq!(bound.text("table_name").unwrap(), "orders");
         assert_eq!(bound.integer("partitions").unwrap(), 16);
         assert_eq!(bound.text("strategy").unwrap(), "hash");
@@ -271,7 +272,10 @@ mod tests {
     #[test]
     fn wrong_counts_and_names_are_answered_as_postgresql_does() {
         let error = bind("drop_shard", &[]).unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), (SqlState::UNDEFINED_FUNCTION, "function shardgate.drop_shard() does not exist"));
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (SqlState::UNDEFINED_FUNCTION, "function shardgate.drop_shard() does not exist")
+        );
         assert_eq!(error.hint.as_deref(), Some("The function is shardgate.drop_shard(name text)."));
         let error = bind("drop_shard", &[(Some("shard"), text("a"))]).unwrap_err();
         assert_eq!(error.message, "function shardgate.drop_shard(shard => unknown) does not exist");

@@ -29,7 +29,10 @@ pub(super) struct Candidate<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum CandidateKind<'a> {
     /// `group`: the one it joins; `None`: a new one of its own.
-    Sharded { key: &'a [KeyColumn], group: Option<GroupId> },
+    Sharded {
+        key: &'a [KeyColumn],
+        group: Option<GroupId>,
+    },
     Reference,
 }
 
@@ -106,7 +109,7 @@ impl Candidate<'_> {
             (Place::Sharded(..) | Place::Reference, Place::Reference) => None,
             // Home tables are on the home shard, where the copy is as good as any; but a write there must reach all copies,
             // and an action like ON DELETE CASCADE would fire on the home shard's rows alone, which are all of them.
-            (Place::Home, Place::Reference) => None,
+            (Place::Home, Place::Reference | Place::Home) => None,
             (Place::Reference, Place::Sharded(..) | Place::Home) => {
                 Some("a reference table is on every shard, and the rows it refers to are not".to_owned())
             }
@@ -164,7 +167,10 @@ impl Candidate<'_> {
             match self.catalog.assigned_new_columns(trigger.function, self.reader) {
                 Some(assigned) if !assigned.iter().any(|column| key_columns.contains(&column.as_str())) => return None,
                 Some(_) => format!("Trigger \"{}\" sets the shard key after the row was routed.", trigger.name),
-                None => format!("Trigger \"{}\" fires before each row and may set the shard key after the row was routed.", trigger.name),
+                None => format!(
+                    "Trigger \"{}\" fires before each row and may set the shard key after the row was routed.",
+                    trigger.name
+                ),
             }
         } else if !trigger.is_row && (trigger.fires_on.insert || trigger.fires_on.update || trigger.fires_on.delete) {
             format!("Trigger \"{}\" fires for each statement, which would be once on every shard.", trigger.name)
@@ -187,9 +193,10 @@ impl Candidate<'_> {
     fn hidden_references(&self) -> Vec<Obstacle> {
         let mut found = Vec::new();
         for part in self.catalog.closures_by_part(self.relation.oid, Access::Write, self.reader) {
-            let declared = part.function.and_then(|oid| self.catalog.functions.get(&oid)).and_then(|function| {
-                self.declared(&function.schema, &function.name)
-            });
+            let declared = part
+                .function
+                .and_then(|oid| self.catalog.functions.get(&oid))
+                .and_then(|function| self.declared(&function.schema, &function.name));
             match (declared, &part.closure) {
                 (Some(declared), _) => found.extend(self.declared_problem(&part.name, declared)),
                 (None, Closure::Unknown(why)) => found.push(Obstacle {
@@ -224,7 +231,10 @@ impl Candidate<'_> {
                 "If it only touches rows of the same shard key, say so: SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}').",
             ),
         };
-        Some(Obstacle { what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name), remedy: remedy.to_owned() })
+        Some(Obstacle {
+            what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name),
+            remedy: remedy.to_owned(),
+        })
     }
 
     /// A declaration is believed, but must be possible: rows of home tables are not on the other shards.
@@ -268,10 +278,7 @@ enum Place<'a> {
 
 fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation, reason: &str) -> Obstacle {
     Obstacle {
-        what: format!(
-            "Foreign key \"{}\" of table \"{}\" refers to table \"{}\": {reason}.",
-            foreign_key.name, from.name, to.name
-        ),
+        what: format!("Foreign key \"{}\" of table \"{}\" refers to table \"{}\": {reason}.", foreign_key.name, from.name, to.name),
         remedy: format!(
             "ALTER TABLE {} DROP CONSTRAINT {}. It can be made again, with the shard key in it, once both tables are distributed \
              together; small tables that many refer to can be reference tables.",

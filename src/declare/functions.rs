@@ -19,7 +19,9 @@ pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Argu
     let (schema, name) = names::find_function(&catalog, caller, arguments.text("function_name")?)?;
     let tables = |list: &[String]| -> Result<Vec<(String, String)>, PgError> {
         list.iter()
-            .map(|table| names::find_relation(&catalog, caller, table).map(|relation| (relation.schema.clone(), relation.name.clone())))
+            .map(|table| {
+                names::find_relation(&catalog, caller, table).map(|relation| (relation.schema.clone(), relation.name.clone()))
+            })
             .collect()
     };
     let key_argument = match arguments.optional_integer("key_argument")? {

@@ -63,7 +63,8 @@ impl<'a> LockedTables<'a> {
     /// A declaration that ended half-way left the table's gate closed.
     pub(super) async fn has_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<bool, PgError> {
         let table = quote_literal(&quote_table(&relation.schema, &relation.name));
-        home.value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {table}::regclass AND tgname = '{TRIGGER}')")).await
+        home.value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {table}::regclass AND tgname = '{TRIGGER}')"))
+            .await
     }
 
     pub(super) async fn open_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
@@ -127,7 +128,10 @@ async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgE
                     format!("the declaration is made, but writes to table {table} are still refused"),
                 )
                 .with_detail(format!("The trigger \"{TRIGGER}\" could not be dropped: {}.", error.message))
-                .with_hint(format!("When no long transaction uses the table: DROP TRIGGER {} ON {table}, on the home shard.", quote_identifier(TRIGGER))));
+                .with_hint(format!(
+                    "When no long transaction uses the table: DROP TRIGGER {} ON {table}, on the home shard.",
+                    quote_identifier(TRIGGER)
+                )));
             }
         }
     }

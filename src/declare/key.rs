@@ -75,7 +75,20 @@ fn column_type(relation: &Relation, column: &Column) -> Result<KeyType, PgError>
             "Give the column a deterministic collation.",
         ));
     }
-    KeyType::of_column(column.type_oid, column.typmod).ok_or_else(|| {
+    let key_type = KeyType::of_column(column.type_oid).filter(|key_type| match key_type {
+        // One that rounds would store another value than the one that was routed.
+        KeyType::Timestamp | KeyType::Timestamptz => matches!(column.typmod, -1 | 6),
+        KeyType::Int2
+        | KeyType::Int4
+        | KeyType::Int8
+        | KeyType::Text
+        | KeyType::Bpchar
+        | KeyType::Uuid
+        | KeyType::Date
+        | KeyType::Bool
+        | KeyType::Bytea => true,
+    });
+    key_type.ok_or_else(|| {
         PgError::unsupported(
             format!("cannot use column \"{}\" of table \"{}\" as shard key", column.name, relation.name),
             format!("Its type is {}.", column.type_name),
@@ -86,10 +99,8 @@ fn column_type(relation: &Relation, column: &Column) -> Result<KeyType, PgError>
 }
 
 fn unknown_column(relation: &Relation, name: &str) -> PgError {
-    let error = PgError::new(
-        SqlState::UNDEFINED_COLUMN,
-        format!("column \"{name}\" of relation \"{}\" does not exist", relation.name),
-    );
+    let error =
+        PgError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", relation.name));
     match nearest(name, relation.columns.iter(), |column| &column.name) {
         Some(meant) => error.with_hint(format!("Perhaps you meant \"{}\".", meant.name)),
         None => error,
@@ -213,14 +224,35 @@ mod tests {
         assert_eq!(parse("left(isbn, -2)").unwrap(), [item("isbn", Some(KeyFunction::Left(-2)))]);
         assert_eq!(parse("pg_catalog.substr(a, 2, 3)").unwrap(), [item("a", Some(KeyFunction::Substr(2, 3)))]);
         assert_eq!(parse("id % 16").unwrap(), [item("id", Some(KeyFunction::Modulo(16)))]);
-        assert!(matches!(&parse("date_trunc('month', at)").unwrap()[..], [KeyItem { function: Some(KeyFunction::DateTrunc(_)), .. }]));
+        assert!(matches!(
+            &parse("date_trunc('month', at)").unwrap()[..],
+            [KeyItem { function: Some(KeyFunction::DateTrunc(_)), .. }]
+        ));
     }
 
     #[test]
     fn anything_else_is_refused() {
         for text in [
-            "", "*", "a.b", "1", "lower(a)", "right(a, b)", "right(1, a)", "a + 1", "a, a", "a FROM t", "a; b", "a AS b", "'a'", "(select 1)",
-            "a UNION SELECT b", "right(a, 1) over ()", "a,b,c,d,e,f,g,h,i", "my.right(a, 1)", "a % 0", ")",
+            "",
+            "*",
+            "a.b",
+            "1",
+            "lower(a)",
+            "right(a, b)",
+            "right(1, a)",
+            "a + 1",
+            "a, a",
+            "a FROM t",
+            "a; b",
+            "a AS b",
+            "'a'",
+            "(select 1)",
+            "a UNION SELECT b",
+            "right(a, 1) over ()",
+            "a,b,c,d,e,f,g,h,i",
+            "my.right(a, 1)",
+            "a % 0",
+            ")",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -179,14 +179,9 @@ pub(super) async fn locate(control: &Control, caller: &Caller, arguments: &Argum
     let columns = arguments.texts("key")?;
     let key = locate_key(&table, columns)?;
     let mapped = match table.group.strategy {
-        Strategy::Lookup => control
-            .map
-            .lookup(&table.group, std::slice::from_ref(&key))
-            .await
-            .map_err(PgError::from)?
-            .into_iter()
-            .next()
-            .flatten(),
+        Strategy::Lookup => {
+            control.map.lookup(&table.group, std::slice::from_ref(&key)).await.map_err(PgError::from)?.into_iter().next().flatten()
+        }
         Strategy::Hash | Strategy::Range => None,
     };
     // After the lookup: this snapshot knows what it answered.
@@ -217,7 +212,10 @@ fn locate_key(table: &ShardedTable, texts: &[String]) -> Result<Key, PgError> {
     let data = key.iter().zip(values.data()).map(|(column, datum)| match &column.function {
         None => Ok(datum.clone()),
         Some(function) => function.apply(datum).ok_or_else(|| {
-            PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("{} cannot be evaluated for this value", function.to_sql(&column.column)))
+            PgError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("{} cannot be evaluated for this value", function.to_sql(&column.column)),
+            )
         }),
     });
     Ok(Key::new(data.collect::<Result<_, _>>()?))

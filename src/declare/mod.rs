@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
-use crate::shard_key::Oid;
+use crate::shard_key::{Oid, oid};
 use crate::shardmap::{MapSnapshot, Shard, ShardMap};
+use crate::sql::analysis::{ArgumentValue, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 
 mod arguments;
@@ -109,7 +110,9 @@ impl Control {
         // Writers are still refused by the gate; opening it anyway would let old plans through.
         Err(PgError::new(SqlState::OBJECT_IN_USE, "the declaration is made, but statements planned before it still run")
             .with_detail("Writes to the table are refused until they have ended.")
-            .with_hint("SELECT * FROM shardgate.proxies shows which proxy is behind. Call the function again when it has followed."))
+            .with_hint(
+                "SELECT * FROM shardgate.proxies shows which proxy is behind. Call the function again when it has followed.",
+            ))
     }
 
     async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
@@ -137,11 +140,8 @@ pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Ans
     let function = Function::find(&call.function).ok_or_else(|| unknown_function(call))?;
     let arguments = Arguments::bind(function, call)?;
     if !function.is_for_everybody() && !caller.is_admin {
-        return Err(PgError::new(
-            SqlState::INSUFFICIENT_PRIVILEGE,
-            format!("permission denied for function {}", function.name()),
-        )
-        .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
+        return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
+            .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
     }
     let row = run(control, caller, function, &arguments).await?;
     let columns = function.result();
@@ -149,7 +149,12 @@ pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Ans
     Ok(Answer { columns, rows: vec![row] })
 }
 
-async fn run(control: &Control, caller: &Caller, function: Function, arguments: &Arguments) -> Result<Vec<Option<String>>, PgError> {
+async fn run(
+    control: &Control,
+    caller: &Caller,
+    function: Function,
+    arguments: &Arguments,
+) -> Result<Vec<Option<String>>, PgError> {
     let user = caller.user.as_str();
     // What PostgreSQL prints for void.
     let void = |()| vec![Some(String::new())];
@@ -183,6 +188,15 @@ fn unknown_function(call: &Call) -> PgError {
 /// Names and types of the columns that a call will answer with; `None`: there is no such function.
 pub fn describe(function: &str) -> Option<Vec<(String, Oid)>> {
     Function::find(function).map(Function::result)
+}
+
+/// What parameter `number` of a call is: of the argument that it stands for alone, or whose array it is in. `text` where the call
+/// fits no function, so that the call's own error is heard.
+pub fn parameter_type(call: &ShardgateCall, number: u16) -> Oid {
+    let names: Vec<Option<&str>> = call.arguments.iter().map(|argument| argument.name.as_deref()).collect();
+    let types = parameter_types(&call.function, &names).unwrap_or_default();
+    let found = call.arguments.iter().zip(types).find(|(argument, _)| argument.value == ArgumentValue::Parameter(number));
+    found.map_or(oid::TEXT, |(_, type_oid)| type_oid)
 }
 
 /// Types of a call's arguments, in their order, from their names (`None`: by position): what `$1` is where it stands alone as

@@ -26,9 +26,7 @@ impl Name {
         })?;
         match (parts.pop(), parts.pop(), parts.is_empty()) {
             (Some(name), schema, true) => Ok(Self { schema, name }),
-            (_, _, _) => {
-                Err(PgError::new(INVALID_NAME, format!("improper qualified name (too many dotted names): \"{text}\"")))
-            }
+            (_, _, _) => Err(PgError::new(INVALID_NAME, format!("improper qualified name (too many dotted names): \"{text}\""))),
         }
     }
 
@@ -122,9 +120,10 @@ pub(super) fn find_relation<'a>(catalog: &'a Catalog, caller: &Caller, text: &st
     let name = Name::parse(text)?;
     catalog.resolve(name.schema.as_deref(), &name.name, &search_path(caller)).ok_or_else(|| {
         let error = PgError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", name.display()));
-        let known = catalog.relations.values().filter(|relation| {
-            matches!(relation.kind, RelationKind::Table | RelationKind::PartitionedTable)
-        });
+        let known = catalog
+            .relations
+            .values()
+            .filter(|relation| matches!(relation.kind, RelationKind::Table | RelationKind::PartitionedTable));
         // The same name in a schema that is not searched comes first.
         let elsewhere = known.clone().find(|relation| relation.name == name.name);
         match elsewhere.or_else(|| nearest(&name.name, known, |relation| &relation.name)) {
@@ -151,8 +150,7 @@ pub(super) fn find_function(catalog: &Catalog, caller: &Caller, text: &str) -> R
     match found {
         Some(schema) => Ok(((*schema).clone(), name.name)),
         None => {
-            let error =
-                PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{}\" does not exist", name.display()));
+            let error = PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{}\" does not exist", name.display()));
             let names = catalog.function_names.keys();
             Err(match nearest(&name.name, names, |name| name) {
                 Some(meant) => error.with_hint(format!("Perhaps you meant \"{meant}\".")),

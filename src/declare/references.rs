@@ -34,8 +34,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
             }
         };
     }
-    let candidate =
-        Candidate { catalog: &catalog, map: &snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
+    let candidate = Candidate { catalog: &catalog, map: &snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
     refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())?;
 
     let mut others = Vec::new();

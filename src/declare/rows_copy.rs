@@ -28,10 +28,8 @@ pub(super) async fn fingerprint(shard: &mut ShardConnection, relation: &Relation
         columns.join(", "),
         quote_table(&relation.schema, &relation.name)
     );
-    let row: (i64, String) = sqlx::query_as(AssertSqlSafe(sql))
-        .fetch_one(&mut shard.connection)
-        .await
-        .map_err(|error| shard.error(&error))?;
+    let row: (i64, String) =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut shard.connection).await.map_err(|error| shard.error(&error))?;
     Ok(Fingerprint { rows: row.0, hash: row.1 })
 }
 

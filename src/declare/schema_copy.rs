@@ -81,7 +81,8 @@ async fn check_roles(home: &mut ShardConnection, target: &mut ShardConnection) -
     }
     let list: Vec<String> = owners.iter().map(|owner| quote_literal(owner)).collect();
     let list = if list.is_empty() { "NULL".to_owned() } else { list.join(", ") };
-    let may_become = format!("SELECT coalesce(bool_and(pg_has_role(rolname, 'MEMBER')), true) FROM pg_roles WHERE rolname IN ({list})");
+    let may_become =
+        format!("SELECT coalesce(bool_and(pg_has_role(rolname, 'MEMBER')), true) FROM pg_roles WHERE rolname IN ({list})");
     target.value(&may_become).await
 }
 
@@ -144,8 +145,11 @@ fn split_password(name: &str, url: &str) -> Result<(String, Option<String>), PgE
     let mut parsed = url::Url::parse(url).map_err(|_| invalid())?;
     let encoded = parsed.password().map(str::to_owned);
     let mut password = encoded.map(|encoded| percent_decode(&encoded));
-    let others: Vec<(String, String)> =
-        parsed.query_pairs().filter(|(key, _)| key != "password").map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
+    let others: Vec<(String, String)> = parsed
+        .query_pairs()
+        .filter(|(key, _)| key != "password")
+        .map(|(key, value)| (key.into_owned(), value.into_owned()))
+        .collect();
     if let Some((_, value)) = parsed.query_pairs().find(|(key, _)| key == "password") {
         password = Some(value.into_owned());
     }
@@ -193,7 +197,8 @@ async fn find_pg_dump(server_major: i32) -> Result<PathBuf, PgError> {
 
 /// Where servers are looked for too: PATH, `pg_config --bindir`, the Debian layout.
 async fn candidates() -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let mut directories: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     if let Ok(output) = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).output().await {
         directories.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     }
@@ -250,7 +255,8 @@ mod tests {
 
     #[test]
     fn commands_of_psql_are_left_out_and_bodies_kept() {
-        let script = "\\restrict abc\nSET a = 1;\nSET transaction_timeout = 0;\nAS '\n\\restrict x\n\\unrestrict y\n';\n\\unrestrict abc\n";
+        let script =
+            "\\restrict abc\nSET a = 1;\nSET transaction_timeout = 0;\nAS '\n\\restrict x\n\\unrestrict y\n';\n\\unrestrict abc\n";
         assert_eq!(without_client_commands(script, 150_000), "SET a = 1;\nAS '\n\\restrict x\n\\unrestrict y\n';\n");
         assert!(without_client_commands(script, 170_000).contains("transaction_timeout"));
     }

@@ -76,8 +76,11 @@ impl ShardConnection {
             ));
         }
         if is_standby {
-            return Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, format!("the server of shard \"{}\" is a standby", self.name))
-                .with_hint("Give the url of the primary."));
+            return Err(PgError::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                format!("the server of shard \"{}\" is a standby", self.name),
+            )
+            .with_hint("Give the url of the primary."));
         }
         Ok(())
     }
@@ -109,7 +112,8 @@ impl ShardConnection {
     }
 }
 
-const REACHABILITY_HINT: &str = "Check the host, port, user and password in the url, and that the server accepts connections from here.";
+const REACHABILITY_HINT: &str =
+    "Check the host, port, user and password in the url, and that the server accepts connections from here.";
 
 // Independent of the role's and database's own settings. A lock that is not had soon would queue everybody behind us.
 const SESSION_SETTINGS: &str = "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET lock_timeout = '5s'; \

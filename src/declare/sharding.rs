@@ -6,8 +6,8 @@
 use crate::catalog::{Catalog, Relation};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{
-    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind, hash_slices,
-    spread,
+    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind,
+    hash_slices, spread,
 };
 
 use super::arguments::Arguments;
@@ -131,7 +131,12 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
 }
 
 /// Called again with the same key: what a call that ended half-way may have left, the gate, goes.
-async fn already_declared(home: &mut ShardConnection, relation: &Relation, known: &Table, request: &Request<'_>) -> Result<(), PgError> {
+async fn already_declared(
+    home: &mut ShardConnection,
+    relation: &Relation,
+    known: &Table,
+    request: &Request<'_>,
+) -> Result<(), PgError> {
     let error = match &known.kind {
         TableKind::Sharded { key, .. } => {
             let asked = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash));
@@ -309,8 +314,11 @@ async fn store_gated(
     if still_empty != Ok(true) {
         locked.release().await?;
         return still_empty.and_then(|_| {
-            Err(PgError::new(SqlState::SERIALIZATION_FAILURE, format!("rows were inserted into table \"{}\" meanwhile", relation.name))
-                .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
+            Err(PgError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                format!("rows were inserted into table \"{}\" meanwhile", relation.name),
+            )
+            .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
         });
     }
     let gates = locked.close_gates().await?;

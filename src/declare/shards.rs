@@ -82,7 +82,9 @@ fn is_done(snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<bool, PgError> 
 fn same_database(existing: &str) -> PgError {
     PgError::new(DUPLICATE, format!("the database is already shard \"{existing}\""))
         .with_detail("Two shards cannot be the same database.")
-        .with_hint("Give the url of another database. A copy of a shard's files or dump needs its schema \"shardgate\" dropped first.")
+        .with_hint(
+            "Give the url of another database. A copy of a shard's files or dump needs its schema \"shardgate\" dropped first.",
+        )
 }
 
 /// The same database may be reached under another url; its uuid tells.
@@ -198,7 +200,12 @@ async fn prepare(
     }
 }
 
-async fn set_online(control: &Control, actor: &str, home: &mut ShardConnection, shard: &mut ShardConnection) -> Result<(), PgError> {
+async fn set_online(
+    control: &Control,
+    actor: &str,
+    home: &mut ShardConnection,
+    shard: &mut ShardConnection,
+) -> Result<(), PgError> {
     // Schema changes go to registered shards; what slipped in before this one was registered shows here.
     let (wanted, found) = (read_catalog(home).await?, read_catalog(shard).await?);
     refuse_differences(home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")?;
@@ -216,7 +223,10 @@ fn reference_tables<'a>(snapshot: &MapSnapshot, catalog: &'a Catalog) -> Vec<&'a
     let mut ordered: Vec<&Relation> = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         let is_blocked = |relation: &Relation| {
-            relation.foreign_keys.iter().any(|key| key.referenced != relation.oid && waiting.iter().any(|other| other.oid == key.referenced))
+            relation
+                .foreign_keys
+                .iter()
+                .any(|key| key.referenced != relation.oid && waiting.iter().any(|other| other.oid == key.referenced))
         };
         let (blocked, ready): (Vec<&Relation>, Vec<&Relation>) = waiting.iter().partition(|relation| is_blocked(relation));
         if ready.is_empty() {

@@ -138,43 +138,63 @@ impl Function {
 
     pub(super) fn parameters(self) -> &'static [Parameter] {
         match self {
-            Function::AddShard => &[
-                required("name", Kind::Text),
-                required("url", Kind::Text),
-                optional("region", Kind::Text, Default::Null),
-                optional("capacity", Kind::Float, Default::Float(1.0)),
-                optional("replication_url", Kind::Text, Default::Null),
-            ],
-            Function::DropShard => &[required("name", Kind::Text)],
-            Function::DistributeTable => &[
-                required("table_name", Kind::Text),
-                required("key", Kind::Text),
-                optional("strategy", Kind::Text, Default::Text("hash")),
-                optional("colocate_with", Kind::Text, Default::Null),
-                optional("partitions", Kind::Integer, Default::Integer(64)),
-                optional("on_shards", Kind::Text, Default::Text("all")),
-            ],
-            Function::ReferenceTable => &[required("table_name", Kind::Text)],
-            Function::MapKey => &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)],
-            Function::SetDefaultShard => &[required("table_name", Kind::Text), required("shard", Kind::Text)],
-            Function::SplitPartition => &[required("partition", Kind::Integer), required("at", Kind::Text)],
-            Function::MergePartitions => &[required("a", Kind::Integer), required("b", Kind::Integer)],
-            Function::Locate => &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)],
-            Function::DeclareFunction => &[
-                required("function_name", Kind::Text),
-                optional("reads", Kind::TextArray, Default::EmptyArray),
-                optional("writes", Kind::TextArray, Default::EmptyArray),
-                optional("key_argument", Kind::Integer, Default::Null),
-            ],
+            Function::AddShard => {
+                const {
+                    &[
+                        required("name", Kind::Text),
+                        required("url", Kind::Text),
+                        optional("region", Kind::Text, Default::Null),
+                        optional("capacity", Kind::Float, Default::Float(1.0)),
+                        optional("replication_url", Kind::Text, Default::Null),
+                    ]
+                }
+            }
+            Function::DropShard => const { &[required("name", Kind::Text)] },
+            Function::DistributeTable => {
+                const {
+                    &[
+                        required("table_name", Kind::Text),
+                        required("key", Kind::Text),
+                        optional("strategy", Kind::Text, Default::Text("hash")),
+                        optional("colocate_with", Kind::Text, Default::Null),
+                        optional("partitions", Kind::Integer, Default::Integer(64)),
+                        optional("on_shards", Kind::Text, Default::Text("all")),
+                    ]
+                }
+            }
+            Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
+            Function::MapKey => {
+                const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
+            }
+            Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
+            Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
+            Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
+            Function::Locate => {
+                const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
+            }
+            Function::DeclareFunction => {
+                const {
+                    &[
+                        required("function_name", Kind::Text),
+                        optional("reads", Kind::TextArray, Default::EmptyArray),
+                        optional("writes", Kind::TextArray, Default::EmptyArray),
+                        optional("key_argument", Kind::Integer, Default::Null),
+                    ]
+                }
+            }
             Function::UniqueId => &[],
-            Function::CreateDistributedTable => &[
-                required("table_name", Kind::Text),
-                required("distribution_column", Kind::Text),
-                optional("distribution_type", Kind::Text, Default::Text("hash")),
-                optional("colocate_with", Kind::Text, Default::Text("default")),
-                optional("shard_count", Kind::Integer, Default::Null),
-            ],
-            Function::CreateReferenceTable => &[required("table_name", Kind::Text)],
+            Function::CreateDistributedTable => {
+                const {
+                    &[
+                        required("table_name", Kind::Text),
+                        required("distribution_column", Kind::Text),
+                        optional("distribution_type", Kind::Text, Default::Text("hash")),
+                        optional("colocate_with", Kind::Text, Default::Text("default")),
+                        optional("shard_count", Kind::Integer, Default::Null),
+                    ]
+                }
+            }
+            Function::CreateReferenceTable => const { &[required("table_name", Kind::Text)] },
         }
     }
 

@@ -33,9 +33,12 @@ fn explain(name: &str, error: PgError) -> PgError {
     if error.code != SqlState::INSUFFICIENT_PRIVILEGE {
         return error;
     }
-    PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("the user of shard \"{name}\" may not create the schema \"shardgate\" there"))
-        .with_detail(format!("The shard says: {}.", error.message))
-        .with_hint("GRANT CREATE ON DATABASE … TO that user, or give the url of the database's owner.")
+    PgError::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("the user of shard \"{name}\" may not create the schema \"shardgate\" there"),
+    )
+    .with_detail(format!("The shard says: {}.", error.message))
+    .with_hint("GRANT CREATE ON DATABASE … TO that user, or give the url of the database's owner.")
 }
 
 // One transaction, one at a time. gtx = sg:<cluster>:<decider's uuid>:<incarnation>:<n>:<sha256 of the secret, hexadecimal>.

@@ -148,8 +148,26 @@ mod tests {
     #[test]
     fn text_forms_are_ordered_as_postgresql_orders_them() {
         let ordered = [
-            "-Infinity", "-10000.5", "-10000", "-1.5", "-1.05", "-0.0001", "0", "0.00009", "0.0001", "0.5", "1", "1.00001", "9", "10",
-            "9999", "10000", "10000.0001", "123456789012345678901234567890", "Infinity", "NaN",
+            "-Infinity",
+            "-10000.5",
+            "-10000",
+            "-1.5",
+            "-1.05",
+            "-0.0001",
+            "0",
+            "0.00009",
+            "0.0001",
+            "0.5",
+            "1",
+            "1.00001",
+            "9",
+            "10",
+            "9999",
+            "10000",
+            "10000.0001",
+            "123456789012345678901234567890",
+            "Infinity",
+            "NaN",
         ];
         let values: Vec<Numeric> = ordered.iter().map(|text| Numeric::from_text(text.as_bytes()).unwrap()).collect();
         for (index, pair) in values.windows(2).enumerate() {
@@ -160,10 +178,14 @@ mod tests {
     #[test]
     fn the_scale_does_not_count() {
         for (a, b) in [("1.0", "1.00"), ("0", "-0.000"), ("10000", "10000.0000"), ("-7.50", "-7.5")] {
-            assert_eq!(Numeric::from_text(a.as_bytes()), Numeric::from_text(b.as_bytes()).map(|value| match value {
-                Numeric::Finite(Finite { digits, weight, .. }) if digits.is_empty() => Numeric::Finite(Finite { is_negative: false, weight, digits }),
-                other => other,
-            }));
+            assert_eq!(
+                Numeric::from_text(a.as_bytes()),
+                Numeric::from_text(b.as_bytes()).map(|value| match value {
+                    Numeric::Finite(Finite { digits, weight, .. }) if digits.is_empty() =>
+                        Numeric::Finite(Finite { is_negative: false, weight, digits }),
+                    other => other,
+                })
+            );
             assert_eq!(Numeric::from_text(a.as_bytes()).unwrap().cmp(&Numeric::from_text(b.as_bytes()).unwrap()), Ordering::Equal);
         }
     }

@@ -71,7 +71,11 @@ struct Input<'a> {
 }
 
 /// Reads every connection to its ReadyForQuery. On an error the others are read to their end too, so that they stay usable.
-pub async fn scatter<S: RowSink>(connections: Vec<&mut Connection>, spec: &Spec, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+pub async fn scatter<S: RowSink>(
+    connections: Vec<&mut Connection>,
+    spec: &Spec,
+    sink: &mut S,
+) -> Result<ScatterEnd, ScatterError<S::Gone>> {
     let inputs = connections.into_iter().map(|connection| Input { connection, head: Head::End, is_ready: false }).collect();
     let mut merge = Merge { inputs, spec, columns: Vec::new() };
     let mut result = merge.run(sink).await;

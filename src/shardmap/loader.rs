@@ -7,12 +7,11 @@
 //!
 //! An epoch lower than the known one is refused. Rows that make no valid map are an error: the old snapshot stays.
 
-
 use std::time::Duration;
 
+use sqlx::Transaction;
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::types::Json;
-use sqlx::Transaction;
 use tokio::time::timeout;
 
 use super::changes::read;
@@ -196,11 +195,7 @@ async fn read_changed_keys(
     rows.iter().map(|row| Ok((GroupId(read(row, 0)?), read::<Vec<u8>>(row, 1)?.into_boxed_slice()))).collect()
 }
 
-async fn read_removed(
-    transaction: &mut Transaction<'_, Postgres>,
-    since: i64,
-    rows: &mut ChangedRows,
-) -> Result<(), StoreError> {
+async fn read_removed(transaction: &mut Transaction<'_, Postgres>, since: i64, rows: &mut ChangedRows) -> Result<(), StoreError> {
     for row in fetch(transaction, REMOVED, since).await? {
         let kind: &str = read(&row, 0)?;
         let id: Option<i32> = read(&row, 1)?;

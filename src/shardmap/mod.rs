@@ -145,9 +145,8 @@ impl ShardMap {
     pub fn fixed_with_keys(snapshot: MapSnapshot, keys: impl IntoIterator<Item = (GroupId, Key, PartitionId)>) -> Arc<Self> {
         let epoch = snapshot.epoch;
         let shared = Arc::new(Shared::new(snapshot, u64::from(u32::MAX), Lease::unlimited()));
-        let mapping = |(group, key, partition): (GroupId, Key, PartitionId)| {
-            (LookupKey { group, key: key.ordered_bytes() }, Some(partition))
-        };
+        let mapping =
+            |(group, key, partition): (GroupId, Key, PartitionId)| (LookupKey { group, key: key.ordered_bytes() }, Some(partition));
         let mappings: Vec<_> = keys.into_iter().map(mapping).collect();
         let is_remembered = shared.current.remember(epoch, &mappings);
         assert!(is_remembered, "nobody else has the map yet");

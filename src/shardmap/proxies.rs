@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::ShardMap;
 use super::error::StoreError;
 use super::lease::{LEASE, ProxyId};
 use super::model::Epoch;
 use super::store::Store;
-use super::ShardMap;
 
 /// One row of the proxies, for judging leases.
 struct ProxyRow {

@@ -141,9 +141,7 @@ fn shared_pool(options: &PgConnectOptions) -> PgPool {
 }
 
 fn pool_options() -> PgPoolOptions {
-    PgPoolOptions::new()
-        .acquire_timeout(CONNECT_TIMEOUT)
-        .after_connect(|connection, _| Box::pin(prepare_connection(connection)))
+    PgPoolOptions::new().acquire_timeout(CONNECT_TIMEOUT).after_connect(|connection, _| Box::pin(prepare_connection(connection)))
 }
 
 /// Every version of the map's schema, oldest first; the bookkeeping lies in the map's own schema.

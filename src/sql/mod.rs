@@ -1,7 +1,8 @@
 //! Reading SQL: parse, analyse, rewrite. Pure: no I/O, no clock, no wait.
 
 pub mod analysis;
+pub mod body;
 pub mod lexer;
 pub mod literal;
-mod parse;
-mod tree;
+pub mod parse;
+pub mod tree;

@@ -6,8 +6,7 @@ use shardgate::shardmap::{
 };
 
 use super::{
-    ACTOR, add_shard, connect_map, distribute, distribute_hash, distribute_lookup, map_cluster, map_with_shards, refusal,
-    text_key,
+    ACTOR, add_shard, connect_map, distribute, distribute_hash, distribute_lookup, map_cluster, map_with_shards, refusal, text_key,
 };
 
 #[tokio::test]
@@ -98,10 +97,14 @@ async fn a_distributed_table_is_routed_by_the_partitions_it_was_given() {
     assert_eq!(group.partition_at(&day("2026-07-01")).low, Some(day("2026-07-01")));
     let client = cluster.connect_map().await;
     let rows = client
-        .query("SELECT low, high, shard FROM shardgate.partitions WHERE colocation_group = $1 ORDER BY low NULLS FIRST", &[&range.0])
+        .query(
+            "SELECT low, high, shard FROM shardgate.partitions WHERE colocation_group = $1 ORDER BY low NULLS FIRST",
+            &[&range.0],
+        )
         .await
         .expect("partitions");
-    let shown: Vec<(Option<String>, Option<String>, String)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    let shown: Vec<(Option<String>, Option<String>, String)> =
+        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     let first_of_july = Some("2026-07-01".to_owned());
     assert_eq!(shown, [(None, first_of_july.clone(), "a".to_owned()), (first_of_july, None, "b".to_owned())]);
     map.close().await;
@@ -386,7 +389,11 @@ async fn the_relations_show_the_map_without_secrets() {
         ("tables", "table_name", "table_name kind strategy key colocation_group"),
         ("partitions", "partition_id", "partition_id colocation_group strategy low high shard state epoch"),
         ("lookup_keys", "key", "colocation_group key partition_id"),
-        ("moves", "move_id", "move_id partition_id source target state rows_copied bytes_copied lag_bytes pause_ms started_at error"),
+        (
+            "moves",
+            "move_id",
+            "move_id partition_id source target state rows_copied bytes_copied lag_bytes pause_ms started_at error",
+        ),
         ("proxies", "proxy_id", "proxy_id address epoch last_seen clients"),
         ("transactions", "gid", "gid state participants age"),
         ("history", "epoch", "epoch changed_at actor change arguments"),

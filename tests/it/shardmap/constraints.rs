@@ -25,42 +25,58 @@ async fn no_sql_makes_a_gap_an_overlap_or_a_second_owner() {
     map.store().map_key(ACTOR, ("public", "l"), &text_key("k"), &lookup.key_types, "a").await.expect("map a key");
     let client = cluster.connect_map().await;
     let cases = [
-        ("the first partition deleted", format!("DELETE FROM shardgate_map.partition WHERE group_id = {hash} AND low = ''"), "23503"),
+        (
+            "the first partition deleted",
+            format!("DELETE FROM shardgate_map.partition WHERE group_id = {hash} AND low = ''"),
+            "23503",
+        ),
         (
             "the first partition begins later",
-            format!("UPDATE shardgate_map.partition SET low = '\\x0000000000000001', low_text = 'x' WHERE group_id = {hash} AND low = ''"),
+            format!(
+                "UPDATE shardgate_map.partition SET low = '\\x0000000000000001', low_text = 'x' WHERE group_id = {hash} AND low = ''"
+            ),
             "23503",
         ),
         ("all partitions deleted", format!("DELETE FROM shardgate_map.partition WHERE group_id = {hash}"), "23503"),
         (
             "two partitions at one place",
-            format!("INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
+            format!(
+                "INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
                      SELECT group_id, strategy, shard_id, low, low_text FROM shardgate_map.partition
-                     WHERE group_id = {hash} AND low > '' LIMIT 1"),
+                     WHERE group_id = {hash} AND low > '' LIMIT 1"
+            ),
             "23505",
         ),
         (
             "two partitions at the beginning",
-            format!("INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low)
-                     SELECT {hash}, 'hash', shard_id, '' FROM shardgate_map.shard LIMIT 1"),
+            format!(
+                "INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low)
+                     SELECT {hash}, 'hash', shard_id, '' FROM shardgate_map.shard LIMIT 1"
+            ),
             "23505",
         ),
         (
             "an empty first partition",
-            format!("INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
-                     SELECT {hash}, 'hash', shard_id, '\\x0000000000000000', 'min' FROM shardgate_map.shard LIMIT 1"),
+            format!(
+                "INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
+                     SELECT {hash}, 'hash', shard_id, '\\x0000000000000000', 'min' FROM shardgate_map.shard LIMIT 1"
+            ),
             "23514",
         ),
         (
             "a bound that is no hash",
-            format!("INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
-                     SELECT {hash}, 'hash', shard_id, '\\x01', 'x' FROM shardgate_map.shard LIMIT 1"),
+            format!(
+                "INSERT INTO shardgate_map.partition (group_id, strategy, shard_id, low, low_text)
+                     SELECT {hash}, 'hash', shard_id, '\\x01', 'x' FROM shardgate_map.shard LIMIT 1"
+            ),
             "23514",
         ),
         (
             "a partition of another strategy",
-            format!("INSERT INTO shardgate_map.partition (group_id, strategy, shard_id)
-                     SELECT {hash}, 'lookup', shard_id FROM shardgate_map.shard LIMIT 1"),
+            format!(
+                "INSERT INTO shardgate_map.partition (group_id, strategy, shard_id)
+                     SELECT {hash}, 'lookup', shard_id FROM shardgate_map.shard LIMIT 1"
+            ),
             "23503",
         ),
         (
@@ -73,23 +89,40 @@ async fn no_sql_makes_a_gap_an_overlap_or_a_second_owner() {
             format!("UPDATE shardgate_map.partition SET shard_id = 4711 WHERE group_id = {hash}"),
             "23503",
         ),
-        ("a group without partitions", "INSERT INTO shardgate_map.colocation_group (strategy, key_types, beginning)
-                     VALUES ('range', '{bigint}', '')".to_owned(), "23503"),
+        (
+            "a group without partitions",
+            "INSERT INTO shardgate_map.colocation_group (strategy, key_types, beginning)
+                     VALUES ('range', '{bigint}', '')"
+                .to_owned(),
+            "23503",
+        ),
         (
             "a group that claims to have no beginning",
             format!("UPDATE shardgate_map.colocation_group SET beginning = NULL WHERE group_id = {hash}"),
             "23514",
         ),
-        ("a key mapped twice", "INSERT INTO shardgate_map.lookup_key (group_id, key, key_text, partition_id)
-                     SELECT group_id, key, key_text, partition_id FROM shardgate_map.lookup_key".to_owned(), "23505"),
+        (
+            "a key mapped twice",
+            "INSERT INTO shardgate_map.lookup_key (group_id, key, key_text, partition_id)
+                     SELECT group_id, key, key_text, partition_id FROM shardgate_map.lookup_key"
+                .to_owned(),
+            "23505",
+        ),
         (
             "a key in a partition of another group",
-            format!("UPDATE shardgate_map.lookup_key SET partition_id =
-                     (SELECT partition_id FROM shardgate_map.partition WHERE group_id = {hash} LIMIT 1)"),
+            format!(
+                "UPDATE shardgate_map.lookup_key SET partition_id =
+                     (SELECT partition_id FROM shardgate_map.partition WHERE group_id = {hash} LIMIT 1)"
+            ),
             "23503",
         ),
-        ("a partition deleted under its keys", "DELETE FROM shardgate_map.partition WHERE partition_id IN
-                     (SELECT partition_id FROM shardgate_map.lookup_key)".to_owned(), "23503"),
+        (
+            "a partition deleted under its keys",
+            "DELETE FROM shardgate_map.partition WHERE partition_id IN
+                     (SELECT partition_id FROM shardgate_map.lookup_key)"
+                .to_owned(),
+            "23503",
+        ),
         ("a shard deleted under its partitions", "DELETE FROM shardgate_map.shard WHERE name = 'b'".to_owned(), "23503"),
         ("a second home", "UPDATE shardgate_map.shard SET is_home = true WHERE name = 'b'".to_owned(), "23505"),
         (

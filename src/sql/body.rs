@@ -1,0 +1,242 @@
+//! Reads the bodies of SQL and PL/pgSQL functions: which relations they read and write, which functions they call.
+//!
+//! SQL is parsed by PostgreSQL's own grammar. PL/pgSQL is taken apart into the SQL statements and expressions in it
+//! ([`plpgsql`]), each of which is parsed the same way. Whatever is not understood makes the answer unknown, with a reason that
+//! completes the sentence `function "f" …`. Names are reported generously: a name that might be a table's is one.
+
+use pg_raw_parse::walk::{Recurse, walk_manual};
+use pg_raw_parse::{ConstValue, Node, nodes};
+
+use crate::catalog::{BodyName, BodyReader, BodyReferences};
+
+mod plpgsql;
+
+/// Reads bodies with PostgreSQL's grammar. Stateless.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SqlBodyReader;
+
+impl BodyReader for SqlBodyReader {
+    fn references(&self, language: &str, body: &str) -> BodyReferences {
+        let mut found = Found::default();
+        match language {
+            "sql" => sql(body, &mut found),
+            "plpgsql" => plpgsql::read(body, &mut found),
+            other => found.give_up(format!("is written in {other}")),
+        }
+        found.finish()
+    }
+}
+
+/// Bodies longer than this are not read.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    references: BodyReferences,
+    unknown: Option<String>,
+    new_row: NewRow,
+}
+
+/// What a PL/pgSQL body does to NEW.
+enum NewRow {
+    /// Columns assigned one by one.
+    Columns(Vec<String>),
+    /// Assigned as a whole, or handed to something unknown.
+    Unknown,
+}
+
+impl Default for NewRow {
+    fn default() -> Self {
+        NewRow::Columns(Vec::new())
+    }
+}
+
+impl Found {
+    fn give_up(&mut self, why: impl Into<String>) {
+        self.unknown.get_or_insert_with(|| why.into());
+    }
+
+    fn finish(self) -> BodyReferences {
+        let mut references = self.references;
+        for list in [&mut references.reads, &mut references.writes, &mut references.functions] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        references.reads.retain(|name| !references.writes.contains(name));
+        references.operators.sort_unstable();
+        references.operators.dedup();
+        references.assigned_new = match (self.new_row, &self.unknown) {
+            (NewRow::Columns(mut columns), _) => {
+                columns.sort_unstable();
+                columns.dedup();
+                Some(columns)
+            }
+            (NewRow::Unknown, _) => None,
+        };
+        references.unknown = self.unknown;
+        references
+    }
+
+    fn assign_new_column(&mut self, column: String) {
+        if let NewRow::Columns(columns) = &mut self.new_row {
+            columns.push(column);
+        }
+    }
+
+    fn lose_new(&mut self) {
+        self.new_row = NewRow::Unknown;
+    }
+}
+
+/// The body of an SQL function: statements between semicolons, or `BEGIN ATOMIC … END`, or `RETURN expression`.
+fn sql(body: &str, found: &mut Found) {
+    if body.len() > BODY_BYTES_MAX {
+        return found.give_up("is too long to be read");
+    }
+    let trimmed = body.trim();
+    let folded = trimmed.get(..12).unwrap_or_default().to_ascii_lowercase();
+    if folded == "begin atomic" {
+        // What pg_get_function_sqlbody prints. Inside a function's declaration the grammar reads it.
+        let declaration = format!("CREATE FUNCTION f() RETURNS void LANGUAGE sql {trimmed}");
+        return match pg_raw_parse::parse(&declaration) {
+            Ok(tree) => tree.stmts().for_each(|statement| match statement {
+                Node::CreateFunctionStmt(create) => nested_statements(create.sql_body(), found),
+                _ => found.give_up(UNREADABLE),
+            }),
+            Err(_) => found.give_up(UNREADABLE),
+        };
+    }
+    if folded.starts_with("return ") {
+        return expression(trimmed.get("return ".len()..).unwrap_or_default(), found);
+    }
+    statements(trimmed, found);
+}
+
+const UNREADABLE: &str = "has a part that cannot be read";
+
+fn nested_statements(node: Node<'_>, found: &mut Found) {
+    match node {
+        Node::None => {}
+        Node::NodeList(list) => list.iter().for_each(|inner| nested_statements(inner, found)),
+        other => statement(other, found),
+    }
+}
+
+/// SQL statements between semicolons.
+fn statements(text: &str, found: &mut Found) {
+    match pg_raw_parse::parse(text) {
+        Ok(tree) => tree.stmts().for_each(|node| statement(node, found)),
+        Err(_) => found.give_up(UNREADABLE),
+    }
+}
+
+/// An expression, or several between commas.
+fn expression(text: &str, found: &mut Found) {
+    statements(&format!("SELECT {text}"), found);
+}
+
+fn statement(node: Node<'_>, found: &mut Found) {
+    match node {
+        Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
+            query(node, found)
+        }
+        Node::ReturnStmt(statement) => query(statement.returnval(), found),
+        Node::CallStmt(call) => match call.funccall() {
+            Some(call) => query(Node::FuncCall(call), found),
+            None => found.give_up(UNREADABLE),
+        },
+        Node::TruncateStmt(truncate) => truncate.relations().iter().for_each(|relation| match relation {
+            Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
+            _ => found.give_up(UNREADABLE),
+        }),
+        Node::LockStmt(lock) => lock.relations().iter().for_each(|relation| match relation {
+            Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
+            _ => found.give_up(UNREADABLE),
+        }),
+        // A table of the session's own: of no shard's rows, but of one backend.
+        Node::CreateStmt(_) | Node::CreateTableAsStmt(_) | Node::DropStmt(_) | Node::IndexStmt(_) => {
+            found.give_up("creates or drops objects")
+        }
+        Node::VariableSetStmt(_) | Node::VariableShowStmt(_) => {}
+        Node::TransactionStmt(_) => found.give_up("ends transactions"),
+        Node::NotifyStmt(_) => {}
+        _ => found.give_up("runs a statement that is neither a query nor a change of rows"),
+    }
+}
+
+/// Everything in a query, its sub-selects and common table expressions included. With a stack of its own: a body may nest
+/// deeper than ours reaches.
+fn query(root: Node<'_>, found: &mut Found) {
+    let mut stack = vec![root];
+    while let Some(node) = stack.pop() {
+        visit(node, found);
+        walk_manual::<()>(node, |child| {
+            stack.push(child);
+            Recurse::no()
+        });
+    }
+}
+
+fn visit(node: Node<'_>, found: &mut Found) {
+    match node {
+        // Targets of changes come by here too, and are taken out again in the end. Names of common table expressions as well:
+        // the catalogue knows whether there is a table of that name, which then may be meant elsewhere.
+        Node::RangeVar(relation) => found.references.reads.push(name_of(relation)),
+        Node::InsertStmt(insert) => found.references.writes.extend(insert.relation().map(name_of)),
+        Node::UpdateStmt(update) => found.references.writes.extend(update.relation().map(name_of)),
+        Node::DeleteStmt(delete) => found.references.writes.extend(delete.relation().map(name_of)),
+        Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
+        Node::FuncCall(call) => function_call(call, found),
+        Node::A_Expr(expression) => {
+            if let Some(operator) = expression.name().iter().last().and_then(Node::as_str) {
+                found.references.operators.push(operator.to_owned());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn function_call(call: &nodes::FuncCall, found: &mut Found) {
+    let names: Option<Vec<&str>> = call.funcname().iter().map(Node::as_str).collect();
+    let name = match names.as_deref() {
+        Some([name]) => BodyName { schema: None, name: (*name).to_owned() },
+        Some([schema, name]) => BodyName { schema: Some((*schema).to_owned()), name: (*name).to_owned() },
+        _ => return found.give_up(UNREADABLE),
+    };
+    match name.name.as_str() {
+        "nextval" | "setval" | "currval" => match call.args().iter().next().and_then(sequence_of) {
+            Some(sequence) => found.references.writes.push(sequence),
+            None => found.give_up(format!("calls {} on a sequence that it does not name", name.name)),
+        },
+        "lastval" => found.give_up("calls lastval"),
+        _ => {}
+    }
+    found.references.functions.push(name);
+}
+
+/// The sequence that a literal names.
+fn sequence_of(mut argument: Node<'_>) -> Option<BodyName> {
+    while let Node::TypeCast(cast) = argument {
+        argument = cast.arg();
+    }
+    let Node::A_Const(constant) = argument else { return None };
+    let Some(ConstValue::String(text)) = constant.val() else { return None };
+    let tree = pg_raw_parse::parse(&format!("SELECT {text}")).ok()?;
+    let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
+    let target = select.target_list().iter().next()?;
+    let Node::ColumnRef(reference) = target.val() else { return None };
+    let fields: Vec<&str> = reference.fields().iter().map(Node::as_str).collect::<Option<_>>()?;
+    match fields.as_slice() {
+        [name] => Some(BodyName { schema: None, name: (*name).to_owned() }),
+        [schema, name] => Some(BodyName { schema: Some((*schema).to_owned()), name: (*name).to_owned() }),
+        _ => None,
+    }
+}
+
+fn name_of(relation: &nodes::RangeVar) -> BodyName {
+    BodyName { schema: relation.schemaname().map(str::to_owned), name: relation.relname().unwrap_or_default().to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

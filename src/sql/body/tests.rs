@@ -1,0 +1,169 @@
+//! Bodies as users write them, and what they touch.
+
+use super::*;
+
+fn read(language: &str, body: &str) -> BodyReferences {
+    SqlBodyReader.references(language, body)
+}
+
+fn names(list: &[BodyName]) -> Vec<String> {
+    list.iter()
+        .map(|name| name.schema.as_ref().map_or_else(|| name.name.clone(), |schema| format!("{schema}.{}", name.name)))
+        .collect()
+}
+
+/// Reads, writes and functions, each between commas.
+fn summary(language: &str, body: &str) -> (String, String, String) {
+    let found = read(language, body);
+    assert_eq!(found.unknown, None, "{body}");
+    (names(&found.reads).join(","), names(&found.writes).join(","), names(&found.functions).join(","))
+}
+
+fn expect(language: &str, body: &str, reads: &str, writes: &str, functions: &str) {
+    assert_eq!(summary(language, body), (reads.to_owned(), writes.to_owned(), functions.to_owned()), "{body}");
+}
+
+#[test]
+fn sql_bodies() {
+    expect("sql", "select count(*) from t", "t", "", "count");
+    expect("sql", "select 1; insert into s.a select * from b where x in (select y from c); ", "b,c", "s.a", "");
+    expect("sql", "with w as (delete from a returning *) select f(x) from w", "w", "a", "f");
+    expect("sql", "update a set x = g(b.y) from b where a.id = b.id", "b", "a", "g");
+    expect("sql", "merge into a using b on a.id = b.id when matched then delete", "b", "a", "");
+    expect("sql", "truncate a, b", "", "a,b", "");
+    expect("sql", "select nextval('s.seq'), setval('other'::regclass, 1)", "", "other,s.seq", "nextval,setval");
+    expect(
+        "sql",
+        "BEGIN ATOMIC\n SELECT count(*) FROM public.t;\n INSERT INTO public.a VALUES (1);\nEND",
+        "public.t",
+        "public.a",
+        "count",
+    );
+    expect("sql", "RETURN (SELECT max(x) FROM public.t)", "public.t", "", "max");
+    expect("sql", "call p(1)", "", "", "p");
+    expect("sql", "select x from t for update", "t", "", "");
+}
+
+#[test]
+fn sql_bodies_that_cannot_be_known() {
+    for body in ["select nextval(x)", "create table a(x int)", "selec 1", "lock", "vacuum a", "select lastval()"] {
+        assert!(read("sql", body).unknown.is_some(), "{body}");
+    }
+    assert_eq!(read("plperl", "x").unknown.as_deref(), Some("is written in plperl"));
+}
+
+#[test]
+fn plpgsql_statements() {
+    expect(
+        "plpgsql",
+        "
+        -- a comment with 'quotes
+        <<outer>>
+        DECLARE
+            n int := (SELECT count(*) FROM d1);
+            c CURSOR (k int) FOR SELECT * FROM d2 WHERE id = k;
+            r record;
+            total constant numeric(10, 2) default f0();
+        BEGIN
+            IF EXISTS (SELECT FROM i1) THEN
+                INSERT INTO w1 VALUES (n) RETURNING id INTO n;
+            ELSIF CASE WHEN n > 1 THEN f1(n) ELSE false END THEN
+                UPDATE w2 SET x = 1 WHERE y = n;
+            ELSE
+                DELETE FROM w3;
+            END IF;
+            SELECT a, b INTO STRICT n, r.x FROM s1 WHERE z = n;
+            PERFORM f2(x) FROM s2;
+            FOR i IN REVERSE 1 .. f3() BY 2 LOOP
+                n := n + f4(i);
+            END LOOP outer;
+            FOR r IN SELECT * FROM s3 LOOP
+                CONTINUE WHEN r.x = f5();
+            END LOOP;
+            FOREACH n IN ARRAY f6() LOOP
+                RAISE NOTICE 'hello % %', n, (SELECT 1 FROM s4) USING hint = f7(), errcode = 'P0001';
+            END LOOP;
+            WHILE n < 3 LOOP
+                n = n + 1;
+                EXIT outer;
+            END LOOP;
+            CASE n WHEN 1, 2 THEN NULL; WHEN f8() THEN n[f9()] := 1; ELSE NULL; END CASE;
+            OPEN c(f10());
+            FETCH c INTO r;
+            CLOSE c;
+            BEGIN
+                GET DIAGNOSTICS n = ROW_COUNT;
+            EXCEPTION WHEN unique_violation OR SQLSTATE '22012' THEN
+                RAISE;
+            END;
+            ASSERT n > 0, 'n';
+            CALL p1(n);
+            RETURN QUERY SELECT * FROM s5;
+            RETURN NEXT f11();
+            RETURN;
+        EXCEPTION
+            WHEN OTHERS THEN
+                INSERT INTO w4 SELECT * FROM s6;
+                RETURN;
+        END;",
+        "d1,d2,i1,s1,s2,s3,s4,s5,s6",
+        "w1,w2,w3,w4",
+        "count,f0,f1,f10,f11,f2,f3,f4,f5,f6,f7,f8,f9,p1",
+    );
+}
+
+#[test]
+fn plpgsql_bodies_that_cannot_be_known() {
+    for body in [
+        "begin execute 'select 1'; end",
+        "begin for r in execute 'select 1' loop null; end loop; end",
+        "begin return query execute 'select 1'; end",
+        "begin open c for execute 'select 1'; end",
+        "begin commit; end",
+        "begin create table t(x int); end",
+        "begin frobnicate the table; end",
+        "begin if x then",
+        "begin select 1 from where; end",
+    ] {
+        assert!(read("plpgsql", body).unknown.is_some(), "{body}");
+    }
+}
+
+#[test]
+fn assignments_to_new_are_told() {
+    let assigned = |body: &str| read("plpgsql", body).assigned_new;
+    let some = |columns: &[&str]| Some(columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>());
+    assert_eq!(assigned("begin new.updated_at = now(); return new; end"), some(&["updated_at"]));
+    assert_eq!(assigned("begin NEW.\"Key\" := 1; new.tags[1] := 'x'; return NEW; end"), some(&["Key", "tags"]));
+    assert_eq!(assigned("begin select a, b into new.x, new.y from t; return null; end"), some(&["x", "y"]));
+    assert_eq!(assigned("begin if old.a <> new.a then insert into h values (old.*); end if; return old; end"), some(&[]));
+    for body in [
+        "begin new := f(new); return new; end",
+        "begin select * into new from t; return new; end",
+        "begin return r; end",
+        "begin return f(new); end",
+        "declare n alias for new; begin n.x := 1; return n; end",
+        "begin for new in select * from t loop end loop; return new; end",
+        "begin fetch c into new; return new; end",
+        "begin get diagnostics new.x = row_count; return new; end",
+    ] {
+        assert_eq!(assigned(body), None, "{body}");
+    }
+}
+
+#[test]
+fn keywords_as_names_and_odd_spacing_do_not_confuse() {
+    expect("plpgsql", "begin execute := 1; raise := f(); end", "", "", "f");
+    expect("plpgsql", "begin if(select true from a)then null;end if;end", "a", "", "");
+    expect("plpgsql", "begin return case when f() then 1 end; end", "", "", "f");
+    expect("plpgsql", "#variable_conflict use_column\nbegin perform 1; end", "", "", "");
+    expect("plpgsql", "begin x := $q$ ; execute 'a' $q$; end", "", "", "");
+    expect("plpgsql", "declare declare a int; begin null; end", "", "", "");
+}
+
+#[test]
+fn bodies_that_nest_deeply_end() {
+    let deep = format!("select 1{}", "+1".repeat(100_000));
+    expect("sql", &deep, "", "", "");
+    assert!(read("sql", &"x".repeat(BODY_BYTES_MAX + 1)).unknown.is_some());
+}
