@@ -149,6 +149,7 @@ pub struct Pool {
     state: Mutex<State>,
 }
 
+#[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
 struct State {
     /// By runtime; the last one was used last.
     idle: Vec<Vec<Box<Connection>>>,

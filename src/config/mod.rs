@@ -2,7 +2,7 @@
 //!
 //! `config/shardgate.toml` documents every setting; a test holds it and [`Config::default`] together. The `config` crate
 //! merges the layers. It also converts between kinds silently (`max_clients = 99.9` becomes 100, `password = 1.50` becomes
-//! `"1.5"`), so [`layers`] compares each value's kind with the default's before anything is converted.
+//! `"1.5"`), so `layers` compares each value's kind with the default's before anything is converted.
 //!
 //! A [`Config`] that [`Config::load`] returned is valid as a whole: nobody after it checks a range again. Errors name the key,
 //! the value and what is allowed. Secrets are wrapped ([`Secret`]) and never printed, not even in errors.

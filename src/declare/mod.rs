@@ -5,7 +5,7 @@
 //!      ─► what the shards need (support objects, schema, rows) ─► one stored change of the map ─► this proxy has seen it
 //! ```
 //! A declaration is checked completely before anything is changed and lists everything that stands in its way. Nothing moves
-//! rows of sharded tables. What must not be written by an old plan is gated ([`gate`]).
+//! rows of sharded tables. What must not be written by an old plan is gated (`gate`).
 //!
 //! The session calls [`call`] outside of its own transaction, on no backend of its own, and must not hold a snapshot of the map
 //! meanwhile: a declaration waits until no statement planned under the old map is left, so it would wait for itself.

@@ -9,6 +9,7 @@ use crate::shard_key::{Oid, oid};
 
 /// One function that a client may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::enum_variant_names, reason = "declare_function is its name")]
 pub(super) enum Function {
     AddShard,
     DropShard,

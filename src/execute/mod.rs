@@ -4,7 +4,7 @@
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
 //! are not needed yet is not read, which stops it by back-pressure.
 //!
-//! Only orders that the proxy knows exactly are merged ([`sort_key`]); everything else has been refused before.
+//! Only orders that the proxy knows exactly are merged (`sort_key`); everything else has been refused before.
 
 mod numeric;
 mod scatter;

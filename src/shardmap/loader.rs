@@ -25,6 +25,7 @@ use super::model::{
 use super::store::Store;
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, and moved once")]
 pub enum Loaded {
     /// Nothing changed.
     Current,

@@ -1,7 +1,7 @@
 //! The shard map as one immutable snapshot: shards, colocation groups, partitions, tables.
 //!
 //! Every strategy is key → partition → shard. Partitions of a hash or range group are sorted and cover the whole key space,
-//! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in [`super::cache`].
+//! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in `cache`.
 //! A snapshot never changes; a change of the map makes a new one that shares the groups it did not touch.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Reads the bodies of SQL and PL/pgSQL functions: which relations they read and write, which functions they call.
 //!
 //! SQL is parsed by PostgreSQL's own grammar. PL/pgSQL is taken apart into the SQL statements and expressions in it
-//! ([`plpgsql`]), each of which is parsed the same way. Whatever is not understood makes the answer unknown, with a reason that
+//! (`plpgsql`), each of which is parsed the same way. Whatever is not understood makes the answer unknown, with a reason that
 //! completes the sentence `function "f" …`. Names are reported generously: a name that might be a table's is one.
 
 use pg_raw_parse::walk::{Recurse, walk_manual};
@@ -189,7 +189,7 @@ fn visit(node: Node<'_>, found: &mut Found) {
         Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
         Node::FuncCall(call) => function_call(call, found),
         Node::A_Expr(expression) => {
-            if let Some(operator) = expression.name().iter().last().and_then(Node::as_str) {
+            if let Some(operator) = expression.name().iter().next_back().and_then(Node::as_str) {
                 found.references.operators.push(operator.to_owned());
             }
         }

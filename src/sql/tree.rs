@@ -7,7 +7,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 /// The names of a dotted list (`pg_catalog.=`), or `None` when it has something else in it.
-pub fn names<'n>(list: &'n NodeList) -> Option<Vec<&'n str>> {
+pub fn names(list: &NodeList) -> Option<Vec<&str>> {
     list.iter().map(Node::as_str).collect()
 }
 
@@ -28,7 +28,7 @@ pub fn walk<'n>(root: Node<'n>, visit: &mut dyn FnMut(Node<'n>) -> bool) {
     }
 }
 
-/// Whether [`children`] knows the node: anything else may hide a table or a function.
+/// Whether `children` knows the node: anything else may hide a table or a function.
 pub fn is_known(node: Node<'_>) -> bool {
     matches!(
         node,

@@ -239,11 +239,11 @@ async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<
     let rows: Vec<IndexRow> = sqlx::query_as(INDEXES).fetch_all(conn).await.map_err(failed("indexes"))?;
     for row in rows {
         // Those of constraints are told by the constraint.
-        if !row.is_constraint {
-            if let Some(whole) = whole(catalog, oid(row.relation)?) {
-                let object = ObjectName::part_of(whole, "index", row.name.as_str());
-                catalog.definitions.insert(object, row.definition.as_str());
-            }
+        if !row.is_constraint
+            && let Some(whole) = whole(catalog, oid(row.relation)?)
+        {
+            let object = ObjectName::part_of(whole, "index", row.name.as_str());
+            catalog.definitions.insert(object, row.definition.as_str());
         }
         if !row.is_unique && !row.is_exclusion {
             continue;

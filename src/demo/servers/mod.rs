@@ -2,7 +2,7 @@
 //!
 //! The demo keeps its servers in a directory and finds them again at the next start; a test starts its own from a cached
 //! template directory in well under a second. In both cases a server never outlives its owner: a small `sh` watchdog
-//! ([`watched`]) ends it when the owner dies in whatever way, `SIGKILL` included.
+//! (`watched`) ends it when the owner dies in whatever way, `SIGKILL` included.
 //!
 //! Servers listen on 127.0.0.1 only, have no Unix socket, and trust every connection: they are for demos and tests, never
 //! for production. All calls block, so that they also work in `Drop`, except [`Server::create_database`], which talks to
