@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, Oid, oid};
 use crate::sql::analysis::KeyValue;
 use crate::sql::lexer::Literal;
+use crate::wire::Bind;
 
 /// A bound parameter.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +24,19 @@ pub struct Parameter<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The statement's text, in which `literals` lie.
-    pub text: &'a str,
-    /// As [`crate::sql::lexer::scan`] finds them.
-    pub literals: &'a [Literal],
-    pub parameters: &'a [Parameter<'a>],
+    text: &'a str,
+    literals: &'a [Literal],
+    parameters: Parameters<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Parameters<'a> {
+    Listed(&'a [Parameter<'a>]),
+    /// Found in the message when they are asked for: a route needs one of them, mostly.
+    Bound {
+        bind: &'a Bind<'a>,
+        types: &'a [Oid],
+    },
 }
 
 /// A value, or that there is none.
@@ -43,6 +53,31 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Inputs<'a> {
+    /// A statement without parameters; `literals` as [`crate::sql::lexer::scan`] finds them in the text.
+    pub fn literals(text: &'a str, literals: &'a [Literal]) -> Self {
+        Self::listed(text, literals, &[])
+    }
+
+    pub fn listed(text: &'a str, literals: &'a [Literal], parameters: &'a [Parameter<'a>]) -> Self {
+        Self { text, literals, parameters: Parameters::Listed(parameters) }
+    }
+
+    /// The parameters of a Bind message; `types` as in [`Parameter::oid`]. One whose type is missing or 0 is unknown.
+    pub fn bound(text: &'a str, literals: &'a [Literal], bind: &'a Bind<'a>, types: &'a [Oid]) -> Self {
+        Self { text, literals, parameters: Parameters::Bound { bind, types } }
+    }
+
+    fn parameter(&self, number: u16) -> Option<Parameter<'a>> {
+        let index = usize::from(number).checked_sub(1)?;
+        match self.parameters {
+            Parameters::Listed(parameters) => parameters.get(index).copied(),
+            Parameters::Bound { bind, types } => {
+                let (format, value) = bind.parameter(index)?;
+                Some(Parameter { oid: types.get(index).copied().unwrap_or(0), format, value })
+            }
+        }
+    }
+
     pub(super) fn value(&self, value: &'a KeyValue) -> Value<'a> {
         match value {
             KeyValue::Null => Value::Null,
@@ -50,12 +85,13 @@ impl<'a> Inputs<'a> {
             KeyValue::Bool(false) => Value::text(oid::BOOL, Cow::Borrowed(b"f")),
             KeyValue::Constant { text, oid } => Value::text(*oid, Cow::Borrowed(text.as_bytes())),
             KeyValue::Parameter { number, cast } => {
-                let parameter = usize::from(*number).checked_sub(1).and_then(|index| self.parameters.get(index));
-                match parameter {
+                match self.parameter(*number) {
                     None => Value::Unknown,
                     Some(Parameter { value: None, .. }) => Value::Null,
+                    // Inferred by PostgreSQL from another place of the statement, perhaps.
+                    Some(Parameter { oid, .. }) if oid::is_untyped(oid) => Value::Unknown,
                     Some(Parameter { oid, format, value: Some(bytes) }) => {
-                        Value::Typed { oid: *oid, format: *format, bytes: Cow::Borrowed(bytes) }.cast(*cast)
+                        Value::Typed { oid, format, bytes: Cow::Borrowed(bytes) }.cast(*cast)
                     }
                 }
             }
@@ -162,13 +198,13 @@ mod tests {
     /// The first literal of the text, perhaps negated and cast: its type, its text.
     fn literal(text: &str, negative: bool, cast: Option<Oid>) -> Option<(Oid, String)> {
         let scanned = scan(text);
-        let inputs = Inputs { text, literals: &scanned.literals, parameters: &[] };
+        let inputs = Inputs::literals(text, &scanned.literals);
         typed(inputs.value(&KeyValue::Literal { ordinal: 0, negative, cast }))
     }
 
     fn parameter(oid: Oid, format: Format, bytes: &[u8], cast: Option<Oid>) -> Option<(Oid, String)> {
         let parameters = [Parameter { oid, format, value: Some(bytes) }];
-        let inputs = Inputs { text: "", literals: &[], parameters: &parameters };
+        let inputs = Inputs::listed("", &[], &parameters);
         typed(inputs.value(&KeyValue::Parameter { number: 1, cast }))
     }
 
@@ -221,7 +257,7 @@ mod tests {
     #[test]
     fn null_stays_null_and_a_parameter_that_is_not_there_is_unknown() {
         let parameters = [Parameter { oid: oid::INT4, format: Format::Text, value: None }];
-        let inputs = Inputs { text: "", literals: &[], parameters: &parameters };
+        let inputs = Inputs::listed("", &[], &parameters);
         let value = |number| inputs.value(&KeyValue::Parameter { number, cast: Some(oid::INT8) }) == Value::Null;
         assert!(value(1));
         assert!(!value(2) && !value(0));

@@ -2,7 +2,7 @@
 //!
 //! [`bind`] puts an execution's parameters and literals into what the analysis says of the key (pure); [`resolve`] finds the
 //! shards. It is the only place that waits for the shard map: for lookup keys that are not cached, and while a partition is
-//! held at the cut-over of a move. [`SingleKey`] is the short way for the commonest statements: one key of one column, no
+//! held at the cut-over of a move. [`SingleKey`] is its short way for the commonest statements: one key of one column, no
 //! wait, no allocation. Nothing here picks a default: what is not proven is every shard of the group, and a key without a
 //! shard is an error.
 
@@ -21,4 +21,36 @@ pub use inputs::{Inputs, Parameter};
 pub use resolve::{Resolution, Target, resolve};
 pub use shard_set::{ShardSet, Touched};
 pub use single_key::{Place, SingleKey};
-pub use source::{MapSource, SourceError};
+pub use source::MapSource;
+
+use crate::sql::analysis::{Analysis, KeyCondition, KeyValue, Part, Scope, Test};
+
+/// Does the route depend on a parameter's value? Then the types of the parameters must be those that PostgreSQL inferred.
+pub fn uses_parameters(analysis: &Analysis) -> bool {
+    match &analysis.scope {
+        Scope::Placed { parts, .. } => parts.iter().any(|part| match part {
+            Part::Home => false,
+            Part::Sharded { condition, .. } => has_parameter(condition),
+        }),
+        Scope::Session
+        | Scope::Map
+        | Scope::Proxy(_)
+        | Scope::Tableless
+        | Scope::Replicated
+        | Scope::EveryShard
+        | Scope::Refused(_) => false,
+    }
+}
+
+fn has_parameter(condition: &KeyCondition) -> bool {
+    let is_parameter = |value: &KeyValue| matches!(value, KeyValue::Parameter { .. });
+    match condition {
+        KeyCondition::All | KeyCondition::Nothing => false,
+        KeyCondition::And(conditions) | KeyCondition::Or(conditions) => conditions.iter().any(has_parameter),
+        KeyCondition::Test(test) => match &test.test {
+            Test::Equals(value) | Test::AnyOf(value) | Test::Compare(_, value) => is_parameter(value),
+            Test::In(values) => values.iter().any(is_parameter),
+            Test::Stored(stored) => is_parameter(&stored.value),
+        },
+    }
+}

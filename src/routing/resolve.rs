@@ -6,26 +6,29 @@
 //!     │                         └─ a partition is held ──► wait for an ───┤
 //!     └──────────────────────────────────────────────────── other version ┘
 //! ```
-//! Every round works on one version of the map, so that a target never mixes two. Both waits end at the deadline. A
-//! transaction goes on with the partitions that it has touched already, held or not: the hold waits for it to end.
+//! Every round works on one version of the map, so that a target never mixes two, and lets go of it before it waits. All waits
+//! end at the deadline. A transaction goes on with the partitions that it has touched already, held or not: the hold waits for
+//! it to end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, timeout_at};
+use smallvec::smallvec;
+use tokio::time::timeout_at;
 
 use super::bind::{BoundCondition, KeyRange, bind};
 use super::inputs::Inputs;
 use super::shard_set::{ShardSet, Touched};
-use super::source::{MapSource, SourceError};
+use super::single_key::SingleKey;
+use super::source::MapSource;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::Key;
 use crate::shardmap::{Bound, Epoch, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
 use crate::sql::analysis::Part;
 
 /// Where a statement runs, by one version of the map.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Every shard that may hold a row of any part.
     pub shards: ShardSet,
@@ -50,30 +53,53 @@ pub async fn resolve(
     inputs: &Inputs<'_>,
     resolution: &Resolution<'_>,
 ) -> Result<Target, PgError> {
+    match single_key_target(map, parts, inputs) {
+        Some(target) => Ok(target),
+        None => resolve_in_rounds(map, parts, inputs, resolution).await,
+    }
+}
+
+/// The commonest case, without a wait; what it cannot settle is left to the rounds.
+#[inline]
+fn single_key_target(map: &impl MapSource, parts: &[Part], inputs: &Inputs<'_>) -> Option<Target> {
+    let single_key = SingleKey::of(parts)?;
+    let snapshot = map.newest();
+    let place = single_key.place(map, &snapshot, inputs)?;
+    let touched = Touched { partitions: smallvec![place.partition], ..Touched::default() };
+    Some(Target { shards: ShardSet::one(place.shard), epoch: snapshot.epoch, touched })
+}
+
+async fn resolve_in_rounds(
+    map: &impl MapSource,
+    parts: &[Part],
+    inputs: &Inputs<'_>,
+    resolution: &Resolution<'_>,
+) -> Result<Target, PgError> {
+    let deadline = resolution.deadline.into();
     let mut found = Found::default();
     for _ in 0..ROUNDS_MAX {
-        let snapshot = map.snapshot();
-        let round = Round { map, snapshot: &snapshot, inputs, resolution, found: &found };
-        match round.place(parts)? {
+        let (epoch, outcome) = {
+            let snapshot = map.newest();
+            let round = Round { map, snapshot: &snapshot, inputs, resolution, found: &found };
+            (snapshot.epoch, round.place(parts)?)
+        };
+        match outcome {
             Outcome::Placed(target) => return Ok(target),
             Outcome::Held => {
-                if timeout_at(resolution.deadline, map.changed_since(snapshot.epoch)).await.is_err() {
-                    return Err(held_too_long());
-                }
+                timeout_at(deadline, map.changed_since(epoch)).await.map_err(|_| held_too_long())?;
             }
             Outcome::Unknown(missing) => {
                 for (group, keys) in missing {
-                    let answer = timeout_at(resolution.deadline, map.lookup(&group, &keys)).await.map_err(|_| map_too_slow())?;
-                    let partitions = answer.map_err(|SourceError(error)| error)?;
-                    found.extend(snapshot.epoch, group.id, keys, partitions);
+                    let partitions = timeout_at(deadline, map.find(&group, &keys)).await.map_err(|_| map_too_slow())??;
+                    found.extend(epoch, group.id, keys, partitions);
                 }
             }
-            // The mapping is of a newer version than the snapshot, or of an older one.
+            // The mapping is newer than the snapshot, so a newer snapshot is there already or on its way; if it does not come,
+            // waiting longer does not help.
             Outcome::OtherVersion => {
                 found.clear();
-                if timeout_at(version_deadline(resolution.deadline), map.changed_since(snapshot.epoch)).await.is_err() {
-                    return Err(map_too_slow());
-                }
+                let deadline = resolution.deadline.min(Instant::now() + VERSION_WAIT).into();
+                timeout_at(deadline, map.changed_since(epoch)).await.map_err(|_| map_too_slow())?;
             }
         }
     }
@@ -196,7 +222,8 @@ impl<M: MapSource> Round<'_, M> {
     fn place_lookup_keys(&self, group: &Arc<Group>, keys: &[Key], places: &mut Places) -> Result<(), PgError> {
         let mut missing = Vec::new();
         for key in keys {
-            let known = self.found.get(self.snapshot.epoch, group.id, key).or_else(|| self.map.lookup_cached(group.id, key));
+            let known =
+                self.found.get(self.snapshot.epoch, group.id, key).or_else(|| self.map.find_cached(group.id, &key.ordered_bytes()));
             match known {
                 None => missing.push(key.clone()),
                 Some(None) if group.default_partition.is_none() => return Err(self.no_shard_for_key(group)),
@@ -273,11 +300,6 @@ fn held_too_long() -> PgError {
 fn map_too_slow() -> PgError {
     PgError::new(SqlState::CANNOT_CONNECT_NOW, "the shard map did not answer in time")
         .with_hint("Retry the transaction. Statements for keys that are known go on.")
-}
-
-/// Another version is on its way already; if it does not come, waiting longer does not help.
-fn version_deadline(deadline: Instant) -> Instant {
-    deadline.min(Instant::now() + VERSION_WAIT)
 }
 
 /// Each round needs a new version of the map or an answer of it.

@@ -1,26 +1,23 @@
 //! The short way: a statement that is about one key of one column.
 //!
-//! [`SingleKey::of`] looks once per statement text whether there is such a way; [`SingleKey::place`] takes it at each
-//! execution: read the value's bytes, hash, search. For hash and range groups it does not allocate (but for a bytea in text
-//! form and a text to be stored), and it never locks or waits. Whenever that is not enough (a lookup key that is not cached,
-//! a value that is not proven, a partition that is held, an INSERT whose key is an error) it says nothing, and
-//! [`super::resolve()`] is asked.
+//! Read the value's bytes, hash, search. It does not allocate (but for a bytea in text form and a text to be stored), and it
+//! never locks or waits. Whenever that is not enough (a lookup key that is not cached, a value that is not proven, a
+//! partition that is held, an INSERT whose key is an error) it says nothing, and [`super::resolve()`] goes the long way.
 
 use smallvec::SmallVec;
 
 use super::inputs::{Inputs, Value};
 use super::source::MapSource;
-use crate::shard_key::{Conversion, DatumRef, Key, KeyDatum, KeyFunction, KeyType, Position};
+use crate::shard_key::{Conversion, DatumRef, KeyDatum, Position};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Part, Test};
 
 /// Where the key of a statement is found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SingleKey {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SingleKey<'a> {
     group: GroupId,
-    column_type: KeyType,
-    function: Option<KeyFunction>,
-    value: KeyValue,
+    test: &'a KeyTest,
+    value: &'a KeyValue,
     usage: Usage,
 }
 
@@ -39,40 +36,41 @@ pub struct Place {
     pub partition: PartitionId,
 }
 
-impl SingleKey {
+impl<'a> SingleKey<'a> {
     /// `None`: the statement is about something else, or about several keys.
-    pub fn of(parts: &[Part]) -> Option<Self> {
+    #[inline]
+    pub fn of(parts: &'a [Part]) -> Option<Self> {
         let [Part::Sharded { group, condition }] = parts else {
             return None;
         };
-        let KeyTest { column: 0, column_type, function, test } = single_test(condition)? else {
-            return None;
-        };
-        let (value, usage) = match test {
+        let test = single_test(condition)?;
+        let (value, usage) = match &test.test {
+            _ if test.column != 0 => return None,
             Test::Equals(value) => (value, Usage::Compared),
             Test::Stored(stored) => (&stored.value, Usage::Stored(stored.typmod)),
             Test::In(_) | Test::AnyOf(_) | Test::Compare(..) => return None,
         };
-        Some(Self { group: *group, column_type: *column_type, function: function.clone(), value: value.clone(), usage })
+        Some(Self { group: *group, test, value, usage })
     }
 
     /// `None`: ask [`super::resolve()`]. `snapshot` is one of the map's.
+    #[inline]
     pub fn place(&self, map: &impl MapSource, snapshot: &MapSnapshot, inputs: &Inputs<'_>) -> Option<Place> {
         let group = snapshot.group(self.group)?;
         if group.key_types.len() != 1 {
             return None;
         }
-        let Value::Typed { oid, format, bytes } = inputs.value(&self.value) else {
+        let Value::Typed { oid, format, bytes } = inputs.value(self.value) else {
             return None;
         };
         let partition = match self.usage {
-            Usage::Compared => match KeyDatum::position(self.column_type, oid, format, &bytes) {
+            Usage::Compared => match KeyDatum::position(self.test.column_type, oid, format, &bytes) {
                 Position::At(datum) => self.partition(map, group, &datum)?,
                 Position::JustBelow(_) | Position::AboveAll | Position::BelowAll | Position::Elsewhere | Position::Unknown => {
                     return None;
                 }
             },
-            Usage::Stored(typmod) => match KeyDatum::assign(self.column_type, typmod, oid, format, &bytes) {
+            Usage::Stored(typmod) => match KeyDatum::assign(self.test.column_type, typmod, oid, format, &bytes) {
                 Conversion::Exactly(datum) => self.partition(map, group, &datum.as_ref())?,
                 Conversion::NoValue | Conversion::Unknown => return None,
             },
@@ -83,8 +81,8 @@ impl SingleKey {
         }
     }
 
-    fn partition<'a>(&self, map: &impl MapSource, group: &'a Group, value: &DatumRef<'_>) -> Option<&'a Partition> {
-        match &self.function {
+    fn partition<'g>(&self, map: &impl MapSource, group: &'g Group, value: &DatumRef<'_>) -> Option<&'g Partition> {
+        match &self.test.function {
             None => partition_of(map, group, value),
             Some(function) => partition_of(map, group, &function.apply_ref(value)?),
         }
@@ -108,16 +106,16 @@ fn single_test(mut condition: &KeyCondition) -> Option<&KeyTest> {
 fn partition_of<'a>(map: &impl MapSource, group: &'a Group, key: &DatumRef<'_>) -> Option<&'a Partition> {
     match group.strategy {
         Strategy::Hash => Some(group.partition_at(&Bound::Hash(key.hash()))),
-        Strategy::Range => {
-            let mut bytes = SmallVec::<[u8; 64]>::new();
-            key.write_ordered(&mut bytes);
-            Some(group.partition_at_key(&bytes))
-        }
-        Strategy::Lookup => {
-            let mapped = map.lookup_cached(group.id, &Key::new(vec![key.to_datum()]))?;
-            group.partition_of_mapping(mapped)
-        }
+        Strategy::Range => Some(group.partition_at_key(&ordered_bytes(key))),
+        Strategy::Lookup => group.partition_of_mapping(map.find_cached(group.id, &ordered_bytes(key))?),
     }
+}
+
+/// On the stack, but for long texts.
+fn ordered_bytes(key: &DatumRef<'_>) -> SmallVec<[u8; 64]> {
+    let mut bytes = SmallVec::new();
+    key.write_ordered(&mut bytes);
+    bytes
 }
 
 #[cfg(test)]
@@ -128,27 +126,29 @@ mod tests {
         FakeMap, GROUP, constant, equals, hash_group, int, key, lookup_group, parameter, range_group, stored, test, text,
         with_state,
     };
-    use crate::shard_key::{Format, oid};
+    use crate::shard_key::{Format, KeyFunction, KeyType, oid};
 
-    const NO_INPUTS: Inputs<'static> = Inputs { text: "", literals: &[], parameters: &[] };
+    fn no_inputs() -> Inputs<'static> {
+        Inputs::literals("", &[])
+    }
 
-    fn single_key(condition: KeyCondition) -> Option<SingleKey> {
-        SingleKey::of(&[Part::Sharded { group: GROUP, condition }])
+    fn has_short_way(condition: KeyCondition) -> bool {
+        SingleKey::of(&[Part::Sharded { group: GROUP, condition }]).is_some()
     }
 
     fn place(map: &FakeMap, condition: KeyCondition, inputs: &Inputs<'_>) -> Option<i32> {
-        single_key(condition).unwrap().place(map, &map.snapshot(), inputs).map(|place| place.partition.0)
+        has_short_way(condition).unwrap().place(map, &map.snapshot(), inputs).map(|place| place.partition.0)
     }
 
     #[test]
     fn one_equality_has_a_short_way_and_the_rest_has_not() {
-        assert!(single_key(equals(0, 1)).is_some());
-        assert!(single_key(KeyCondition::Or(vec![KeyCondition::And(vec![equals(0, 1)])])).is_some());
-        assert!(single_key(stored(0, KeyType::Int8, parameter(1), true)).is_some());
-        assert!(single_key(equals(1, 1)).is_none(), "not the first column");
-        assert!(single_key(KeyCondition::And(vec![equals(0, 1), equals(1, 1)])).is_none());
-        assert!(single_key(KeyCondition::All).is_none());
-        assert!(single_key(test(0, KeyType::Int8, Test::In(vec![parameter(1)]))).is_none());
+        assert!(single_key(equals(0, 1)));
+        assert!(has_short_way(KeyCondition::Or(vec![KeyCondition::And(vec![equals(0, 1)])])));
+        assert!(has_short_way(stored(0, KeyType::Int8, parameter(1), true)));
+        assert!(!has_short_way(equals(1, 1)), "not the first column");
+        assert!(!has_short_way(KeyCondition::And(vec![equals(0, 1), equals(1, 1)])));
+        assert!(!has_short_way(KeyCondition::All));
+        assert!(!has_short_way(test(0, KeyType::Int8, Test::In(vec![parameter(1)]))));
         assert_eq!(SingleKey::of(&[Part::Home]), None);
         assert_eq!(SingleKey::of(&[]), None);
     }
@@ -158,10 +158,10 @@ mod tests {
         let hash = FakeMap::new(hash_group(&[KeyType::Int8]));
         let range = FakeMap::new(range_group(&[KeyType::Int8], &[key(&[int(10)]), key(&[int(20)])]));
         for value in -5..40 {
-            let expected = hash.snapshot().groups[&GROUP].partition_at(&Bound::Hash(key(&[int(value)]).hash())).id.0;
+            let expected = hash.newest().groups[&GROUP].partition_at(&Bound::Hash(key(&[int(value)]).hash())).id.0;
             let bytes = value.to_be_bytes();
             let parameters = [Parameter { oid: oid::INT8, format: Format::Binary, value: Some(&bytes) }];
-            let inputs = Inputs { parameters: &parameters, ..NO_INPUTS };
+            let inputs = Inputs::listed("", &[], &parameters);
             let condition = test(0, KeyType::Int8, Test::Equals(parameter(1)));
             assert_eq!(place(&hash, condition.clone(), &inputs), Some(expected));
             assert_eq!(place(&hash, stored(0, KeyType::Int8, parameter(1), true), &inputs), Some(expected));
@@ -178,22 +178,22 @@ mod tests {
             let test = Test::Equals(constant(0, value));
             KeyCondition::Test(KeyTest { column: 0, column_type: KeyType::Text, function: Some(KeyFunction::Right(1)), test })
         };
-        assert_eq!(place(&map, isbn("080442957X"), &NO_INPUTS), Some(31));
-        assert_eq!(place(&map, isbn("080442957Y"), &NO_INPUTS), None, "known to have no shard: an error");
-        assert_eq!(place(&map, isbn("080442957Z"), &NO_INPUTS), None, "not cached");
+        assert_eq!(place(&map, isbn("080442957X"), &no_inputs()), Some(31));
+        assert_eq!(place(&map, isbn("080442957Y"), &no_inputs()), None, "known to have no shard: an error");
+        assert_eq!(place(&map, isbn("080442957Z"), &no_inputs()), None, "not cached");
     }
 
     #[test]
     fn it_says_nothing_where_waiting_or_an_error_is_due() {
         let group = hash_group(&[KeyType::Int8]);
         let all_held = [10, 11, 12].iter().fold(group.clone(), |group, id| with_state(&group, *id, PartitionState::Held));
-        assert_eq!(place(&FakeMap::new(all_held), equals(0, 1), &NO_INPUTS), None);
+        assert_eq!(place(&FakeMap::new(all_held), equals(0, 1), &no_inputs()), None);
         let map = FakeMap::new(group);
         for value in [KeyValue::Null, constant(701, "1"), constant(1700, "1.5"), parameter(1)] {
-            assert_eq!(place(&map, test(0, KeyType::Int8, Test::Equals(value.clone())), &NO_INPUTS), None);
-            assert_eq!(place(&map, stored(0, KeyType::Int8, value, true), &NO_INPUTS), None);
+            assert_eq!(place(&map, test(0, KeyType::Int8, Test::Equals(value.clone())), &no_inputs()), None);
+            assert_eq!(place(&map, stored(0, KeyType::Int8, value, true), &no_inputs()), None);
         }
         let composite = FakeMap::new(hash_group(&[KeyType::Int8, KeyType::Int8]));
-        assert_eq!(place(&composite, equals(0, 1), &NO_INPUTS), None);
+        assert_eq!(place(&composite, equals(0, 1), &no_inputs()), None);
     }
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
+use arc_swap::Guard;
 use tokio::sync::watch;
 
-use super::source::{MapSource, SourceError};
+use super::source::MapSource;
+use crate::error::PgError;
 use crate::shard_key::{Key, KeyDatum, KeyType};
 use crate::shardmap::{
     Bound, Epoch, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId, ShardState, Strategy,
@@ -95,15 +97,15 @@ impl FakeMap {
 }
 
 impl MapSource for FakeMap {
-    fn snapshot(&self) -> Arc<MapSnapshot> {
-        self.snapshot.borrow().clone()
+    fn newest(&self) -> Guard<Arc<MapSnapshot>> {
+        Guard::from_inner(self.snapshot.borrow().clone())
     }
 
-    fn lookup_cached(&self, _group: GroupId, key: &Key) -> Option<Option<PartitionId>> {
-        self.cached.get(key).copied()
+    fn find_cached(&self, _group: GroupId, key: &[u8]) -> Option<Option<PartitionId>> {
+        self.cached.iter().find(|(cached, _)| *cached.ordered_bytes() == *key).map(|(_, partition)| *partition)
     }
 
-    async fn lookup(&self, _group: &Group, keys: &[Key]) -> Result<Vec<Option<PartitionId>>, SourceError> {
+    async fn find(&self, _group: &Group, keys: &[Key]) -> Result<Vec<Option<PartitionId>>, PgError> {
         self.requests.lock().unwrap().push(keys.to_vec());
         match &self.stored {
             Some(stored) => Ok(keys.iter().map(|key| stored.get(key).copied()).collect()),

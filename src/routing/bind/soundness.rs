@@ -92,7 +92,7 @@ proptest! {
     fn no_row_that_can_match_is_left_out(condition in any_condition()) {
         let types = [KeyType::Int8, KeyType::Int8];
         for group in [hash_group(&types), range_group(&types, &[]), lookup_group(&types, None)] {
-            let inputs = Inputs { text: "", literals: &[], parameters: &[] };
+            let inputs = Inputs::literals("", &[]);
                 let bound = bind(&condition, &group, &inputs).unwrap();
             for (a, b) in (-1..8_i32).flat_map(|a| (-1..8_i32).map(move |b| (a, b))) {
                 let row = key(&[int(a.into()), int(b.into())]);

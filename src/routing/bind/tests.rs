@@ -7,10 +7,12 @@ use crate::routing::testing::{
 };
 use crate::shard_key::{Format, KeyFunction, KeyType};
 
-const NO_INPUTS: Inputs<'static> = Inputs { text: "", literals: &[], parameters: &[] };
+fn no_inputs() -> Inputs<'static> {
+    Inputs::literals("", &[])
+}
 
 fn bound(condition: &KeyCondition, group: &Group) -> BoundCondition {
-    bind(condition, group, &NO_INPUTS).unwrap()
+    bind(condition, group, &no_inputs()).unwrap()
 }
 
 fn keys(keys: &[&[KeyDatum]]) -> BoundCondition {
@@ -82,13 +84,13 @@ fn arrays_are_taken_apart() {
     let any = test(0, KeyType::Int8, Test::AnyOf(parameter(1)));
     let with = |oid, value: Option<&[u8]>| {
         let parameters = [Parameter { oid, format: Format::Text, value }];
-        bind(&any, &group, &Inputs { parameters: &parameters, ..NO_INPUTS }).unwrap()
+        bind(&any, &group, &Inputs::listed("", &[], &parameters)).unwrap()
     };
     assert_eq!(with(1016, Some(b"{2,NULL,1}")), keys(&[&[int(1)], &[int(2)]]));
     assert_eq!(with(1016, Some(b"{}")), BoundCondition::Nothing);
     assert_eq!(with(1016, None), BoundCondition::Nothing);
     assert_eq!(with(1022, Some(b"{1}")), BoundCondition::All);
-    assert_eq!(bind(&any, &group, &NO_INPUTS).unwrap(), BoundCondition::All, "a parameter that is not there");
+    assert_eq!(bind(&any, &group, &no_inputs()).unwrap(), BoundCondition::All, "a parameter that is not there");
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn the_first_columns_narrow_a_range_group() {
 #[test]
 fn an_insert_needs_a_proven_key() {
     let group = hash_group(&[KeyType::Int8]);
-    let insert = |value, is_not_null| bind(&stored(0, KeyType::Int8, value, is_not_null), &group, &NO_INPUTS);
+    let insert = |value, is_not_null| bind(&stored(0, KeyType::Int8, value, is_not_null), &group, &no_inputs());
     assert_eq!(insert(number(5), true), Ok(keys(&[&[int(5)]])));
     for unproven in [constant(1700, "1.5"), constant(701, "1"), constant(0, "x"), parameter(1)] {
         assert_eq!(insert(unproven, true).unwrap_err().code, SqlState::FEATURE_NOT_SUPPORTED);

@@ -12,7 +12,9 @@ use crate::routing::testing::{
 use crate::shard_key::KeyType;
 use crate::sql::analysis::{Comparison, KeyCondition, Test};
 
-const NO_INPUTS: Inputs<'static> = Inputs { text: "", literals: &[], parameters: &[] };
+fn no_inputs() -> Inputs<'static> {
+    Inputs::literals("", &[])
+}
 
 fn part(condition: KeyCondition) -> Part {
     Part::Sharded { group: GROUP, condition }
@@ -30,7 +32,8 @@ fn within(time: Duration) -> Resolution<'static> {
 /// Must not wait.
 async fn resolved(map: &FakeMap, parts: &[Part]) -> Result<Target, PgError> {
     let resolution = within(IN_TIME);
-    let resolving = pin!(resolve(map, parts, &NO_INPUTS, &resolution));
+    let inputs = no_inputs();
+    let resolving = pin!(resolve(map, parts, &inputs, &resolution));
     match resolving.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(target) => target,
         Poll::Pending => panic!("it waits"),
@@ -104,7 +107,7 @@ async fn parts_are_united_and_a_contradiction_still_runs_somewhere() {
     assert_eq!(shards(&nothing), [0], "the home shard");
     assert!(nothing.touched.is_empty());
     let resolution = Resolution { preferred: Some(ShardId(2)), ..within(IN_TIME) };
-    let nothing = resolve(&map, &[part(KeyCondition::Nothing)], &NO_INPUTS, &resolution).await.unwrap();
+    let nothing = resolve(&map, &[part(KeyCondition::Nothing)], &no_inputs(), &resolution).await.unwrap();
     assert_eq!(shards(&nothing), [2], "where the transaction is already");
 }
 
@@ -115,7 +118,7 @@ async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once()
     map.stored = Some(HashMap::from([(key(&[text("b")]), PartitionId(32)), (key(&[text("c")]), PartitionId(30))]));
     assert_eq!(shards(&resolved(&map, &[part(letter("a"))]).await.unwrap()), [1]);
     assert!(map.requests.lock().unwrap().is_empty());
-    let target = resolve(&map, &[part(letters(&["a", "b", "c"]))], &NO_INPUTS, &within(IN_TIME)).await.unwrap();
+    let target = resolve(&map, &[part(letters(&["a", "b", "c"]))], &no_inputs(), &within(IN_TIME)).await.unwrap();
     assert_eq!((shards(&target), partitions(&target)), (vec![0, 1, 2], vec![30, 31, 32]));
     assert_eq!(*map.requests.lock().unwrap(), [vec![key(&[text("b")]), key(&[text("c")])]], "one request for both");
 }
@@ -123,11 +126,11 @@ async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once()
 #[tokio::test]
 async fn a_key_without_mapping_is_an_error_unless_there_is_a_default() {
     let map = FakeMap::new(lookup_group(&[KeyType::Text], None));
-    let error = resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(IN_TIME)).await.unwrap_err();
+    let error = resolve(&map, &[part(letter("z"))], &no_inputs(), &within(IN_TIME)).await.unwrap_err();
     assert_eq!(error.code, SqlState::NO_SHARD_FOR_KEY);
     assert!(!error.to_string().contains('z') || !error.to_string().contains("\"z\""), "the key is not shown");
     let map = FakeMap::new(lookup_group(&[KeyType::Text], Some(31)));
-    assert_eq!(shards(&resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(IN_TIME)).await.unwrap()), [1]);
+    assert_eq!(shards(&resolve(&map, &[part(letter("z"))], &no_inputs(), &within(IN_TIME)).await.unwrap()), [1]);
 }
 
 #[tokio::test]
@@ -135,7 +138,7 @@ async fn a_map_that_does_not_answer_is_waited_for_until_the_deadline() {
     let mut map = FakeMap::new(lookup_group(&[KeyType::Text], None));
     map.stored = None;
     let begun = Instant::now();
-    let error = resolve(&map, &[part(letter("z"))], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    let error = resolve(&map, &[part(letter("z"))], &no_inputs(), &within(SOON)).await.unwrap_err();
     assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
     assert!(begun.elapsed() >= SOON);
 }
@@ -149,7 +152,8 @@ async fn a_held_partition_is_waited_for_and_the_new_owner_is_found() {
 
     let parts = [part(letter("a"))];
     let resolution = within(IN_TIME);
-    let mut waiting = pin!(resolve(&map, &parts, &NO_INPUTS, &resolution));
+    let inputs = no_inputs();
+    let mut waiting = pin!(resolve(&map, &parts, &inputs, &resolution));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let mut moved = group.partitions.clone();
     moved[1].shard = ShardId(3);
@@ -163,7 +167,7 @@ async fn a_hold_ends_in_an_error_at_the_deadline() {
     let group = hash_group(&[KeyType::Int8]);
     let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
     let begun = Instant::now();
-    let error = resolve(&map, &[part(KeyCondition::All)], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    let error = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &within(SOON)).await.unwrap_err();
     assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
     assert!(begun.elapsed() >= SOON);
 }
@@ -173,7 +177,7 @@ async fn a_transaction_goes_on_with_the_held_partitions_that_it_has_touched() {
     let group = hash_group(&[KeyType::Int8]);
     let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
     let resolution = Resolution { touched: &[PartitionId(3), PartitionId(11)], ..within(IN_TIME) };
-    let target = resolve(&map, &[part(KeyCondition::All)], &NO_INPUTS, &resolution).await.unwrap();
+    let target = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &resolution).await.unwrap();
     assert_eq!(shards(&target), [0, 1, 2]);
 }
 
@@ -182,12 +186,13 @@ async fn a_mapping_newer_than_the_snapshot_waits_for_the_snapshot() {
     let group = lookup_group(&[KeyType::Text], None);
     let mut map = FakeMap::new(group.clone());
     map.cached.insert(key(&[text("a")]), Some(PartitionId(99)));
-    let error = resolve(&map, &[part(letter("a"))], &NO_INPUTS, &within(SOON)).await.unwrap_err();
+    let error = resolve(&map, &[part(letter("a"))], &no_inputs(), &within(SOON)).await.unwrap_err();
     assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
 
     let parts = [part(letter("a"))];
     let resolution = within(IN_TIME);
-    let mut waiting = pin!(resolve(&map, &parts, &NO_INPUTS, &resolution));
+    let inputs = no_inputs();
+    let mut waiting = pin!(resolve(&map, &parts, &inputs, &resolution));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let mut partitions = group.partitions.clone();
     partitions.push(crate::routing::testing::partition(99, 3, None));
