@@ -60,6 +60,10 @@ pub enum Placement {
     },
 }
 
+/// A change of the shards' schema that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SchemaChangeId(pub i64);
+
 impl Store {
     /// Registers a shard. Called again for a shard whose preparation did not end, it changes nothing and gives it again.
     pub async fn add_shard(&self, actor: &str, shard: &NewShard<'_>) -> Result<AddedShard, StoreError> {
@@ -207,6 +211,18 @@ impl Store {
     pub async fn drop_function(&self, actor: &str, schema: &str, name: &str) -> Result<bool, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.drop_function($1, $2, $3)").bind(actor).bind(schema).bind(name);
         read(&self.change(query).await?, 0)
+    }
+
+    /// Before the first shard's schema is changed: until it is finished every proxy knows that the shards may differ.
+    pub async fn begin_schema_change(&self, actor: &str, command_tag: &str) -> Result<SchemaChangeId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2)").bind(actor).bind(command_tag);
+        Ok(SchemaChangeId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// After the last shard, whether the change was made or not. Again: nothing.
+    pub async fn finish_schema_change(&self, actor: &str, change: SchemaChangeId) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.finish_schema_change($1, $2)").bind(actor).bind(change.0);
+        self.change(query).await.map(drop)
     }
 
     /// What the relation `shardgate.tables` shows as home tables, as (schema, name). Takes no epoch, since nothing is routed by

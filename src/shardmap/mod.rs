@@ -42,7 +42,7 @@ mod proxies;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, Placement};
+pub use changes::{AddedShard, NewShard, NewShardedTable, Placement, SchemaChangeId};
 pub use error::{StoreError, map_unreachable};
 pub use lease::{LEASE, Lease, ProxyId};
 pub use loader::{Change, ChangedKeys, Loaded};
