@@ -53,19 +53,19 @@
 //!   that has joined the session's transaction.
 
 pub mod auth;
-pub mod backend;
+//LOCAL pub mod backend;
 pub mod catalog;
 pub mod config;
-pub mod declare;
-pub mod demo;
+//LOCAL pub mod declare;
+//LOCAL pub mod demo;
 pub mod error;
-pub mod execute;
+//LOCAL pub mod execute;
 pub mod net;
-pub mod plan;
-pub mod rebalance;
-pub mod routing;
-pub mod server;
-pub mod session;
+//LOCAL pub mod plan;
+//LOCAL pub mod rebalance;
+//LOCAL pub mod routing;
+//LOCAL pub mod server;
+//LOCAL pub mod session;
 pub mod shard_key;
 pub mod shardmap;
 pub mod sql;

@@ -1,7 +1,21 @@
 //! Reading SQL: parse, analyse, rewrite. Pure: no I/O, no clock, no wait.
 
 pub mod analysis;
+pub mod body;
+mod cache;
+mod context;
+mod ddl;
+pub mod explain;
 pub mod lexer;
 pub mod literal;
+mod notes;
 mod parse;
+mod placing;
+mod query;
+mod session_command;
+mod shardgate_call;
+mod statement;
 mod tree;
+
+pub use cache::{Analyzed, Analyzer, Read};
+pub use context::Context;
