@@ -30,8 +30,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | 6 | [`server`]: build, accept, drain, admin HTTP · [`demo`]: a local cluster of real servers |
-//! | 5 | `session`: what one client connection owns; the query cycle; relay to the client |
-//! | 4 | [`execute`]: single shard, scatter, merge, transactions · [`declare`]: the functions of the `shardgate` schema · `rebalance`: the operator's verbs |
+//! | 5 | [`session`]: what one client connection owns; the query cycle; relay to the client |
+//! | 4 | [`execute`]: single shard, scatter, merge, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
 //! | 1 | [`auth`], [`net`], [`telemetry`], [`config`] |
@@ -59,11 +59,13 @@ pub mod config;
 pub mod declare;
 pub mod demo;
 pub mod error;
-//HACK pub mod execute;
+pub mod execute;
 pub mod net;
-//HACK pub mod plan;
-//HACK pub mod routing;
-//HACK pub mod server;
+pub mod plan;
+pub mod rebalance;
+pub mod routing;
+pub mod server;
+pub mod session;
 pub mod shard_key;
 pub mod shardmap;
 pub mod sql;

@@ -78,7 +78,7 @@ pub enum Scope {
 }
 
 /// One relation, or several joined on the whole key, that must be on the shard where the statement runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Home,
     Sharded { group: GroupId, condition: KeyCondition },

@@ -3,6 +3,9 @@
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Command;
+use super::context::Context;
+use super::{shardgate_call, tree};
+use crate::error::PgError;
 
 /// Tag, name of a temporary relation that is created, and whether PostgreSQL refuses the statement in a transaction block.
 pub struct Ddl {
@@ -33,6 +36,80 @@ impl Ddl {
 
 pub fn is_temporary(relation: &nodes::RangeVar) -> bool {
     relation.relpersistence as u8 == b't' || relation.schemaname().is_some_and(|schema| schema == "pg_temp")
+}
+
+/// What concerns a server as a whole, or would make one shard unlike the others.
+pub fn refusal(node: Node<'_>) -> Option<PgError> {
+    let what = match node {
+        Node::CreatedbStmt(_) | Node::DropdbStmt(_) | Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => "databases",
+        Node::AlterDatabaseSetStmt(_) => "settings of databases",
+        Node::CreateTableSpaceStmt(_) | Node::DropTableSpaceStmt(_) | Node::AlterTableSpaceOptionsStmt(_) | Node::AlterTableMoveAllStmt(_) => {
+            "tablespaces"
+        }
+        Node::AlterSystemStmt(_) => "settings of servers",
+        Node::CreateSubscriptionStmt(_) | Node::AlterSubscriptionStmt(_) | Node::DropSubscriptionStmt(_) => "subscriptions",
+        Node::LoadStmt(_) => "libraries",
+        _ => return None,
+    };
+    Some(PgError::unsupported(
+        format!("changing {what} through the proxy is not supported"),
+        "It concerns one server, and the proxy stands before several.",
+        "Connect to the server itself.",
+    ))
+}
+
+/// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.
+pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
+    let is_own = |relation: &nodes::RangeVar| {
+        let name = relation.relname().unwrap_or_default();
+        match relation.schemaname() {
+            Some(schema) => schema == "pg_temp",
+            None => context.temporary_tables.iter().any(|table| table == name),
+        }
+    };
+    match node {
+        Node::DropStmt(s) => {
+            let is_own_name = |object: Node<'_>| {
+                let names = object.as_node_list().and_then(tree::names).unwrap_or_default();
+                match names.as_slice() {
+                    ["pg_temp", _] => true,
+                    [name] => context.temporary_tables.iter().any(|table| table == name),
+                    _ => false,
+                }
+            };
+            !s.objects().is_empty() && s.objects().iter().all(is_own_name)
+        }
+        _ => relation_of(node).is_some_and(is_own),
+    }
+}
+
+/// The table that a schema change is about.
+fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
+    match node {
+        Node::AlterTableStmt(s) => s.relation(),
+        Node::IndexStmt(s) => s.relation(),
+        Node::RenameStmt(s) => s.relation(),
+        Node::CreateTrigStmt(s) => s.relation(),
+        Node::AlterSeqStmt(s) => s.sequence(),
+        Node::CreatePolicyStmt(s) => s.table(),
+        Node::RuleStmt(s) => s.relation(),
+        _ => None,
+    }
+}
+
+/// Refuses what would leave the shard map or the shards wrong.
+pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    let Some(relation) = relation_of(node) else {
+        return Ok(());
+    };
+    if relation.schemaname() == Some(shardgate_call::SCHEMA) {
+        return Err(PgError::unsupported(
+            "the schema shardgate cannot be changed",
+            "It belongs to the proxy.",
+            "Use the functions of the schema.",
+        ));
+    }
+    Ok(())
 }
 
 /// `None`: not a schema change.

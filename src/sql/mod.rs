@@ -2,7 +2,20 @@
 
 pub mod analysis;
 pub mod body;
+mod cache;
+mod context;
+mod ddl;
+pub mod explain;
 pub mod lexer;
 pub mod literal;
-pub mod parse;
-pub mod tree;
+mod notes;
+mod parse;
+mod placing;
+mod query;
+mod session_command;
+mod shardgate_call;
+mod statement;
+mod tree;
+
+pub use cache::{Analyzed, Analyzer, Read};
+pub use context::Context;

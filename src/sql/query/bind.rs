@@ -1,5 +1,6 @@
 //! Binding: names resolved, WITH and views opened, the parse tree turned into [`Bound`].
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use pg_raw_parse::list::NodeList;
@@ -11,14 +12,14 @@ use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::scope::{Frame, Resolution, Visible, VisibleColumns};
 use super::{
-    Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, FromItem, Grouping, Join, Output, Predicate, SetOperation, Subquery,
-    Term,
+    Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, FromItem, Grouping, Join, OrderBy, OrderItem, Output, Predicate,
+    SetOperation, Subquery, Term,
 };
 use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
 use crate::shardmap::TableKind;
-use crate::sql::analysis::KeyValue;
+use crate::sql::analysis::{KeyValue, Merge, Part};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
@@ -43,6 +44,14 @@ pub struct Reader<'c> {
     pub search_path: Vec<String>,
     pub leaves: Vec<Leaf<'c>>,
     pub notes: Notes,
+    /// What the statement needs to be on one shard.
+    pub parts: Vec<Part>,
+    /// One sentence a fact.
+    pub why: Vec<String>,
+    /// What holds for the rows that a modification in WITH returns, by the leaf that stands for them.
+    pub returned: HashMap<usize, Facts>,
+    /// EXCLUDED of the INSERT that is read.
+    pub excluded_leaf: Option<usize>,
     depth: usize,
     view_depth: usize,
 }
@@ -74,9 +83,34 @@ impl<'c> Reader<'c> {
             search_path: context.search_path.clone(),
             leaves: Vec::new(),
             notes: Notes::default(),
+            parts: Vec::new(),
+            why: Vec::new(),
+            returned: HashMap::new(),
+            excluded_leaf: None,
             depth: 0,
             view_depth: 0,
         }
+    }
+
+    /// Reads and places the statement's own query; how its answers merge.
+    pub fn outermost(&mut self, select: &nodes::SelectStmt) -> Result<Result<Merge, PgError>, PgError> {
+        let bound = self.select(select, None, &None)?;
+        let placed = self.place(&bound, None, &Facts::new(), &[]);
+        Ok(match placed.gather {
+            Some(reason) => Err(reason),
+            None => self.merge(select, &bound),
+        })
+    }
+
+    /// CALL: the procedure and its arguments.
+    pub fn procedure(&mut self, call: &nodes::FuncCall) -> Result<(), PgError> {
+        let frame = Frame::default();
+        let scope = Scope { frame: &frame, ctes: &None, windows: None };
+        let mut findings = Findings::default();
+        self.notes.writes();
+        self.scan(Node::FuncCall(call), &scope, Place::Inside, &mut findings)?;
+        self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
+        Ok(())
     }
 
     /// A SELECT, VALUES or TABLE, at any level.
@@ -103,7 +137,7 @@ impl<'c> Reader<'c> {
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
-        let ctes = self.with(select.with_clause(), outer, ctes)?;
+        let ctes = self.with(select.with_clause(), ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
             return self.set_operation(select, outer, &ctes);
         }
@@ -117,7 +151,6 @@ impl<'c> Reader<'c> {
     pub fn with<'n>(
         &mut self,
         clause: Option<&'n nodes::WithClause>,
-        outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<CteList<'n>, PgError> {
         let Some(clause) = clause else {
@@ -131,8 +164,10 @@ impl<'c> Reader<'c> {
                     CteKind::Query { node: cte, recursive: clause.recursive.then(|| (clause, ctes.clone())) }
                 }
                 statement => {
-                    let outputs = self.modification_in_with(statement, outer, &list)?;
-                    CteKind::Modification { leaf: self.add_leaf(derived_leaf(name, outputs, cte.aliascolnames()))? }
+                    let modified = self.modification_in_with(statement, &list)?;
+                    let leaf = self.add_leaf(derived_leaf(name, modified.outputs, modified.is_complete, cte.aliascolnames()))?;
+                    self.returned.insert(leaf, modified.facts);
+                    CteKind::Modification { leaf }
                 }
             };
             list = Some(Rc::new(Cte { name, kind, next: list }));
@@ -178,6 +213,7 @@ impl<'c> Reader<'c> {
             *has_limit = self.has_limit(select);
             *subqueries = findings.subqueries;
         }
+        bound.order = self.order(select, None, &bound.outputs);
         Ok(bound)
     }
 
@@ -208,7 +244,8 @@ impl<'c> Reader<'c> {
                 Output { properties, ..Output::unknown(format!("column{}", index + 1)) }
             })
             .collect();
-        Ok(Bound { outputs, is_complete: true, body: Body::Values { columns, subqueries: findings.subqueries } })
+        let body = Body::Values { columns, subqueries: findings.subqueries };
+        Ok(Bound { outputs, is_complete: true, body, order: Vec::new() })
     }
 
     /// A constant or parameter whose type is certain outside any comparison.
@@ -258,7 +295,8 @@ impl<'c> Reader<'c> {
             block.is_locking = true;
             self.notes.locks();
         }
-        Ok(Bound { outputs, is_complete, body: Body::Block(Box::new(block)) })
+        let order = self.order(select, Some(&frame), &outputs);
+        Ok(Bound { outputs, is_complete, body: Body::Block(Box::new(block)), order })
     }
 
     /// WHERE: its conjuncts as facts, with what sub-selects among them imply.
@@ -364,7 +402,110 @@ impl<'c> Reader<'c> {
                 let properties = ColumnProperties { type_oid: term_type.oid(), typmod: -1, ..base };
                 (Some(term), properties)
             }
-            Operand::Value(_) | Operand::Other => (None, ColumnProperties::default()),
+            Operand::Value(_) | Operand::Other => {
+                let is_collation_c = self.sorts_bytewise(value, frame);
+                (None, ColumnProperties { is_collation_c, ..ColumnProperties::default() })
+            }
+        }
+    }
+
+    /// Whether an expression, if it is text, has a collation that sorts bytewise: the database's and every column's do.
+    fn sorts_bytewise(&self, value: Node<'_>, frame: &Frame<'_>) -> bool {
+        let mut is_certain = self.context.catalog.is_collation_c;
+        tree::walk(value, &mut |node| {
+            match node {
+                Node::CollateClause(_) | Node::SubLink(_) => is_certain = false,
+                Node::ColumnRef(column) => {
+                    let path = tree::names(column.fields()).unwrap_or_default();
+                    is_certain &= match frame.resolve(&path, &self.leaves) {
+                        Resolution::Column(column) => {
+                            let properties = self.properties(column);
+                            let key_type = KeyType::of_column(properties.type_oid);
+                            properties.is_collation_c || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
+                        }
+                        Resolution::Unknown => false,
+                    };
+                }
+                _ => {}
+            }
+            is_certain && tree::is_known(node)
+        });
+        is_certain
+    }
+
+    /// ORDER BY, as far as the proxy could follow it.
+    fn order(&mut self, select: &nodes::SelectStmt, frame: Option<&Frame<'_>>, outputs: &[Output]) -> Vec<OrderItem> {
+        let mut items = Vec::new();
+        for sort in select.sort_clause() {
+            let is_descending = sort.sortby_dir == nodes::SortByDir::SORTBY_DESC;
+            let is_nulls_first = match sort.sortby_nulls {
+                nodes::SortByNulls::SORTBY_NULLS_FIRST => true,
+                nodes::SortByNulls::SORTBY_NULLS_LAST => false,
+                _ => is_descending,
+            };
+            let (by, is_bytewise) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
+                (OrderBy::Other, false)
+            } else {
+                self.order_by(sort.node(), frame, outputs)
+            };
+            items.push(OrderItem { by, is_descending, is_nulls_first, is_bytewise });
+        }
+        items
+    }
+
+    fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, bool) {
+        let bytewise = |index: usize| outputs.get(index).is_some_and(|output| output.properties.is_collation_c);
+        match node {
+            Node::A_Const(constant) => match constant.val() {
+                Some(ConstValue::Integer(number)) => {
+                    self.fix_literal(constant.location);
+                    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+                    index.map_or((OrderBy::Other, false), |index| (OrderBy::Output(index), bytewise(index)))
+                }
+                _ => (OrderBy::Other, false),
+            },
+            Node::CollateClause(collate) => {
+                let names = tree::names(collate.collname()).unwrap_or_default();
+                if !matches!(names.last(), Some(&("C" | "POSIX"))) {
+                    return (OrderBy::Other, false);
+                }
+                match (collate.arg(), frame) {
+                    (Node::ColumnRef(column), Some(frame)) => match self.order_column(column, frame, outputs) {
+                        (OrderBy::Output(index), _) => (OrderBy::Output(index), true),
+                        _ => (OrderBy::Other, false),
+                    },
+                    _ => (OrderBy::Other, false),
+                }
+            }
+            Node::ColumnRef(column) => {
+                if let Some(name) = tree::single_name(column.fields()) {
+                    let mut named = outputs.iter().enumerate().filter(|(_, output)| output.name == name).map(|(index, _)| index);
+                    if let Some(index) = named.next() {
+                        return (OrderBy::Output(index), bytewise(index));
+                    }
+                }
+                match frame {
+                    Some(frame) => self.order_column(column, frame, outputs),
+                    None => (OrderBy::Other, false),
+                }
+            }
+            _ => (OrderBy::Other, false),
+        }
+    }
+
+    /// A column of FROM: one that is selected, or one that has to be.
+    fn order_column(&mut self, column: &nodes::ColumnRef, frame: &Frame<'_>, outputs: &[Output]) -> (OrderBy, bool) {
+        let path = tree::names(column.fields()).unwrap_or_default();
+        let Resolution::Column(found) = frame.resolve(&path, &self.leaves) else {
+            return (OrderBy::Other, false);
+        };
+        let is_bytewise = self.properties(found).is_collation_c;
+        match outputs.iter().position(|output| output.origin == Some(found.into())) {
+            Some(index) => (OrderBy::Output(index), is_bytewise),
+            None => {
+                let quoted: Vec<String> = path.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+                (OrderBy::Hidden(quoted.join(".")), is_bytewise)
+            }
         }
     }
 
@@ -686,7 +827,7 @@ impl<'c> Reader<'c> {
                 (self.recursive_query(node, clause, outer)?, node.aliascolnames())
             }
             CteKind::SelfReference => {
-                let bound = Bound { outputs: Vec::new(), is_complete: false, body: Body::SelfReference };
+                let bound = Bound { outputs: Vec::new(), is_complete: false, body: Body::SelfReference, order: Vec::new() };
                 return self.named_derived(bound, cte.name, alias, frame);
             }
             CteKind::Modification { leaf } => {
@@ -764,7 +905,8 @@ impl<'c> Reader<'c> {
                 self.scan_tail(select, &scope, &mut Findings::default())?;
                 let outputs = start.outputs.iter().map(|output| Output { origin: None, ..output.clone() }).collect();
                 let is_complete = start.is_complete && cte.search_clause().is_none() && cte.cycle_clause().is_none();
-                Ok(Bound { outputs, is_complete, body: Body::Recursive { start: Box::new(start), step: Box::new(step) } })
+                let body = Body::Recursive { start: Box::new(start), step: Box::new(step) };
+                Ok(Bound { outputs, is_complete, body, order: Vec::new() })
             }
             other => self.query(other, None, &list),
         }
@@ -973,6 +1115,16 @@ impl Output {
 }
 
 impl Reader<'_> {
+    /// The rows that a modification in WITH returns.
+    fn modification_rows(&self, leaf: usize) -> Bound {
+        let facts = self.returned.get(&leaf).cloned().unwrap_or_default();
+        let (outputs, is_complete) = match self.leaves.get(leaf).map(|leaf| &leaf.columns) {
+            Some(Columns::Listed(outputs)) => (outputs.clone(), true),
+            Some(Columns::Relation(_) | Columns::Unknown) | None => (Vec::new(), false),
+        };
+        Bound { outputs, is_complete, body: Body::Modification { facts }, order: Vec::new() }
+    }
+
     pub fn is_in_view(&self) -> bool {
         self.view_depth > 0
     }
@@ -1074,11 +1226,11 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
         .collect();
     let body =
         Body::SetOperation { operation, is_all, left: Box::new(left), right: Box::new(right), has_limit: false, subqueries: Vec::new() };
-    Bound { outputs, is_complete, body }
+    Bound { outputs, is_complete, body, order: Vec::new() }
 }
 
-pub fn derived_leaf<'c>(name: &str, outputs: (Vec<Output>, bool), renamed: &NodeList) -> Leaf<'c> {
-    let columns = if outputs.1 { Columns::Listed(outputs.0) } else { Columns::Unknown };
+fn derived_leaf<'c>(name: &str, outputs: Vec<Output>, is_complete: bool, renamed: &NodeList) -> Leaf<'c> {
+    let columns = if is_complete { Columns::Listed(outputs) } else { Columns::Unknown };
     let renamed = renamed.iter().filter_map(Node::as_str).map(str::to_owned).collect();
     Leaf { name: name.to_owned(), kind: LeafKind::Derived, columns, renamed }
 }

@@ -50,11 +50,13 @@ impl<'c> Reader<'c> {
         let mut unknown = None;
         let mut columns = Vec::new();
         let mut clock = None;
+        let mut operators: Vec<&str> = Vec::new();
         tree::walk(node, &mut |node| {
             match node {
                 Node::SubLink(sublink) => sublinks.push(sublink),
                 Node::FuncCall(call) => calls.push(call),
                 Node::ColumnRef(column) => columns.push(column),
+                Node::A_Expr(e) => operators.extend(e.name().iter().last().and_then(Node::as_str)),
                 Node::SQLValueFunction(function) => clock = clock.or(clock_name(function)),
                 Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
                 Node::JsonArrayAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
@@ -72,6 +74,7 @@ impl<'c> Reader<'c> {
         for column in columns {
             self.note_column(column);
         }
+        self.note_operators(&mut operators, place);
         for window in aggregates {
             self.aggregate_or_window(window, scope, findings);
         }

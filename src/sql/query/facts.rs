@@ -26,7 +26,7 @@ impl Classes {
         let mut classes = Self::default();
         let mut count = 0;
         for predicate in predicates {
-            if let Predicate::Same(left, right) = predicate {
+            if let Predicate::Same(left, right) | Predicate::Identical(left, right) = predicate {
                 count += 1;
                 if count > EQUALITIES_MAX {
                     break;
@@ -125,7 +125,11 @@ impl Derivation<'_, '_> {
                 Predicate::False => return KeyCondition::Nothing,
                 Predicate::Test { term, term_type, test } => self.test(term, *term_type, test, &classes),
                 Predicate::Or(branches) if depth < OR_DEPTH_MAX => self.any_of(branches, list, around, depth),
-                Predicate::Unknown | Predicate::Same(..) | Predicate::Or(_) | Predicate::And(_) => KeyCondition::All,
+                Predicate::Unknown
+                | Predicate::Same(..)
+                | Predicate::Identical(..)
+                | Predicate::Or(_)
+                | Predicate::And(_) => KeyCondition::All,
             };
             match part {
                 KeyCondition::All => {}
@@ -147,7 +151,7 @@ impl Derivation<'_, '_> {
 
     fn any_of(&self, branches: &[Predicate], list: &[&Predicate], around: &[&Predicate], depth: usize) -> KeyCondition {
         let outside: Vec<&Predicate> =
-            list.iter().chain(around).copied().filter(|predicate| matches!(predicate, Predicate::Same(..))).collect();
+            list.iter().chain(around).copied().filter(|predicate| matches!(predicate, Predicate::Same(..) | Predicate::Identical(..))).collect();
         let mut parts = Vec::new();
         for branch in branches {
             match self.all_of(&conjuncts([branch]), &outside, depth + 1) {
@@ -259,7 +263,7 @@ fn links(leaf: usize, bound: &Bound, origin: impl Fn(usize) -> Option<Term>) -> 
         return Facts::new();
     }
     (0..bound.outputs.len())
-        .filter_map(|index| Some(Rc::new(Predicate::Same(Column { leaf, index }.into(), origin(index)?))))
+        .filter_map(|index| Some(Rc::new(Predicate::Identical(Column { leaf, index }.into(), origin(index)?))))
         .collect()
 }
 

@@ -1,181 +1,17 @@
 //! Function calls: which are aggregates, which change something or differ from shard to shard, and what a user's function
 //! touches behind the statement's back.
 
-use pg_raw_parse::nodes;
+use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::bind::Reader;
+use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
-use crate::catalog::{Closure, Function, References};
+use crate::catalog::{Access, Closure, Function, References};
 use crate::error::PgError;
-use crate::sql::analysis::SessionCall;
+use crate::sql::body::SqlBodyReader;
+use crate::sql::shardgate_call::{self, Naming};
 use crate::sql::tree;
-use crate::sql::{shardgate_call, shardgate_call::Naming};
-
-/// Every aggregate of pg_catalog, up to PostgreSQL 18. Sorted.
-const AGGREGATES: [&str; 65] = [
-    "any_value",
-    "array_agg",
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "cume_dist",
-    "dense_rank",
-    "every",
-    "json_agg",
-    "json_agg_strict",
-    "json_arrayagg",
-    "json_object_agg",
-    "json_object_agg_strict",
-    "json_object_agg_unique",
-    "json_object_agg_unique_strict",
-    "json_objectagg",
-    "jsonb_agg",
-    "jsonb_agg_strict",
-    "jsonb_object_agg",
-    "jsonb_object_agg_strict",
-    "jsonb_object_agg_unique",
-    "jsonb_object_agg_unique_strict",
-    "max",
-    "min",
-    "mode",
-    "percent_rank",
-    "percentile_cont",
-    "percentile_disc",
-    "range_agg",
-    "range_intersect_agg",
-    "rank",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_count",
-    "regr_intercept",
-    "regr_r2",
-    "regr_slope",
-    "regr_sxx",
-    "regr_sxy",
-    "regr_syy",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var_pop",
-    "var_samp",
-    "variance",
-    "xmlagg",
-    // Ordered-set forms that only PostgreSQL's own tests call by these names.
-    "bool_accum",
-    "int2_avg_accum",
-    "int4_avg_accum",
-    "int8_avg",
-    "int8_avg_accum",
-    "numeric_avg",
-    "numeric_sum",
-    "ordered_set_transition",
-    "percentile",
-];
-
-/// Different on each call, and nothing worse: once for each row of the answer it may run where the row is.
-const RANDOM: [&str; 10] = [
-    "clock_timestamp",
-    "gen_random_uuid",
-    "random",
-    "random_normal",
-    "timeofday",
-    "uuid_generate_v1",
-    "uuid_generate_v1mc",
-    "uuid_generate_v4",
-    "uuidv4",
-    "uuidv7",
-];
-
-/// The clock of the transaction or statement.
-const CLOCKS: [&str; 3] = ["now", "statement_timestamp", "transaction_timestamp"];
-
-/// Writes, or changes the session or the server. Besides everything that begins with `lo_`, `dblink` and `pg_`, of which
-/// [`HARMLESS`] are exceptions.
-const WRITING: [&str; 12] = [
-    "currval",
-    "cursor_to_xml",
-    "database_to_xml",
-    "lastval",
-    "loread",
-    "lowrite",
-    "nextval",
-    "query_to_xml",
-    "schema_to_xml",
-    "set_config",
-    "setval",
-    "table_to_xml",
-];
-
-/// Functions of the catalogue that begin with `pg_`, read only, and answer the same on every shard or concern no data.
-const HARMLESS: [&str; 44] = [
-    "pg_backend_pid",
-    "pg_char_to_encoding",
-    "pg_client_encoding",
-    "pg_collation_actual_version",
-    "pg_collation_for",
-    "pg_collation_is_visible",
-    "pg_column_compression",
-    "pg_column_size",
-    "pg_conf_load_time",
-    "pg_conversion_is_visible",
-    "pg_describe_object",
-    "pg_encoding_max_length",
-    "pg_encoding_to_char",
-    "pg_function_is_visible",
-    "pg_get_constraintdef",
-    "pg_get_expr",
-    "pg_get_function_arguments",
-    "pg_get_function_identity_arguments",
-    "pg_get_function_result",
-    "pg_get_functiondef",
-    "pg_get_indexdef",
-    "pg_get_keywords",
-    "pg_get_partition_constraintdef",
-    "pg_get_partkeydef",
-    "pg_get_ruledef",
-    "pg_get_serial_sequence",
-    "pg_get_statisticsobjdef",
-    "pg_get_triggerdef",
-    "pg_get_userbyid",
-    "pg_get_viewdef",
-    "pg_has_role",
-    "pg_input_is_valid",
-    "pg_is_in_recovery",
-    "pg_is_other_temp_schema",
-    "pg_jit_available",
-    "pg_my_temp_schema",
-    "pg_operator_is_visible",
-    "pg_opclass_is_visible",
-    "pg_postmaster_start_time",
-    "pg_size_pretty",
-    "pg_table_is_visible",
-    "pg_tablespace_location",
-    "pg_type_is_visible",
-    "pg_typeof",
-];
-
-/// Their answer means something only within one server.
-const ONE_SERVER: [&str; 9] = [
-    "current_database",
-    "current_catalog",
-    "inet_client_addr",
-    "inet_client_port",
-    "inet_server_addr",
-    "inet_server_port",
-    "pg_backend_pid",
-    "pg_postmaster_start_time",
-    "version",
-];
 
 impl<'c> Reader<'c> {
     /// The function's name when it can only mean one of `pg_catalog`.
@@ -206,19 +42,33 @@ impl<'c> Reader<'c> {
         }
         let candidates = self.user_functions(schema, name);
         let mut is_aggregate = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
-        is_aggregate |= !matches!(call.agg_filter(), pg_raw_parse::Node::None);
+        is_aggregate |= !matches!(call.agg_filter(), Node::None);
         for function in &candidates {
             is_aggregate |= function.kind == 'a' || function.kind == 'w';
             self.note_user_function(function, place);
         }
         if schema.is_none_or(|schema| schema == "pg_catalog") {
-            is_aggregate |= AGGREGATES.contains(&name);
-            self.note_catalog_function(name, place);
+            is_aggregate |= catalog_functions::is_aggregate(name);
+            self.note_catalog_function(name, call, place);
         } else if candidates.is_empty() {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
             self.notes.touches_anything.get_or_insert_with(|| format!("Function \"{name}\" is not known."));
         }
         Ok(is_aggregate)
+    }
+
+    /// Operators of users call functions of users.
+    pub fn note_operators(&mut self, names: &mut Vec<&str>, place: Place) {
+        names.sort_unstable();
+        names.dedup();
+        let catalog = &self.context.catalog;
+        for name in names.iter() {
+            for oid in catalog.operator_functions.get(*name).into_iter().flatten() {
+                if let Some(function) = catalog.functions.get(oid) {
+                    self.note_user_function(function, place);
+                }
+            }
+        }
     }
 
     fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
@@ -233,40 +83,77 @@ impl<'c> Reader<'c> {
         oids.iter().filter_map(|oid| catalog.functions.get(oid)).filter(is_meant).collect()
     }
 
-    fn note_catalog_function(&mut self, name: &str, place: Place) {
-        match name {
-            "set_config" => self.notes.session_call(SessionCall::SetConfig),
-            "currval" | "lastval" => self.notes.session_call(SessionCall::SequenceValue),
-            _ if name.starts_with("pg_advisory_unlock") => self.notes.session_call(SessionCall::AdvisoryUnlock),
-            _ if name.contains("advisory_lock") || name.contains("advisory_xact_lock") => self.note_advisory_lock(name),
-            _ => {}
+    fn note_catalog_function(&mut self, name: &str, call: &nodes::FuncCall, place: Place) {
+        if let Some(effect) = catalog_functions::session_call(name) {
+            self.notes.session_call(effect);
         }
-        if RANDOM.contains(&name) {
-            self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
-            if place != Place::Output && place != Place::Stored {
-                self.notes.not_pushable(volatile(name));
+        match catalog_functions::nature(name, call.args().len()) {
+            Nature::Plain => {}
+            Nature::Random => {
+                self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
+                if place != Place::Output && place != Place::Stored {
+                    self.notes.not_pushable(volatile(name));
+                }
             }
-        } else if CLOCKS.contains(&name) {
-            self.notes.clock(&format!("{name}()"));
-        } else if ONE_SERVER.contains(&name) {
-            self.notes.not_pushable(one_server(name));
-        } else if is_writing(name) {
-            self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
-            self.notes.writes();
-            self.notes.not_pushable(one_server(name));
-            if name.ends_with("nextval") || name == "setval" || name == "currval" || name == "lastval" {
+            Nature::Clock => self.notes.clock(&format!("{name}()")),
+            Nature::Server => {
+                self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
+                self.notes.not_pushable(one_server(name));
+            }
+            Nature::Size => {
+                self.notes.not_pushable(one_server(name));
+                self.note_size(name, call);
+            }
+            Nature::Sequence => {
+                self.note_writing(name);
                 self.notes.needs_home(|| format!("{name}() uses a sequence, which lives on the home shard."));
-            } else if name.starts_with("pg_") || name.starts_with("lo") {
+            }
+            Nature::Session => self.note_writing(name),
+            Nature::Writing => {
+                self.note_writing(name);
                 self.notes.needs_home(|| format!("{name}() concerns one server: the home shard."));
-            } else if name.ends_with("_to_xml") {
+            }
+            Nature::RunsQuery => {
                 self.notes.touches_anything.get_or_insert_with(|| format!("{name}() runs a query that is not read."));
             }
         }
     }
 
-    fn note_advisory_lock(&mut self, name: &str) {
-        if !name.contains("xact") {
-            self.notes.session_call(SessionCall::AdvisoryLock);
+    fn note_writing(&mut self, name: &str) {
+        self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
+        self.notes.writes();
+        self.notes.not_pushable(one_server(name));
+    }
+
+    /// The size of a sharded table is a sum over shards, which one server does not know.
+    fn note_size(&mut self, name: &str, call: &nodes::FuncCall) {
+        let Some(argument) = call.args().first() else {
+            return;
+        };
+        let Node::A_Const(constant) = tree::without_casts(argument) else {
+            return;
+        };
+        let Some(ConstValue::String(text)) = constant.val() else {
+            return;
+        };
+        self.fix_literal(constant.location);
+        let unquoted = text.replace('"', "");
+        let (schema, table) = match unquoted.rsplit_once('.') {
+            Some((schema, table)) => (Some(schema), table),
+            None => (None, unquoted.as_str()),
+        };
+        match relations::resolve_name(self.context, schema, table, &self.search_path, true) {
+            Resolved::Sharded { relation, .. } => {
+                self.notes.hidden_sharded.push(relation.oid);
+                self.notes.needs_home(|| format!("{name}() counts what is on one server: the home shard."));
+            }
+            Resolved::Reference(_)
+            | Resolved::Home(_)
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_)
+            | Resolved::Mixed(_) => {}
         }
     }
 
@@ -301,22 +188,22 @@ impl<'c> Reader<'c> {
                 tables.iter().map(|table| self.context.catalog.relation_names.get(table).copied()).collect()
             };
             return match (oids(&declared.reads), oids(&declared.writes)) {
-                (Some(reads), Some(writes)) => Closure::Known(References { reads, writes }),
+                (Some(reads), Some(writes)) => Closure::Known(References { reads, writes, sequences: Vec::new() }),
                 _ => Closure::Unknown(format!("A table that function \"{}\" is declared to touch does not exist.", function.name)),
             };
         }
         if function.is_extension_member || function.language == "internal" {
             return Closure::Known(References::default());
         }
-        self.context.catalog.closure_of_function(function.oid)
+        self.context.catalog.closure_of_function(function.oid, &SqlBodyReader).as_ref().clone()
     }
 
     /// Relations that are read and written besides those that the statement names.
     pub fn note_references(&mut self, references: &References, by: &str) {
-        for (oids, is_write) in [(&references.reads, false), (&references.writes, true)] {
-            for oid in oids {
-                self.note_hidden_relation(*oid, is_write, by, 0);
-            }
+        let sequences = references.sequences.iter().map(|oid| (oid, true));
+        let writes = references.writes.iter().map(|oid| (oid, true));
+        for (oid, is_write) in references.reads.iter().map(|oid| (oid, false)).chain(writes).chain(sequences) {
+            self.note_hidden_relation(*oid, is_write, by, 0);
         }
     }
 
@@ -337,14 +224,14 @@ impl<'c> Reader<'c> {
                 let name = relation.name.clone();
                 self.notes.needs_home(|| format!("\"{by}\" uses table \"{name}\", which lives on the home shard."));
             }
-            Resolved::View(_) if depth == 0 => match self.context.catalog.closure_of_relation(oid) {
+            Resolved::View(_) if depth == 0 => match self.context.catalog.closure_of_relation(oid, Access::Read, &SqlBodyReader).as_ref() {
                 Closure::Known(references) => {
-                    for read in references.reads {
-                        self.note_hidden_relation(read, is_write, by, depth + 1);
+                    for read in &references.reads {
+                        self.note_hidden_relation(*read, is_write, by, depth + 1);
                     }
                 }
                 Closure::Unknown(reason) => {
-                    self.notes.touches_anything.get_or_insert(reason);
+                    self.notes.touches_anything.get_or_insert_with(|| reason.clone());
                 }
             },
             Resolved::View(_) => {}
@@ -354,14 +241,6 @@ impl<'c> Reader<'c> {
             Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) => {}
         }
     }
-}
-
-fn is_writing(name: &str) -> bool {
-    WRITING.contains(&name)
-        || name.starts_with("lo_")
-        || name.starts_with("dblink")
-        || name.starts_with("txid_")
-        || (name.starts_with("pg_") && !HARMLESS.contains(&name))
 }
 
 fn volatile(name: &str) -> PgError {

@@ -13,6 +13,7 @@
 //! output columns of a sub-select only where a filter on that column commutes with it (no LIMIT; grouped or partitioned by it).
 
 mod bind;
+mod catalog_functions;
 mod expression;
 mod facts;
 mod functions;
@@ -30,6 +31,8 @@ use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
+
+pub use relations::{Resolved, placed, resolve};
 
 /// A column of a leaf, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +68,8 @@ pub enum Predicate {
     },
     /// Equal by PostgreSQL's own operator, of types whose values are the same where they compare equal.
     Same(Term, Term),
+    /// Two names of one value, NULL included: an output and what it is made of.
+    Identical(Term, Term),
     And(Vec<Predicate>),
     Or(Vec<Predicate>),
 }
@@ -79,6 +84,27 @@ pub struct Bound {
     /// `outputs` are all columns, in order.
     pub is_complete: bool,
     pub body: Body,
+    /// ORDER BY.
+    pub order: Vec<OrderItem>,
+}
+
+/// An item of ORDER BY.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderItem {
+    pub by: OrderBy,
+    pub is_descending: bool,
+    pub is_nulls_first: bool,
+    /// Text sorts bytewise here.
+    pub is_bytewise: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum OrderBy {
+    /// The n-th output, from 0.
+    Output(usize),
+    /// A column that is not selected, as SQL.
+    Hidden(String),
+    Other,
 }
 
 #[derive(Debug)]

@@ -1,0 +1,187 @@
+//! The readings of all sessions, kept: by exact text, and by shape where literals decide nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use moka::sync::Cache;
+
+use super::analysis::{Analysis, Command};
+use super::context::Context;
+use super::lexer::{self, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
+use super::parse;
+use super::statement::{self, Source};
+use crate::error::PgError;
+
+/// Every statement of a text.
+#[derive(Debug)]
+pub struct Analyzed {
+    /// Empty for a text of blanks and comments.
+    pub statements: Vec<Analysis>,
+    /// One statement, and other texts of its shape may share it: `start` is 0 and `end` beyond every text then, so the
+    /// statement is the whole text.
+    pub is_template: bool,
+    /// The text that was read, with its literals: a text is served by a template only when it agrees outside literals, and
+    /// inside those of `fixed_literals`.
+    text: Box<str>,
+    literals: Literals,
+    fixed_literals: Vec<u16>,
+}
+
+/// A text's reading, with the literals of this very text.
+#[derive(Clone, Debug)]
+pub struct Read {
+    pub analyzed: Arc<Analyzed>,
+    pub literals: Literals,
+}
+
+/// Reads texts, each once. Shared by all sessions.
+pub struct Analyzer {
+    texts: Cache<TextKey, Arc<Analyzed>>,
+    shapes: Cache<ShapeKey, Arc<Shape>>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct TextKey {
+    context: u64,
+    text: Box<str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ShapeKey {
+    context: u64,
+    hash: u128,
+}
+
+/// Templates of one shape that differ in the literals that their reading depends on.
+struct Shape {
+    variants: Vec<Arc<Analyzed>>,
+}
+
+/// Bytes of text kept in each of the two caches; about a tenth of the memory they take.
+const CACHE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Longer texts are read each time: they are loads, not statements that come again.
+const CACHED_TEXT_BYTES_MAX: usize = 64 * 1024;
+const SHAPE_VARIANTS_MAX: usize = 8;
+
+impl Default for Analyzer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Analyzer {
+    pub fn new() -> Self {
+        let weight = |text: &str| u32::try_from(text.len() + 256).unwrap_or(u32::MAX);
+        Self {
+            texts: Cache::builder()
+                .max_capacity(CACHE_BYTES_MAX)
+                .weigher(move |key: &TextKey, _: &Arc<Analyzed>| weight(&key.text))
+                .build(),
+            shapes: Cache::builder()
+                .max_capacity(CACHE_BYTES_MAX)
+                .weigher(move |_: &ShapeKey, shape: &Arc<Shape>| {
+                    shape.variants.iter().map(|variant| weight(&variant.text)).fold(0, u32::saturating_add)
+                })
+                .build(),
+        }
+    }
+
+    /// The statements of a text, and its literals. A text that PostgreSQL's grammar refuses is PostgreSQL's error.
+    pub fn read(&self, text: &str, context: &Context) -> Result<Read, PgError> {
+        let scanned = lexer::scan(text);
+        let analyzed = self.analyze_scanned(text, &scanned, context)?;
+        Ok(Read { analyzed, literals: scanned.literals })
+    }
+
+    /// The statements of a text. They were read one after the other in the same context: what an earlier one changes (the search
+    /// path, the schema) the later ones do not know yet.
+    pub fn analyze(&self, text: &str, context: &Context) -> Result<Arc<Analyzed>, PgError> {
+        self.analyze_scanned(text, &lexer::scan(text), context)
+    }
+
+    pub fn analyze_scanned(&self, text: &str, scanned: &Scanned, context: &Context) -> Result<Arc<Analyzed>, PgError> {
+        let may_share = text.len() <= SHAPE_BYTES_MAX && scanned.literals.len() <= SHAPE_LITERALS_MAX;
+        let shape_key = ShapeKey { context: context.id, hash: scanned.hash };
+        let shape = if may_share { self.shapes.get(&shape_key) } else { None };
+        if let Some(known) = shape.as_ref().and_then(|shape| shape.variants.iter().find(|variant| variant.serves(text, scanned))) {
+            return Ok(Arc::clone(known));
+        }
+        if text.len() > CACHED_TEXT_BYTES_MAX {
+            return read_text(text, scanned, context).map(Arc::new);
+        }
+        // Only texts that no shape serves are looked up by their bytes.
+        let key = TextKey { context: context.id, text: text.into() };
+        if let Some(known) = self.texts.get(&key) {
+            return Ok(known);
+        }
+        let analyzed = Arc::new(read_text(text, scanned, context)?);
+        if analyzed.is_template && may_share {
+            let mut variants = shape.map(|shape| shape.variants.clone()).unwrap_or_default();
+            variants.truncate(SHAPE_VARIANTS_MAX - 1);
+            variants.insert(0, Arc::clone(&analyzed));
+            self.shapes.insert(shape_key, Arc::new(Shape { variants }));
+        } else {
+            self.texts.insert(key, Arc::clone(&analyzed));
+        }
+        Ok(analyzed)
+    }
+}
+
+impl Analyzed {
+    /// The reading of another text of the same hash holds for this one.
+    fn serves(&self, text: &str, scanned: &Scanned) -> bool {
+        if !lexer::same_shape(&self.text, &self.literals, text, &scanned.literals) {
+            return false;
+        }
+        self.fixed_literals.iter().all(|ordinal| {
+            let own = self.literals.get(usize::from(*ordinal)).and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
+            let other = scanned.literals.get(usize::from(*ordinal)).and_then(|literal| text.get(literal.start as usize..literal.end as usize));
+            own.is_some() && own == other
+        })
+    }
+}
+
+/// Reads a text that is in no cache. A panic, of the parser's wrapper or ours, is an error of this statement alone.
+fn read_text(text: &str, scanned: &Scanned, context: &Context) -> Result<Analyzed, PgError> {
+    match catch_unwind(AssertUnwindSafe(|| read_statements(text, scanned, context))) {
+        Ok(read) => read,
+        Err(_) => {
+            tracing::error!(shape = %format_args!("{:032x}", scanned.hash), "reading a statement panicked");
+            Err(PgError::internal("the statement could not be read"))
+        }
+    }
+}
+
+fn read_statements(text: &str, scanned: &Scanned, context: &Context) -> Result<Analyzed, PgError> {
+    let tree = parse::parse(text)?;
+    let mut statements = Vec::new();
+    let mut fixed_literals = Vec::new();
+    let mut lead = 0;
+    for raw in tree.iter() {
+        let start = usize::try_from(raw.stmt_location).unwrap_or(0);
+        let end = match usize::try_from(raw.stmt_len) {
+            Ok(length) if length > 0 => start + length,
+            _ => text.len(),
+        };
+        let start = start + blanks(text.get(start..end).unwrap_or_default());
+        let source = Source { text, literals: &scanned.literals, lead, start, end };
+        let mut reading = statement::read(raw.stmt(), source, context);
+        fixed_literals.append(&mut reading.fixed_literals);
+        statements.push(reading.analysis);
+        lead = end;
+    }
+    let is_template = statements.len() == 1 && statements.iter().all(|statement| statement.is_template);
+    for statement in &mut statements {
+        statement.is_template = is_template;
+        if is_template {
+            (statement.start, statement.end) = (0, usize::MAX);
+        }
+    }
+    debug_assert!(is_template || statements.iter().all(|statement| !matches!(statement.command, Command::Empty)));
+    Ok(Analyzed { statements, is_template, text: text.into(), literals: scanned.literals.clone(), fixed_literals })
+}
+
+/// Bytes of white space and comments before the first token.
+fn blanks(text: &str) -> usize {
+    lexer::tokens(text).find(|token| token.kind != lexer::TokenKind::Comment).map_or(text.len(), |token| token.start)
+}

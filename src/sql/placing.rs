@@ -1,0 +1,263 @@
+//! From what was noted while reading to where a statement may run.
+
+use pg_raw_parse::nodes;
+
+use super::analysis::{Command, Effect, KeyCondition, Merge, Part, QueryKind, Scope, SessionCall};
+use super::context::Context;
+use super::query::{Reader, Resolved, resolve};
+use super::statement::Source;
+use crate::error::PgError;
+use crate::shardmap::TableKind;
+
+/// Everything of an analysis but the offsets.
+#[derive(Debug)]
+pub struct Placement {
+    pub command: Command,
+    pub scope: Scope,
+    pub effect: Effect,
+    pub merge: Result<Merge, PgError>,
+    pub why: Vec<String>,
+    pub session_calls: Vec<SessionCall>,
+    pub fixed_literals: Vec<u16>,
+    pub is_template: bool,
+}
+
+impl Placement {
+    pub fn new(command: Command, scope: Scope, effect: Effect) -> Self {
+        Self {
+            command,
+            scope,
+            effect,
+            merge: Ok(Merge::default()),
+            why: Vec::new(),
+            session_calls: Vec::new(),
+            fixed_literals: Vec::new(),
+            is_template: false,
+        }
+    }
+}
+
+/// The placement of a statement whose queries were read.
+pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgError>) -> Placement {
+    reader.note_policies();
+    let scope = scope(&mut reader);
+    Placement {
+        command,
+        scope,
+        effect: reader.notes.effect(),
+        merge,
+        why: std::mem::take(&mut reader.why),
+        session_calls: std::mem::take(&mut reader.notes.session_calls),
+        fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
+        is_template: !reader.notes.is_bound_to_text,
+    }
+}
+
+/// A write to a reference table: the same on every shard, or refused.
+pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Placement {
+    reader.note_policies();
+    let refusal = if let Some(refusal) = reader.notes.refused.take() {
+        Some(refusal)
+    } else if let Some(reason) = reader.notes.touches_anything.take() {
+        Some(reference_refusal(&reason))
+    } else if let Some(reason) = reader.notes.home_reason.take() {
+        Some(reference_refusal(&reason))
+    } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
+        Some(reference_refusal("The statement also reads tables that not every shard has in full."))
+    } else {
+        reader.notes.volatile.take().map(|name| reference_refusal(&format!("{name} would give each shard a value of its own.")))
+    };
+    let scope = refusal.map_or(Scope::EveryShard, Scope::Refused);
+    Placement {
+        why: vec!["The target is a reference table: every shard has a copy.".to_owned()],
+        fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
+        is_template: !reader.notes.is_bound_to_text,
+        ..Placement::new(Command::Query(kind), scope, Effect::Write)
+    }
+}
+
+fn reference_refusal(reason: &str) -> PgError {
+    PgError::unsupported(
+        "this write to a reference table is not supported",
+        reason,
+        "Write the same constant values everywhere: evaluate functions and read other tables first.",
+    )
+}
+
+/// LOCK, TRUNCATE, VACUUM, COPY and their kind: the relations that they name.
+pub fn of_relations<'n>(
+    names: impl Iterator<Item = &'n nodes::RangeVar>,
+    command: Command,
+    effect: Effect,
+    context: &Context,
+    source: Source<'_>,
+) -> Placement {
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let (mut has_sharded, mut has_reference, mut has_any) = (false, false, false);
+    let mut refused = None;
+    for name in names {
+        has_any = true;
+        match resolve(context, name, &context.search_path) {
+            Resolved::Sharded { group, relation, .. } => {
+                has_sharded = true;
+                reader.notes.touches(relation.oid);
+                reader.parts.push(Part::Sharded { group: group.id, condition: KeyCondition::All });
+            }
+            Resolved::Reference(relation) => {
+                has_reference = true;
+                reader.notes.touches(relation.oid);
+            }
+            Resolved::Home(_) | Resolved::View(_) | Resolved::System => reader.parts.push(Part::Home),
+            Resolved::Map(name) | Resolved::Proxy(name) => refused = Some(own_relation(&name)),
+            Resolved::Mixed(detail) => {
+                refused = Some(PgError::unsupported("the table cannot be placed", detail, "Distribute the parent table."));
+            }
+        }
+    }
+    let is_everywhere = match &command {
+        Command::Lock | Command::Copy(_) => has_reference && !has_sharded,
+        Command::Maintenance => has_sharded || has_reference || !has_any,
+        _ => has_sharded || has_reference,
+    };
+    let scope = match refused {
+        Some(refusal) => Scope::Refused(refusal),
+        None if is_everywhere => Scope::EveryShard,
+        None if has_sharded && reader.parts.contains(&Part::Home) => {
+            Scope::Placed { parts: distinct(reader.parts), pushdown: Err(mixed(None)) }
+        }
+        None => Scope::Placed { parts: distinct(reader.parts), pushdown: Ok(()) },
+    };
+    Placement::new(command, scope, effect)
+}
+
+fn own_relation(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("this command is not supported for \"shardgate.{name}\""),
+        "It shows the shard map, or the proxy itself.",
+        "Use SELECT.",
+    )
+}
+
+fn scope(reader: &mut Reader<'_>) -> Scope {
+    if let Some(refusal) = reader.notes.refused.take() {
+        return Scope::Refused(refusal);
+    }
+    let mut parts = std::mem::take(&mut reader.parts);
+    if let Some(reason) = reader.notes.touches_anything.take() {
+        if let Some(scope) = anything(reader, &mut parts, reason) {
+            return scope;
+        }
+    }
+    add_hidden(reader, &mut parts);
+    let has_proxy = !reader.notes.proxy_relations.is_empty();
+    if reader.notes.has_map || has_proxy {
+        return own_scope(reader, &parts);
+    }
+    if let Some(reason) = reader.notes.home_reason.take() {
+        reader.why.push(reason);
+        parts.push(Part::Home);
+    }
+    let has_sharded = parts.iter().any(|part| matches!(part, Part::Sharded { .. }));
+    if reader.notes.has_system && (has_sharded || reader.notes.has_replicated) {
+        reader.why.push("Catalogue relations are read on the home shard.".to_owned());
+        parts.push(Part::Home);
+    }
+    let parts = distinct(parts);
+    let has_home = parts.contains(&Part::Home);
+    match (has_sharded, has_home) {
+        (false, true) => Scope::Placed { parts, pushdown: Ok(()) },
+        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(reader.why.last())) },
+        (true, false) => {
+            let pushdown = reader.notes.pushdown.take().map_or(Ok(()), Err);
+            Scope::Placed { parts, pushdown }
+        }
+        (false, false) if reader.notes.has_replicated => Scope::Replicated,
+        (false, false) => Scope::Tableless,
+    }
+}
+
+/// Something that is not known may touch any table: right only where everything is.
+fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> Option<Scope> {
+    let map = &reader.context.map;
+    if map.tables.is_empty() {
+        parts.push(Part::Home);
+        return None;
+    }
+    let refusal = PgError::unsupported(
+        "the statement calls something whose tables are not known",
+        with_full_stop(&reason),
+        "Declare what it touches with shardgate.declare_function(), or restrict the call to tables of the home shard.",
+    );
+    let has_reference_tables = map.tables.values().any(|table| table.kind == TableKind::Reference);
+    if reader.notes.effect() == Effect::Write && has_reference_tables && map.shards.len() > 1 {
+        return Some(Scope::Refused(refusal));
+    }
+    parts.push(Part::Home);
+    parts.extend(map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All }));
+    reader.why.push(with_full_stop(&reason));
+    Some(Scope::Placed { parts: distinct(std::mem::take(parts)), pushdown: Err(refusal) })
+}
+
+fn with_full_stop(reason: &str) -> String {
+    let mut characters = reason.chars();
+    let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let rest = characters.as_str();
+    if rest.ends_with('.') { format!("{first}{rest}") } else { format!("{first}{rest}.") }
+}
+
+/// Tables that functions, triggers and policies touch: no key restricts them.
+fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
+    for oid in std::mem::take(&mut reader.notes.hidden_sharded) {
+        let Some(relation) = reader.context.catalog.relations.get(&oid) else {
+            continue;
+        };
+        if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
+            let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
+            reader.why.push(format!("Table \"{}\" is touched by a function, trigger or policy.", relation.name));
+            reader.notes.not_pushable(PgError::unsupported(
+                format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
+                "What it reads or writes may be on another shard.",
+                "Restrict it to tables of the home shard and reference tables, or declare its key with shardgate.declare_function().",
+            ));
+            parts.push(part);
+        }
+    }
+}
+
+fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
+    let notes = &mut reader.notes;
+    let has_others = !parts.is_empty() || notes.has_replicated || notes.has_system || notes.home_reason.is_some();
+    if has_others || (notes.has_map && !notes.proxy_relations.is_empty()) {
+        return Scope::Refused(PgError::unsupported(
+            "relations of the schema shardgate cannot be combined with other tables",
+            "The shard map is in a database of its own, and pools and clients are known only to the proxy.",
+            "Read them in a statement of their own.",
+        ));
+    }
+    if notes.effect() != Effect::Read {
+        return Scope::Refused(PgError::unsupported(
+            "relations of the schema shardgate can only be read",
+            "They show the shard map, which only the functions of the schema change.",
+            "Use shardgate.add_shard(), shardgate.distribute_table() and their kind.",
+        ));
+    }
+    if notes.has_map { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy_relations)) }
+}
+
+fn mixed(reason: Option<&String>) -> PgError {
+    PgError::unsupported(
+        "home and sharded tables in one statement are not supported across shards",
+        reason.map_or("Home tables are only on the home shard.", String::as_str),
+        "Make the home table a reference table, shard it by the same key, or read the tables one after the other.",
+    )
+}
+
+fn distinct(parts: Vec<Part>) -> Vec<Part> {
+    let mut list: Vec<Part> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if !list.contains(&part) {
+            list.push(part);
+        }
+    }
+    list
+}

@@ -1,0 +1,403 @@
+//! One statement of a text: from its parse tree to its [`Analysis`].
+
+use pg_raw_parse::{Node, nodes};
+
+use super::analysis::{
+    Analysis, Command, CopyDirection, Effect, KeyCondition, Merge, Part, QueryKind, Scope, ShardgateCall,
+};
+use super::context::Context;
+use super::lexer::{self, Literal, TokenKind};
+use super::placing::{self, Placement};
+use super::query::Reader;
+use super::shardgate_call::{self, Naming};
+use super::{ddl, session_command};
+use crate::error::{PgError, SqlState};
+
+/// The text and where the statement is in it.
+#[derive(Clone, Copy)]
+pub struct Source<'t> {
+    pub text: &'t str,
+    pub literals: &'t [Literal],
+    /// Where the statement before it ended: comments in between belong to this one.
+    pub lead: usize,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A statement that was read, with what its template depends on.
+#[derive(Debug)]
+pub struct Reading {
+    pub analysis: Analysis,
+    /// Ordinals of literals whose values decided the reading: a template serves only texts that have the same.
+    pub fixed_literals: Vec<u16>,
+}
+
+/// Reads one statement. What is refused whatever its keys are is an analysis too.
+pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
+    let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
+    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template } = placement;
+    let is_template = is_template && matches!(command, Command::Query(_));
+    let analysis = Analysis {
+        start: source.start,
+        end: source.end,
+        command,
+        scope,
+        effect,
+        merge,
+        parameter_count: parameter_count(source),
+        why,
+        shard_hint: shard_hint(source),
+        is_template,
+        session_calls,
+    };
+    Reading { analysis, fixed_literals }
+}
+
+fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    if let Some(command) = session_command::classify(node) {
+        return Ok(match command? {
+            Command::TwoPhase => Placement::new(Command::TwoPhase, Scope::Refused(two_phase()), Effect::Write),
+            Command::SetConstraints => Placement::new(Command::SetConstraints, Scope::EveryShard, Effect::Read),
+            command => Placement::new(command, Scope::Session, Effect::Read),
+        });
+    }
+    match node {
+        Node::None => Ok(Placement::new(Command::Empty, Scope::Session, Effect::Read)),
+        Node::SelectStmt(select) => place_select(select, source, context),
+        Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => place_write(node, source, context),
+        Node::PrepareStmt(prepare) => {
+            let start = after_word(source, "as").unwrap_or(source.start);
+            let name = prepare.name().unwrap_or_default().to_owned();
+            Ok(Placement::new(Command::Prepare { name, start, end: source.end }, Scope::Session, Effect::Read))
+        }
+        Node::ExplainStmt(explain) => Ok(place_explain(explain, source, context)),
+        Node::DeclareCursorStmt(cursor) => place_cursor(cursor, source, context),
+        Node::CopyStmt(copy) => place_copy(copy, source, context),
+        Node::CallStmt(call) => place_call(call, source, context),
+        Node::NotifyStmt(_) => Ok(Placement::new(Command::Notify, Scope::Tableless, Effect::Write)),
+        Node::DoStmt(_) => {
+            let mut reader = Reader::new(context, source.text, source.literals);
+            reader.notes.writes();
+            reader.notes.touches_anything = Some("A DO block may touch any table.".to_owned());
+            Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
+        }
+        Node::TruncateStmt(truncate) => {
+            let relations = truncate.relations().iter().filter_map(range_variable);
+            Ok(placing::of_relations(relations, Command::Truncate, Effect::Write, context, source))
+        }
+        Node::LockStmt(lock) => {
+            let relations = lock.relations().iter().filter_map(range_variable);
+            Ok(placing::of_relations(relations, Command::Lock, Effect::ReadLocking, context, source))
+        }
+        Node::VacuumStmt(vacuum) => {
+            let relations = vacuum.rels().iter().filter_map(|relation| relation.relation());
+            Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source))
+        }
+        Node::ClusterStmt(cluster) => {
+            Ok(placing::of_relations(cluster.relation().into_iter(), Command::Maintenance, Effect::Write, context, source))
+        }
+        Node::ReindexStmt(reindex) => {
+            Ok(placing::of_relations(reindex.relation().into_iter(), Command::Maintenance, Effect::Write, context, source))
+        }
+        Node::CheckPointStmt(_) => Ok(Placement::new(Command::Maintenance, Scope::EveryShard, Effect::Write)),
+        Node::RefreshMatViewStmt(refresh) => {
+            let relations = refresh.relation().into_iter();
+            Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source))
+        }
+        _ => place_ddl(node, source, context),
+    }
+}
+
+fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    if let Some(call) = shardgate_call::select(select, &naming(context, &|name| is_user_function(context, name))) {
+        return Ok(shardgate_command(call?));
+    }
+    if let Some(into) = select.into_clause() {
+        return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);
+    }
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let merge = reader.outermost(select)?;
+    Ok(placing::finish(reader, Command::Query(QueryKind::Select), merge))
+}
+
+fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let (kind, modified) = reader.modification(node, &None)?;
+    if modified.is_replicated {
+        return Ok(placing::finish_replicated_write(reader, kind));
+    }
+    Ok(placing::finish(reader, Command::Query(kind), Ok(Merge::default())))
+}
+
+fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Context) -> Placement {
+    let shards = session_command::option_is_on(explain.options(), "shards");
+    let analyze = session_command::option_is_on(explain.options(), "analyze");
+    let start = after_explain(source, !explain.options().is_empty()).unwrap_or(source.start);
+    let inner = read(explain.query(), Source { lead: source.lead, start, ..source }, context).analysis;
+    let effect = if analyze { inner.effect } else { Effect::Read };
+    let scope = if shards { Scope::Session } else { inner.scope.clone() };
+    let why = inner.why.clone();
+    let session_calls = inner.session_calls.clone();
+    let mut placement = Placement::new(Command::Explain { shards, analyze, inner: Box::new(inner) }, scope, effect);
+    placement.merge = Err(PgError::unsupported(
+        "EXPLAIN of a statement over several shards is not supported",
+        "Each shard has a plan of its own.",
+        "Use EXPLAIN (SHARDS) to see where the statement goes, or restrict it to one shard key.",
+    ));
+    placement.why = why;
+    placement.session_calls = session_calls;
+    placement
+}
+
+fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    const SCROLL: i32 = 0x0002;
+    const HOLD: i32 = 0x0020;
+    let inner = place(cursor.query(), source, context)?;
+    let command = Command::DeclareCursor {
+        name: cursor.portalname().unwrap_or_default().to_owned(),
+        is_hold: cursor.options & HOLD != 0,
+        is_scroll: cursor.options & SCROLL != 0,
+    };
+    let merge = Err(PgError::unsupported(
+        "a cursor over several shards is not supported",
+        "Its position would have to be kept on every shard.",
+        "Run the query itself, or restrict it to one shard key.",
+    ));
+    Ok(Placement { command, merge, ..inner })
+}
+
+fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    let direction = match (copy.filename(), copy.is_program, copy.is_from) {
+        (Some(_), ..) | (None, true, _) => CopyDirection::Server,
+        (None, false, true) => CopyDirection::FromStdin,
+        (None, false, false) => CopyDirection::ToStdout,
+    };
+    let effect = if copy.is_from { Effect::Write } else { Effect::Read };
+    let refusal = PgError::unsupported(
+        "COPY over several shards is not supported",
+        if copy.is_from { "Its rows belong to several shards." } else { "The rows are on several shards." },
+        if copy.is_from { "Insert the rows, or copy those of one shard at a time." } else { "Use SELECT instead." },
+    );
+    let Some(relation) = copy.relation() else {
+        let mut inner = place(copy.query(), source, context)?;
+        inner.command = Command::Copy(direction);
+        inner.merge = Err(refusal);
+        return Ok(inner);
+    };
+    let mut placement = placing::of_relations([relation].into_iter(), Command::Copy(direction), effect, context, source);
+    match &mut placement.scope {
+        Scope::Placed { pushdown, .. } if pushdown.is_ok() => *pushdown = Err(refusal),
+        Scope::EveryShard if !copy.is_from => placement.scope = Scope::Replicated,
+        Scope::EveryShard => {
+            placement.scope = Scope::Refused(PgError::unsupported(
+                "COPY into a reference table is not supported",
+                "The rows would have to be written on every shard.",
+                "Insert the rows instead.",
+            ));
+        }
+        _ => {}
+    }
+    Ok(placement)
+}
+
+fn place_call(call: &nodes::CallStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    let function = call.funccall().ok_or_else(|| PgError::internal("CALL without a procedure"))?;
+    if let Some(call) = shardgate_call::procedure(function, &naming(context, &|name| is_user_function(context, name))) {
+        return Ok(shardgate_command(call?));
+    }
+    let mut reader = Reader::new(context, source.text, source.literals);
+    reader.procedure(function)?;
+    Ok(placing::finish(reader, Command::Call, Ok(Merge::default())))
+}
+
+fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    if let Some(refusal) = ddl::refusal(node) {
+        return Err(refusal);
+    }
+    if let Node::CreateTableAsStmt(create) = node {
+        let is_view = create.objtype == nodes::ObjectType::OBJECT_MATVIEW;
+        let tag = if is_view { "CREATE MATERIALIZED VIEW" } else { "CREATE TABLE AS" };
+        return place_table_as(create.query(), create.into(), tag, is_view, source, context);
+    }
+    let Some(found) = ddl::classify(node) else {
+        return Err(PgError::unsupported(
+            "this statement is not supported",
+            "The proxy does not know what it does on several servers.",
+            "Run it on each server directly, if it must be run.",
+        ));
+    };
+    ddl::guard(node, context)?;
+    let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
+    let scope =
+        if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
+    Ok(Placement::new(found.into_command(), scope, Effect::Write))
+}
+
+/// CREATE TABLE AS, SELECT INTO, CREATE MATERIALIZED VIEW: a table of the home shard with rows from a query.
+fn place_table_as(
+    query: Node<'_>,
+    into: Option<&nodes::IntoClause>,
+    tag: &str,
+    is_view: bool,
+    source: Source<'_>,
+    context: &Context,
+) -> Result<Placement, PgError> {
+    let relation = into.and_then(|into| into.rel());
+    let temporary = relation.filter(|relation| ddl::is_temporary(relation)).and_then(|relation| relation.relname());
+    let command = Command::Ddl {
+        tag: tag.to_owned(),
+        creates_temporary: temporary.map(str::to_owned),
+        outside_transaction: false,
+    };
+    if into.is_some_and(|into| into.skip_data) && temporary.is_none() {
+        return Ok(Placement::new(command, Scope::EveryShard, Effect::Write));
+    }
+    let Node::SelectStmt(select) = query else {
+        // CREATE TABLE AS EXECUTE.
+        return Err(table_as_refusal(tag));
+    };
+    let mut reader = Reader::new(context, source.text, source.literals);
+    reader.outermost(select)?.ok();
+    reader.notes.writes();
+    if temporary.is_some() {
+        reader.parts.push(Part::Home);
+        return Ok(placing::finish(reader, command, Ok(Merge::default())));
+    }
+    // Each shard runs it. Elsewhere than at home, home tables are empty, and so is what is made from them.
+    let placement = placing::finish(reader, command, Ok(Merge::default()));
+    let is_home_only = match &placement.scope {
+        Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
+        Scope::Replicated | Scope::Tableless => is_view,
+        _ => false,
+    };
+    if !is_home_only {
+        return Err(table_as_refusal(tag));
+    }
+    Ok(Placement { scope: Scope::EveryShard, ..placement })
+}
+
+fn table_as_refusal(tag: &str) -> PgError {
+    PgError::unsupported(
+        format!("{tag} from these tables is not supported"),
+        "The rows would be stored on every shard that runs it.",
+        "Create the table first and fill it with INSERT ... SELECT.",
+    )
+}
+
+/// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.
+fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
+    let command = match node {
+        Node::SelectStmt(_) => Command::Query(QueryKind::Select),
+        Node::InsertStmt(_) => Command::Query(QueryKind::Insert),
+        Node::UpdateStmt(_) => Command::Query(QueryKind::Update),
+        Node::DeleteStmt(_) => Command::Query(QueryKind::Delete),
+        Node::MergeStmt(_) => Command::Query(QueryKind::Merge),
+        Node::CallStmt(_) => Command::Call,
+        Node::DoStmt(_) => Command::Do,
+        Node::CopyStmt(_) => Command::Copy(CopyDirection::Server),
+        Node::TransactionStmt(_) => Command::TwoPhase,
+        other => ddl::classify(other).map_or(Command::Maintenance, ddl::Ddl::into_command),
+    };
+    let has_reference_tables = context.map.tables.values().any(|table| table.kind == crate::shardmap::TableKind::Reference);
+    if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {
+        return Placement::new(command, Scope::Refused(refusal), Effect::Write);
+    }
+    let groups = context.map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All });
+    let parts = std::iter::once(Part::Home).chain(groups).collect();
+    Placement::new(command, Scope::Placed { parts, pushdown: Err(refusal) }, Effect::Write)
+}
+
+fn shardgate_command(call: ShardgateCall) -> Placement {
+    Placement::new(Command::Shardgate(call), Scope::Session, Effect::Write)
+}
+
+fn naming<'c>(context: &Context, is_user_function: &'c dyn Fn(&str) -> bool) -> Naming<'c> {
+    let is_schema_searched = context.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
+    Naming { is_schema_searched, is_user_function }
+}
+
+fn is_user_function(context: &Context, name: &str) -> bool {
+    context.catalog.function_names.contains_key(name)
+}
+
+fn range_variable(node: Node<'_>) -> Option<&nodes::RangeVar> {
+    match node {
+        Node::RangeVar(relation) => Some(relation),
+        _ => None,
+    }
+}
+
+fn two_phase() -> PgError {
+    PgError::unsupported(
+        "PREPARE TRANSACTION by the client is not supported",
+        "Two-phase commit belongs to the proxy, which uses it for transactions over several shards.",
+        "Use COMMIT.",
+    )
+}
+
+/// The highest `$n` of the statement.
+fn parameter_count(source: Source<'_>) -> u16 {
+    let Some(text) = source.text.get(source.start..source.end).filter(|text| text.contains('$')) else {
+        return 0;
+    };
+    lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Parameter)
+        .filter_map(|token| text.get(token.start + 1..token.end)?.parse().ok())
+        .max()
+        .unwrap_or(0)
+}
+
+/// `/* shardgate: shard=name */`, in the statement or before it.
+fn shard_hint(source: Source<'_>) -> Option<String> {
+    let text = source.text.get(source.lead..source.end).filter(|text| text.contains("shardgate:"))?;
+    lexer::tokens(text).filter(|token| token.kind == TokenKind::Comment).find_map(|token| {
+        let comment = text.get(token.start..token.end)?.strip_prefix("/*")?.strip_suffix("*/")?;
+        let hint = comment.trim().strip_prefix("shardgate:")?.trim().strip_prefix("shard")?.trim_start().strip_prefix('=')?;
+        let name = hint.trim().trim_matches(['\'', '"']);
+        (!name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+/// Where the token after the first such keyword outside parentheses begins.
+fn after_word(source: Source<'_>, word: &str) -> Option<usize> {
+    let text = source.text.get(source.start..source.end)?;
+    let mut depth = 0usize;
+    let mut is_after = false;
+    for token in lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment) {
+        let piece = text.get(token.start..token.end)?;
+        if is_after {
+            return Some(source.start + token.start);
+        }
+        match piece {
+            "(" => depth += 1,
+            ")" => depth = depth.checked_sub(1)?,
+            _ => is_after = depth == 0 && token.kind == TokenKind::Word && piece.eq_ignore_ascii_case(word),
+        }
+    }
+    None
+}
+
+/// Where the statement to be explained begins.
+fn after_explain(source: Source<'_>, has_options: bool) -> Option<usize> {
+    let text = source.text.get(source.start..source.end)?;
+    let mut tokens = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).skip(1).peekable();
+    let mut depth = 0usize;
+    while let Some(token) = tokens.peek() {
+        let piece = text.get(token.start..token.end)?;
+        let is_option_word = ["analyze", "analyse", "verbose"].iter().any(|word| piece.eq_ignore_ascii_case(word));
+        match piece {
+            "(" if has_options => depth += 1,
+            ")" if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    tokens.next();
+                    return tokens.peek().map(|token| source.start + token.start);
+                }
+            }
+            _ if depth > 0 || (has_options && is_option_word) => {}
+            _ => return Some(source.start + token.start),
+        }
+        tokens.next();
+    }
+    None
+}
