@@ -2,12 +2,17 @@
 //!
 //! Exit codes: 0 fine; 1 failed, or `check` has findings; 2 wrong usage.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use shardgate::config::Config;
 use shardgate::demo::{self, DemoOptions, ShardAddress};
+use shardgate::telemetry::LogControl;
+use shardgate::{server, telemetry};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// A gateway in front of PostgreSQL shards.
 #[derive(Parser)]
@@ -19,8 +24,19 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The proxy, until SIGTERM or Ctrl-C; SIGHUP reads the settings again
+    Serve(ConfigArgument),
+    /// Create or upgrade the schema of the map database, and stop
+    Init(ConfigArgument),
     /// A local cluster of real PostgreSQL servers with a book catalogue, until Ctrl-C
     Demo(DemoCommand),
+}
+
+#[derive(Args)]
+struct ConfigArgument {
+    /// TOML file; without one, the environment alone (SHARDGATE__SECTION__KEY)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -84,7 +100,72 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         anyhow::bail!("a TLS provider is installed already");
     }
     match command {
+        Command::Serve(ConfigArgument { config }) => serve(config),
+        Command::Init(ConfigArgument { config }) => init(config),
         Command::Demo(command) => run_demo(command),
+    }
+}
+
+fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let config = Config::load(path.as_deref())?;
+    let logs = telemetry::init_logs(&config.log)?;
+    current_thread_runtime()?.block_on(async {
+        let shutdown = CancellationToken::new();
+        let signals = Signals::listen()?;
+        let watch = tokio::spawn(signals.watch(path, logs, shutdown.clone()));
+        let served = server::serve(config, shutdown).await;
+        watch.abort();
+        served
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let config = Config::load(path.as_deref())?;
+    telemetry::init_logs(&config.log)?;
+    current_thread_runtime()?.block_on(server::init(&config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the operating system tells the proxy.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("could not listen for signals");
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The first SIGTERM or SIGINT drains; a second SIGINT ends the process at once, for a person who does not want to wait.
+    async fn watch(mut self, path: Option<PathBuf>, logs: LogControl, shutdown: CancellationToken) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => shutdown.cancel(),
+                _ = self.interrupt.recv() => {
+                    if shutdown.is_cancelled() {
+                        std::process::exit(130);
+                    }
+                    shutdown.cancel();
+                }
+                _ = self.hang_up.recv() => reload(path.as_deref(), &logs),
+            }
+        }
+    }
+}
+
+/// Takes over what can change while the proxy runs: the log level. Anything that is wrong leaves all as it is.
+fn reload(path: Option<&Path>, logs: &LogControl) {
+    match Config::load(path).map_err(anyhow::Error::from).and_then(|config| Ok(logs.set_level(&config.log.level)?)) {
+        Ok(()) => tracing::info!("settings reloaded"),
+        Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
     }
 }
 

@@ -73,7 +73,11 @@ pub async fn findings(config: &Config) -> Vec<Finding> {
         None => return found,
     };
     if snapshot.shards.is_empty() {
-        found.push(Finding::new("map", "there is no shard yet", "Add the first one: SELECT shardgate.add_shard('name', 'postgres://…')."));
+        found.push(Finding::new(
+            "map",
+            "there is no shard yet",
+            "Add the first one: SELECT shardgate.add_shard('name', 'postgres://…').",
+        ));
         return found;
     }
     let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config))).await;
@@ -142,10 +146,9 @@ async fn map(config: &Config, found: &mut Vec<Finding>) -> Option<MapSnapshot> {
 }
 
 async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
-    let mut connection = ShardConnection::open("map", config.map.url.reveal()).await.map_err(|error| PgError {
-        message: error.message.replace("shard \"map\"", "the map database"),
-        ..error
-    })?;
+    let mut connection = ShardConnection::open("map", config.map.url.reveal())
+        .await
+        .map_err(|error| PgError { message: error.message.replace("shard \"map\"", "the map database"), ..error })?;
     let synchronous_commit: String = connection.value("SHOW synchronous_commit").await?;
     connection.close().await;
     let mut found = Vec::new();
@@ -213,11 +216,22 @@ fn compare(seen: &[(&Shard, Facts)], found: &mut Vec<Finding>) {
             continue;
         }
         if facts.database != home_facts.database {
-            let finding = format!("text may sort or compare differently here ({}) than on home shard \"{}\" ({})", facts.database, home.name, home_facts.database);
-            found.push(Finding::new(&subject, finding, "Use the same encoding, locale and operating system version for all shards."));
+            let finding = format!(
+                "text may sort or compare differently here ({}) than on home shard \"{}\" ({})",
+                facts.database, home.name, home_facts.database
+            );
+            found.push(Finding::new(
+                &subject,
+                finding,
+                "Use the same encoding, locale and operating system version for all shards.",
+            ));
         }
         if facts.server_version / 10_000 != home_facts.server_version / 10_000 {
-            let finding = format!("its server has version {}, the home shard's {}", facts.server_version / 10_000, home_facts.server_version / 10_000);
+            let finding = format!(
+                "its server has version {}, the home shard's {}",
+                facts.server_version / 10_000,
+                home_facts.server_version / 10_000
+            );
             found.push(Finding::new(&subject, finding, "Upgrade the older one; functions and plans differ between versions."));
         }
         for difference in home_facts.catalog.diff(&facts.catalog) {
@@ -235,7 +249,11 @@ fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
         let Some(table) = snapshot.tables.get(name) else { continue };
         let subject = format!("table \"{}.{}\"", name.0, name.1);
         let Some(relation) = catalog.relation_names.get(name).and_then(|oid| catalog.relations.get(oid)) else {
-            found.push(Finding::new(&subject, "it is declared and does not exist on the home shard", "Create it again, through the proxy."));
+            found.push(Finding::new(
+                &subject,
+                "it is declared and does not exist on the home shard",
+                "Create it again, through the proxy.",
+            ));
             continue;
         };
         let kind = match &table.kind {
@@ -243,9 +261,12 @@ fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
             TableKind::Reference => CandidateKind::Reference,
         };
         let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER };
-        found.extend(candidate.obstacles().into_iter().map(|obstacle| {
-            Finding::new(&subject, obstacle.what.trim_end_matches('.'), obstacle.remedy)
-        }));
+        found.extend(
+            candidate
+                .obstacles()
+                .into_iter()
+                .map(|obstacle| Finding::new(&subject, obstacle.what.trim_end_matches('.'), obstacle.remedy)),
+        );
     }
 }
 

@@ -124,7 +124,7 @@ impl Control {
     }
 
     /// For the relation `shardgate.tables`.
-    async fn publish_home_tables(&self, catalog: &Catalog) -> Result<(), PgError> {
+    pub async fn publish_home_tables(&self, catalog: &Catalog) -> Result<(), PgError> {
         let tables: Vec<(String, String)> = catalog
             .relations
             .values()

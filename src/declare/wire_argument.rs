@@ -27,8 +27,11 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::BPCHAR | oid::UNKNOWN | 0 => text(bytes).map(Argument::Text),
         array if TEXT_ARRAYS.contains(&array) => text_array(bytes).map(Argument::Array),
-        _ => Err(PgError::new(SqlState::UNDEFINED_FUNCTION, format!("no function of the schema \"shardgate\" takes type {type_oid}"))
-            .with_hint("Pass the argument as text.")),
+        _ => Err(PgError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("no function of the schema \"shardgate\" takes type {type_oid}"),
+        )
+        .with_hint("Pass the argument as text.")),
     }
 }
 

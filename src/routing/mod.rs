@@ -36,6 +36,7 @@ pub fn uses_parameters(analysis: &Analysis) -> bool {
         | Scope::Map
         | Scope::Proxy(_)
         | Scope::Tableless
+        | Scope::System
         | Scope::Replicated
         | Scope::EveryShard
         | Scope::Refused(_) => false,

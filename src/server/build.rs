@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use arc_swap::ArcSwap;
 
 use crate::backend::{Backoff, PoolLimits, Pools};
-use crate::catalog::Catalog;
-use crate::config::Config;
+use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::session::Gateway;
 use crate::shardmap::{MapOptions, ProxyId, ShardMap};
 
 pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize) -> anyhow::Result<Arc<Gateway>> {
     let map = ShardMap::connect(MapOptions {
-        url: config.map.url.expose().to_owned(),
+        url: config.map.url.reveal().to_owned(),
         migrate: config.map.migrate,
         lookup_cache_entries: config.map.lookup_cache_entries,
         poll_interval: config.map.poll_interval(),
@@ -24,14 +22,18 @@ pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize) -> anyhow::Re
     })
     .await
     .context("the shard map could not be loaded (map.url)")?;
-    let catalog = Arc::new(ArcSwap::from_pointee(Catalog::default()));
-    let control = Arc::new(Control::new(Arc::clone(&map), Arc::clone(&catalog)));
+    let client_roles = match config.auth.backend_user {
+        BackendUser::Client => config.auth.users.iter().map(|user| user.name.clone()).collect(),
+        BackendUser::Shard => Vec::new(),
+    };
+    let control = Arc::new(Control::new(Arc::clone(&map), client_roles));
+    let pools = Pools::new(pool_limits(config), runtimes);
+    let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control));
     // While the home shard is away its schema is read later; clients get an error until then.
-    if let Err(error) = control.refresh_catalog().await {
+    if let Err(error) = gateway.refresh_catalog().await {
         tracing::warn!(%error, "the home shard's schema could not be read yet");
     }
-    let pools = Pools::new(pool_limits(config), runtimes);
-    Ok(Arc::new(Gateway::new(Arc::clone(config), map, catalog, pools, control)))
+    Ok(gateway)
 }
 
 fn pool_limits(config: &Config) -> PoolLimits {

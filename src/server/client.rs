@@ -97,7 +97,7 @@ impl Doorkeeper {
         }
         let mut reply = BytesMut::new();
         let Startup { stream, buffer, parameters, end_point } = &mut startup;
-        let checked = self.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_deref()).await;
+        let checked = self.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_ref()).await;
         match checked {
             Ok(login) => {
                 let not_settings = ["user", "database", "replication"];

@@ -1,3 +1,175 @@
-//! HTTP for operators; the proxy's own loop is not part of the library yet.
+//! Builds everything once from the settings, accepts clients, drains and stops.
+//!
+//! ```text
+//!   serve: map ─ catalogue ─ pools ─ control ─ gateway          (this runtime: map, schema watch, admin HTTP)
+//!             └─ one thread a core: runtime, listener, sessions (SO_REUSEPORT: the kernel spreads the clients)
+//!   stop:  no new clients ─ idle sessions end ─ transactions may finish until the drain deadline ─ the rest is closed
+//! ```
+//! A session lives on the thread that accepted it and never moves; only idle connections to shards do.
 
 pub mod admin;
+mod build;
+mod client;
+mod schema_watch;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::net::Listener;
+use crate::session::Gateway;
+use client::Doorkeeper;
+
+/// A proxy that runs.
+pub struct Server {
+    /// Where it listens: the port that was found when the settings say 0.
+    pub address: SocketAddr,
+    gateway: Arc<Gateway>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    /// No new clients.
+    stop: CancellationToken,
+    /// Sessions are closed, whatever they do.
+    abort: CancellationToken,
+    drain_timeout: Duration,
+}
+
+/// Runs a proxy until `shutdown`, then drains it.
+pub async fn serve(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let server = Server::start(config).await?;
+    shutdown.cancelled().await;
+    server.drain().await
+}
+
+/// Creates or upgrades the map's schema and stops.
+pub async fn init(config: &Config) -> anyhow::Result<()> {
+    let store = crate::shardmap::Store::new(config.map.url.reveal()).context("map.url")?;
+    store.migrate().await.context("the map's schema could not be made")?;
+    store.close().await;
+    Ok(())
+}
+
+impl Server {
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let runtimes = match config.listen.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads => threads as usize,
+        };
+        let config = Arc::new(config);
+        let gateway = build::gateway(&config, runtimes).await?;
+        let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+        tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
+
+        // The first socket finds the port; the others share it.
+        let first = bind(config.listen.address, config.listen.backlog)?;
+        let address = first.local_addr()?;
+        let mut sockets = vec![first];
+        for _ in 1..runtimes {
+            sockets.push(bind(address, config.listen.backlog)?);
+        }
+        let mut threads = Vec::with_capacity(runtimes);
+        for (runtime, socket) in sockets.into_iter().enumerate() {
+            let thread = Thread { runtime, doorkeeper: Arc::clone(&doorkeeper), stop: stop.clone(), abort: abort.clone() };
+            let spawned = std::thread::Builder::new().name(format!("sessions-{runtime}")).spawn(move || thread.run(socket));
+            threads.push(spawned.context("a thread could not be started")?);
+        }
+        tracing::info!(%address, threads = runtimes, "accepting clients");
+        Ok(Self { address, gateway, threads, stop, abort, drain_timeout: config.listen.drain_timeout() })
+    }
+
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Ends idle sessions at once, waits for transactions up to the deadline, then closes what is left.
+    pub async fn drain(self) -> anyhow::Result<()> {
+        tracing::info!("draining");
+        self.stop.cancel();
+        let abort = self.abort.clone();
+        let deadline = tokio::spawn(async move {
+            tokio::time::sleep(self.drain_timeout).await;
+            abort.cancel();
+        });
+        tokio::task::spawn_blocking(move || {
+            for thread in self.threads {
+                if thread.join().is_err() {
+                    tracing::error!("a session thread has panicked");
+                }
+            }
+        })
+        .await?;
+        deadline.abort();
+        self.gateway.map.close().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// One core: a runtime of its own, a listener, its sessions.
+struct Thread {
+    runtime: usize,
+    doorkeeper: Arc<Doorkeeper>,
+    stop: CancellationToken,
+    abort: CancellationToken,
+}
+
+impl Thread {
+    fn run(self, socket: std::net::TcpListener) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                tracing::error!(%error, "no runtime for sessions");
+                return;
+            }
+        };
+        runtime.block_on(async {
+            match Listener::from_std(socket) {
+                Ok(listener) => self.accept(listener).await,
+                Err(error) => tracing::error!(%error, "the listening socket cannot be used"),
+            }
+        });
+    }
+
+    async fn accept(self, listener: Listener) {
+        let sessions = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let (doorkeeper, stop, abort) = (Arc::clone(&self.doorkeeper), self.stop.clone(), self.abort.clone());
+                    let runtime = self.runtime;
+                    sessions.spawn(async move {
+                        tokio::select! {
+                            biased;
+                            () = doorkeeper.serve(stream, address, runtime, stop) => {}
+                            () = abort.cancelled() => tracing::warn!(%address, "session closed at the drain deadline"),
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    // Out of file descriptors: give sessions time to end.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        sessions.close();
+        sessions.wait().await;
+    }
+}
+
+fn bind(address: SocketAddr, backlog: u32) -> anyhow::Result<std::net::TcpListener> {
+    Listener::bind_std(address, backlog).with_context(|| format!("cannot listen on {address} (listen.address)"))
+}
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

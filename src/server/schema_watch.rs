@@ -33,7 +33,7 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
             gateway.keep_pools_of(&snapshot);
         }
         (tables_version, last_look) = (current, now);
-        if let Err(error) = gateway.control.refresh_catalog().await {
+        if let Err(error) = gateway.refresh_catalog().await {
             tracing::debug!(%error, "the home shard's schema could not be read");
         }
     }

@@ -27,6 +27,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::SetTransaction(_)
         | Command::SetSessionCharacteristics(_)
         | Command::TwoPhase
+        | Command::SetConstraints
         | Command::Set { .. }
         | Command::Reset(_)
         | Command::ResetAll
@@ -88,6 +89,12 @@ impl Session {
                 "prepared transactions by the client are not supported",
                 "PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED would name a transaction of one shard only.",
                 "End the transaction with COMMIT.",
+            )
+            .into()),
+            Command::SetConstraints => Err(PgError::unsupported(
+                "SET CONSTRAINTS is not supported",
+                "It would have to reach every shard that joins the transaction.",
+                "Declare the constraint INITIALLY DEFERRED or INITIALLY IMMEDIATE.",
             )
             .into()),
             Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
@@ -181,7 +188,10 @@ impl Session {
     fn check_in_transaction(&mut self, chain: bool, what: &str) -> Result<bool, PgError> {
         let is_block = self.transaction.is_open() && !self.batch.is_implicit;
         if !is_block && chain {
-            return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, format!("{what} can only be used in transaction blocks")));
+            return Err(PgError::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            ));
         }
         if !is_block {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
@@ -231,6 +241,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.touched.clear();
         self.portals.clear();
         Ok(())
     }
@@ -279,6 +290,7 @@ impl Session {
                 index += 1;
             }
         }
+        self.touched.clear();
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
@@ -427,7 +439,7 @@ impl Session {
         };
         let control = Arc::clone(&self.gateway.control);
         let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
-        self.after_schema_change().await?;
+        self.gateway.refresh_catalog().await?;
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {
@@ -447,7 +459,9 @@ fn argument_value(argument: &CallArgument, bind: Option<&wire::Bind<'_>>) -> Res
                 ArgumentValue::Null => Ok(None),
                 ArgumentValue::Text(text) => Ok(Some(text.clone())),
                 ArgumentValue::Parameter(number) => bound_text(*number, bind),
-                ArgumentValue::Array(_) => Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here")),
+                ArgumentValue::Array(_) => {
+                    Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here"))
+                }
             });
             Ok(Argument::Array(elements.collect::<Result<_, _>>()?))
         }
@@ -511,7 +525,9 @@ fn rows_body(fields: &[FieldDescription]) -> Bytes {
 
 /// Takes out the RowDescription that starts at `from`, if one does.
 fn drop_row_description(output: &mut BytesMut, from: usize) {
-    let Some(header) = output.get(from..).and_then(|rest| wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten()) else { return };
+    let Some(header) = output.get(from..).and_then(|rest| wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten()) else {
+        return;
+    };
     if header.tag == shard_tag::ROW_DESCRIPTION {
         let mut kept = BytesMut::with_capacity(output.len() - header.total);
         kept.put_slice(output.get(..from).unwrap_or_default());

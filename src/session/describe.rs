@@ -38,7 +38,12 @@ impl Session {
                 self.drain_with_flush(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 participant.needs_sync = false;
-                describe_on(&mut participant.connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await?
+                describe_on(
+                    &mut participant.connection,
+                    statement,
+                    self.gateway.config.cross_shard.prepared_statements_max as usize,
+                )
+                .await?
             }
             None => {
                 let mut connection = self.checkout(&home).await?;

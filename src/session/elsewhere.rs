@@ -15,6 +15,7 @@ use crate::execute::{RowSink, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Count, Merge};
+use crate::sql::lexer::Literals;
 use crate::wire::{self, originate};
 
 impl RowSink for Client {
@@ -76,7 +77,13 @@ impl Session {
         let types = self.describe(statement).await?.parameter_types.clone();
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
         let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.context.catalog.version });
-        let fragment = Statement { id: self.gateway.registry.id(&key), key, analyzed: Arc::clone(&statement.analyzed), context_id: 0, literals: Vec::new() };
+        let fragment = Statement {
+            id: self.gateway.registry.id(&key),
+            key,
+            analyzed: Arc::clone(&statement.analyzed),
+            context_id: 0,
+            literals: Literals::new(),
+        };
         let after_names = with_hidden_formats(&bind, merge.hidden_columns);
         for shard in shards {
             self.join_clean(*shard).await?;
@@ -157,7 +164,12 @@ impl Session {
     }
 
     /// EXPLAIN (SHARDS): where the statement would go, without running it.
-    pub(super) async fn explain_shards(&mut self, inner: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+    pub(super) async fn explain_shards(
+        &mut self,
+        inner: &Analysis,
+        text: &str,
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
         let read = self.gateway.analyzer.read(text, &self.context)?;
         let inputs = match bind {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
@@ -216,7 +228,10 @@ fn describe_merge(merge: &Merge) -> String {
     if merge.order_by.is_empty() {
         parts.push("concatenate".to_owned());
     } else {
-        let keys = merge.order_by.iter().map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
+        let keys = merge
+            .order_by
+            .iter()
+            .map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
         parts.push(format!("by {}", keys.collect::<Vec<_>>().join(", ")));
     }
     let count = |count: &Count| match count {
@@ -279,9 +294,7 @@ fn count_value(count: &Count, bind: Option<&wire::Bind<'_>>) -> Result<Option<u6
         },
     };
     let parsed = parsed.ok_or_else(|| PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid value for LIMIT or OFFSET"))?;
-    u64::try_from(parsed)
-        .map(Some)
-        .map_err(|_| PgError::new(SqlState(*b"2201W"), "LIMIT and OFFSET must not be negative"))
+    u64::try_from(parsed).map(Some).map_err(|_| PgError::new(SqlState(*b"2201W"), "LIMIT and OFFSET must not be negative"))
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.

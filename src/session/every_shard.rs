@@ -18,25 +18,28 @@ impl Session {
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
         let shards = self.shards_home_first()?;
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
+        if let Command::Ddl { tag, .. } = &statement.command {
+            self.announce_schema_change(tag).await?;
+        }
         let begins_here = !outside && !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
         let run = self.run_on_each(&shards, text, outside).await;
         if !begins_here {
-            if run.is_ok() && !self.transaction.is_open() {
-                self.after_schema_change().await?;
+            if !self.transaction.is_open() {
+                self.finish_schema_change().await?;
             }
-            self.has_schema_change |= self.transaction.is_open();
             return run;
         }
         match run {
             Ok(()) => {
                 self.commit_everywhere(false).await?;
-                self.after_schema_change().await
+                self.finish_schema_change().await.map_err(Failure::from)
             }
             Err(failure) => {
                 self.rollback_everywhere().await?;
+                self.finish_schema_change().await?;
                 Err(failure)
             }
         }
@@ -87,7 +90,13 @@ impl Session {
     }
 
     /// A temporary table lives on the home shard's connection, which the session keeps from now on.
-    pub(super) async fn create_temporary(&mut self, _tag: &str, name: &str, statement: &Analysis, text: &str) -> Result<(), Failure> {
+    pub(super) async fn create_temporary(
+        &mut self,
+        _tag: &str,
+        name: &str,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<(), Failure> {
         let home: ShardId = self.home()?.id;
         let index = self.join(home).await?;
         self.pin_if_needed(index, statement);
@@ -99,13 +108,6 @@ impl Session {
         if !self.temporary_tables.iter().any(|known| known == name) {
             self.temporary_tables.push(name.to_owned());
         }
-        Ok(())
-    }
-
-    /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done.
-    pub(super) async fn after_schema_change(&mut self) -> Result<(), Failure> {
-        self.has_schema_change = false;
-        self.gateway.control.schema_changed().await?;
         Ok(())
     }
 }

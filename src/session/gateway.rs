@@ -18,7 +18,7 @@ use crate::declare::Control;
 use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
-use crate::sql::Analyzer;
+use crate::sql::{Analyzer, Context};
 
 pub struct Gateway {
     pub config: Arc<Config>,
@@ -26,7 +26,7 @@ pub struct Gateway {
     /// The map database as a place where statements run: SELECTs over the relations of the schema `shardgate`.
     pub(super) map_database: Arc<Shard>,
     /// The home shard's schema; replaced as a whole.
-    pub catalog: Arc<ArcSwap<Catalog>>,
+    pub catalog: ArcSwap<Catalog>,
     pub analyzer: Analyzer,
     pub pools: Pools,
     pub registry: StatementRegistry,
@@ -39,6 +39,8 @@ pub struct Gateway {
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
     pub(super) context_ids: Cache<ContextKey, u64>,
     next_context: AtomicU64,
+    /// Held while the home shard's schema is read.
+    pub(super) refreshing: tokio::sync::Mutex<()>,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -59,11 +61,11 @@ pub(super) struct ContextKey {
 }
 
 impl Gateway {
-    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, catalog: Arc<ArcSwap<Catalog>>, pools: Pools, control: Arc<Control>) -> Self {
+    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>) -> Self {
         let map_database = Shard {
             id: MAP_DATABASE,
             name: "map".to_owned(),
-            url: config.map.url.expose().to_owned(),
+            url: config.map.url.reveal().to_owned(),
             region: None,
             capacity: 0.0,
             state: ShardState::Online,
@@ -79,9 +81,10 @@ impl Gateway {
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             context_ids: Cache::new(CONTEXTS_MAX),
             next_context: AtomicU64::new(1),
+            refreshing: tokio::sync::Mutex::new(()),
             config,
             map,
-            catalog,
+            catalog: ArcSwap::from_pointee(Catalog::default()),
             pools,
             control,
         }
@@ -92,6 +95,18 @@ impl Gateway {
         self.pools.retain(|pool| {
             pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
         });
+    }
+
+    /// What a session has before its first statement; never used for one.
+    pub(super) fn no_context(&self, user: &str) -> Context {
+        Context {
+            catalog: self.catalog.load_full(),
+            map: Arc::new(MapSnapshot::default()),
+            search_path: Vec::new(),
+            temporary_tables: Vec::new(),
+            id: 0,
+            user: user.to_owned(),
+        }
     }
 
     pub(super) fn context_id(&self, key: ContextKey) -> u64 {

@@ -54,7 +54,8 @@ impl Session {
         if snapshot.shards.is_empty() {
             return Ok(Greeting { parameters: parameters_without_shard(&self.identity.user), ..Greeting::default() });
         }
-        let home_first = snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
+        let home_first =
+            snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
         let mut failure = None;
         for shard in home_first {
             match self.checkout(shard).await {
@@ -138,7 +139,10 @@ fn parse_options(options: &str) -> Result<Vec<(String, String)>, PgError> {
         };
         let pair = assignment.as_deref().and_then(|assignment| assignment.split_once('='));
         let Some((name, value)) = pair else {
-            return Err(PgError::fatal(SqlState::SYNTAX_ERROR, format!("invalid command-line argument for server process: {word}")));
+            return Err(PgError::fatal(
+                SqlState::SYNTAX_ERROR,
+                format!("invalid command-line argument for server process: {word}"),
+            ));
         };
         settings.push((name.trim().replace('-', "_"), value.to_owned()));
     }

@@ -72,7 +72,8 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = self.transaction.begin_text();
-            let key = Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
+            let key =
+                Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
             let id = self.gateway.registry.id(&key);
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {

@@ -21,10 +21,10 @@ mod command;
 mod copy;
 mod describe;
 mod drain;
-mod extended;
-mod failure;
 mod elsewhere;
 mod every_shard;
+mod extended;
+mod failure;
 mod gateway;
 mod greet;
 mod join;
@@ -32,6 +32,7 @@ mod participant;
 mod relations;
 mod relay;
 mod route;
+mod schema;
 mod setting;
 mod simple;
 mod statement;
@@ -50,6 +51,7 @@ use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
+use crate::shardmap::{PartitionId, SchemaChangeId};
 use crate::sql::Context;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
@@ -93,9 +95,11 @@ pub struct Session {
     temporary_tables: Vec<String>,
     /// The search path that `context` was made for, as text.
     context_search_path: String,
-    /// The open transaction has changed the schema.
-    has_schema_change: bool,
+    /// The open transaction changes the schema, as was announced.
+    schema_change: Option<SchemaChangeId>,
     pools: Vec<Arc<Pool>>,
+    /// Partitions that the open transaction has touched, sorted.
+    touched: Vec<PartitionId>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
     /// What `shardgate.clients` shows.
@@ -104,7 +108,15 @@ pub struct Session {
 
 impl Session {
     /// `input`: what the client has sent after its startup; `reply`: what login has left to be sent.
-    pub fn new(gateway: Arc<Gateway>, runtime: usize, stream: ClientStream, input: BytesMut, reply: BytesMut, identity: Identity, address: SocketAddr) -> Self {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        runtime: usize,
+        stream: ClientStream,
+        input: BytesMut,
+        reply: BytesMut,
+        identity: Identity,
+        address: SocketAddr,
+    ) -> Self {
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
@@ -112,7 +124,7 @@ impl Session {
         let row = Arc::new(ClientRow::new(address, &identity.user));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
-            context: Arc::new(Context::default()),
+            context: Arc::new(gateway.no_context(&identity.user)),
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
             runtime,
@@ -129,8 +141,9 @@ impl Session {
             row,
             temporary_tables: Vec::new(),
             context_search_path: String::new(),
-            has_schema_change: false,
+            schema_change: None,
             pools: Vec::new(),
+            touched: Vec::new(),
             cancel,
             cancel_key,
         }
@@ -142,6 +155,9 @@ impl Session {
             Ok(()) => self.serve(&stop).await,
             Err(end) => end,
         };
+        if let Err(error) = self.finish_schema_change().await {
+            tracing::warn!(%error, "a schema change is left open in the map database");
+        }
         match end {
             SessionEnd::Fatal(error) => {
                 originate::error(&mut self.client.output, &error);
@@ -202,10 +218,9 @@ impl Session {
                 self.fail(error);
                 self.ready().await
             }
-            tag => Err(SessionEnd::Fatal(PgError::fatal(
-                SqlState::PROTOCOL_VIOLATION,
-                format!("invalid frontend message type {tag}"),
-            ))),
+            tag => {
+                Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, format!("invalid frontend message type {tag}"))))
+            }
         }
     }
 

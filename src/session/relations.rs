@@ -42,7 +42,8 @@ impl Session {
 
 impl super::Gateway {
     fn pool_rows(&self) -> Vec<Value> {
-        let mut pools: Vec<_> = self.pools.all().iter().filter(|pool| pool.shard != MAP_DATABASE).map(|pool| pool.describe()).collect();
+        let mut pools: Vec<_> =
+            self.pools.all().iter().filter(|pool| pool.shard != MAP_DATABASE).map(|pool| pool.describe()).collect();
         pools.sort_by(|a, b| (&a.shard, &a.user).cmp(&(&b.shard, &b.user)));
         pools
             .into_iter()

@@ -77,7 +77,10 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
             }
         };
         if !is_complete {
-            if header.total >= STREAM_BYTES && pending.is_visible && matches!(header.tag, shard_tag::DATA_ROW | shard_tag::COPY_DATA) {
+            if header.total >= STREAM_BYTES
+                && pending.is_visible
+                && matches!(header.tag, shard_tag::DATA_ROW | shard_tag::COPY_DATA)
+            {
                 // A row larger than a buffer passes through in pieces.
                 connection.frame_bytes_left = header.total - rest.len();
                 run += rest.len();
@@ -149,9 +152,10 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
             Reply::Execute | Reply::Query,
             shard_tag::DATA_ROW | shard_tag::COPY_IN | shard_tag::COPY_OUT | shard_tag::COPY_DATA | shard_tag::COPY_DONE,
         ) => Some(false),
-        (Reply::Query, shard_tag::ROW_DESCRIPTION | shard_tag::COMMAND_COMPLETE | shard_tag::EMPTY_QUERY | shard_tag::FUNCTION_RESULT) => {
-            Some(false)
-        }
+        (
+            Reply::Query,
+            shard_tag::ROW_DESCRIPTION | shard_tag::COMMAND_COMPLETE | shard_tag::EMPTY_QUERY | shard_tag::FUNCTION_RESULT,
+        ) => Some(false),
         _ => None,
     }
 }
@@ -262,7 +266,8 @@ fn unasked(
 }
 
 fn lost(fields: &crate::wire::ErrorFields<'_>) -> PgError {
-    PgError::new(SqlState::CONNECTION_FAILURE, "the shard ended the connection").with_detail(format!("It said: {}.", fields.message()))
+    PgError::new(SqlState::CONNECTION_FAILURE, "the shard ended the connection")
+        .with_detail(format!("It said: {}.", fields.message()))
 }
 
 /// Send to the client when this much has been collected.

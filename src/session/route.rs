@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Plan, TransactionScope};
-use crate::routing::{self, Inputs};
+use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{PartitionId, Shard, ShardId};
 use crate::sql::Context;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
 
@@ -26,6 +26,9 @@ pub(super) enum Route {
 impl Session {
     /// Reads what names mean anew when the schema, the map or the search path has changed.
     pub(super) async fn refresh_context(&mut self) -> Result<(), Failure> {
+        if self.gateway.catalog.load().version == 0 {
+            self.gateway.refresh_catalog().await?;
+        }
         let catalog = self.gateway.catalog.load();
         let map = self.gateway.map.load();
         let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
@@ -38,7 +41,10 @@ impl Session {
         }
         self.pools.clear();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
-        let search_path = parse_search_path(&search_path_text, self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user));
+        let search_path = parse_search_path(
+            &search_path_text,
+            self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user),
+        );
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
@@ -73,7 +79,7 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless => return self.to_home(statement),
+            Scope::Session | Scope::Tableless | Scope::System => return self.to_home(statement),
             Scope::Replicated => return self.to_any(statement),
             Scope::EveryShard => {
                 return Err(PgError::unsupported(
@@ -85,8 +91,14 @@ impl Session {
             }
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
-                let is_write = statement.effect != Effect::Read;
-                routing::resolve(&self.gateway.map, parts, inputs, is_write, deadline).await?
+                let preferred =
+                    self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+                let resolution = Resolution { touched: &self.touched, preferred, deadline };
+                let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
+                if self.transaction.is_open() {
+                    self.touch(&target.touched.partitions);
+                }
+                target
             }
         };
         match target.shards.single() {
@@ -116,7 +128,8 @@ impl Session {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
-        let is_anywhere = matches!(statement.command, Command::Show(_)) || (statement.effect == Effect::Read && statement.is_free());
+        let is_anywhere = matches!(statement.command, Command::Show(_))
+            || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
             Some(shard) if is_anywhere => Ok(Route::Shard(shard)),
             Some(_) | None => self.admit(statement, home),
@@ -142,6 +155,15 @@ impl Session {
         }
     }
 
+    /// The transaction may go on with these partitions while they are held for a move.
+    fn touch(&mut self, partitions: &[PartitionId]) {
+        for partition in partitions {
+            if let Err(place) = self.touched.binary_search(partition) {
+                self.touched.insert(place, *partition);
+            }
+        }
+    }
+
     /// May this shard join the transaction?
     fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() {
@@ -156,7 +178,12 @@ impl Session {
             has_snapshot: self.transaction.has_transaction_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
-            participants: self.participants.iter().filter(|participant| participant.has_begun).map(|participant| participant.shard).collect(),
+            participants: self
+                .participants
+                .iter()
+                .filter(|participant| participant.has_begun)
+                .map(|participant| participant.shard)
+                .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
         }
     }

@@ -120,9 +120,10 @@ impl Session {
         let names: Vec<Arc<str>> = self.reported.iter().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             let lower = name.to_ascii_lowercase();
-            let wanted = self.effective(&lower).map(str::to_owned).or_else(|| {
-                self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
-            });
+            let wanted = self
+                .effective(&lower)
+                .map(str::to_owned)
+                .or_else(|| self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()));
             if let Some(value) = wanted {
                 self.report_parameter(&name, &value);
             }

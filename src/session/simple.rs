@@ -57,7 +57,13 @@ impl Session {
     }
 
     /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
-    pub(super) async fn run_on_shard(&mut self, shard: ShardId, statement: &Analysis, text: &str, blanks: usize) -> Result<(), Failure> {
+    pub(super) async fn run_on_shard(
+        &mut self,
+        shard: ShardId,
+        statement: &Analysis,
+        text: &str,
+        blanks: usize,
+    ) -> Result<(), Failure> {
         let index = self.join(shard).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -139,7 +145,11 @@ impl Session {
     }
 
     /// The one shard that all statements belong to, when nothing among them concerns the session.
-    async fn common_shard(&mut self, statements: &[Analysis], inputs: &crate::routing::Inputs<'_>) -> Result<Option<ShardId>, Failure> {
+    async fn common_shard(
+        &mut self,
+        statements: &[Analysis],
+        inputs: &crate::routing::Inputs<'_>,
+    ) -> Result<Option<ShardId>, Failure> {
         let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_));
         if self.transaction.is_open() || !statements.iter().all(is_plain) {
             return Ok(None);

@@ -8,7 +8,7 @@ use crate::backend::{StatementId, StatementText};
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
 use crate::sql::analysis::Analysis;
-use crate::sql::lexer::Literal;
+use crate::sql::lexer::Literals;
 
 /// A text that was prepared: by Parse, or by SQL's PREPARE.
 pub(super) struct Statement {
@@ -17,7 +17,7 @@ pub(super) struct Statement {
     pub analyzed: Arc<Analyzed>,
     /// The context it was analysed in; analysed again when the session's differs.
     pub context_id: u64,
-    pub literals: Vec<Literal>,
+    pub literals: Literals,
 }
 
 impl Statement {

@@ -52,7 +52,13 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub fn new() -> Self {
-        Self { status: Status::Idle, modes: TransactionModes::default(), savepoints: Vec::new(), sets: Vec::new(), settings_before: None }
+        Self {
+            status: Status::Idle,
+            modes: TransactionModes::default(),
+            savepoints: Vec::new(),
+            sets: Vec::new(),
+            settings_before: None,
+        }
     }
 
     /// The byte of ReadyForQuery.

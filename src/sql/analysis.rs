@@ -64,8 +64,10 @@ pub enum Scope {
     Map,
     /// `shardgate.pools` and `shardgate.clients`, by name: known only to the proxy that answers.
     Proxy(Vec<String>),
-    /// No table at all, or catalogue relations: the home shard.
+    /// No relation at all: any shard would do; the home shard unless the transaction is on another already.
     Tableless,
+    /// Catalogue relations, whose oids differ between shards: the home shard.
+    System,
     /// Only reference tables are read: any shard.
     Replicated,
     /// Sharded and home tables, each a part; runs on one shard when every part lies there. Otherwise `pushdown` says whether

@@ -134,8 +134,14 @@ impl Analyzed {
             return false;
         }
         self.fixed_literals.iter().all(|ordinal| {
-            let own = self.literals.get(usize::from(*ordinal)).and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
-            let other = scanned.literals.get(usize::from(*ordinal)).and_then(|literal| text.get(literal.start as usize..literal.end as usize));
+            let own = self
+                .literals
+                .get(usize::from(*ordinal))
+                .and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
+            let other = scanned
+                .literals
+                .get(usize::from(*ordinal))
+                .and_then(|literal| text.get(literal.start as usize..literal.end as usize));
             own.is_some() && own == other
         })
     }

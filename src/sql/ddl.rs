@@ -20,7 +20,8 @@ impl Ddl {
     }
 
     fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
-        self.creates_temporary = relation.filter(|relation| is_temporary(relation)).and_then(|relation| relation.relname()).map(str::to_owned);
+        self.creates_temporary =
+            relation.filter(|relation| is_temporary(relation)).and_then(|relation| relation.relname()).map(str::to_owned);
         self
     }
 
@@ -41,11 +42,14 @@ pub fn is_temporary(relation: &nodes::RangeVar) -> bool {
 /// What concerns a server as a whole, or would make one shard unlike the others.
 pub fn refusal(node: Node<'_>) -> Option<PgError> {
     let what = match node {
-        Node::CreatedbStmt(_) | Node::DropdbStmt(_) | Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => "databases",
-        Node::AlterDatabaseSetStmt(_) => "settings of databases",
-        Node::CreateTableSpaceStmt(_) | Node::DropTableSpaceStmt(_) | Node::AlterTableSpaceOptionsStmt(_) | Node::AlterTableMoveAllStmt(_) => {
-            "tablespaces"
+        Node::CreatedbStmt(_) | Node::DropdbStmt(_) | Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => {
+            "databases"
         }
+        Node::AlterDatabaseSetStmt(_) => "settings of databases",
+        Node::CreateTableSpaceStmt(_)
+        | Node::DropTableSpaceStmt(_)
+        | Node::AlterTableSpaceOptionsStmt(_)
+        | Node::AlterTableMoveAllStmt(_) => "tablespaces",
         Node::AlterSystemStmt(_) => "settings of servers",
         Node::CreateSubscriptionStmt(_) | Node::AlterSubscriptionStmt(_) | Node::DropSubscriptionStmt(_) => "subscriptions",
         Node::LoadStmt(_) => "libraries",
@@ -98,7 +102,7 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
 }
 
 /// Refuses what would leave the shard map or the shards wrong.
-pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+pub fn guard(node: Node<'_>) -> Result<(), PgError> {
     let Some(relation) = relation_of(node) else {
         return Ok(());
     };

@@ -172,6 +172,7 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
             Scope::Placed { parts, pushdown }
         }
         (false, false) if reader.notes.has_replicated => Scope::Replicated,
+        (false, false) if reader.notes.has_system => Scope::System,
         (false, false) => Scope::Tableless,
     }
 }

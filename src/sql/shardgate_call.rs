@@ -116,7 +116,8 @@ fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<Str
         return Err(PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function shardgate.{name} does not exist"))
             .with_hint(format!("The functions of this schema are {}.", FUNCTIONS.join(", "))));
     }
-    let arguments: Result<Vec<CallArgument>, PgError> = function.args().iter().map(|argument| call_argument(argument, name)).collect();
+    let arguments: Result<Vec<CallArgument>, PgError> =
+        function.args().iter().map(|argument| call_argument(argument, name)).collect();
     Ok(ShardgateCall { function: name.to_owned(), arguments: arguments?, is_from, alias })
 }
 

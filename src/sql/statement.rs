@@ -2,9 +2,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{
-    Analysis, Command, CopyDirection, Effect, KeyCondition, Merge, Part, QueryKind, Scope, ShardgateCall,
-};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, KeyCondition, Merge, Part, QueryKind, Scope, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
@@ -226,10 +224,9 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
             "Run it on each server directly, if it must be run.",
         ));
     };
-    ddl::guard(node, context)?;
+    ddl::guard(node)?;
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
-    let scope =
-        if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
+    let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
     Ok(Placement::new(found.into_command(), scope, Effect::Write))
 }
 
@@ -244,11 +241,7 @@ fn place_table_as(
 ) -> Result<Placement, PgError> {
     let relation = into.and_then(|into| into.rel());
     let temporary = relation.filter(|relation| ddl::is_temporary(relation)).and_then(|relation| relation.relname());
-    let command = Command::Ddl {
-        tag: tag.to_owned(),
-        creates_temporary: temporary.map(str::to_owned),
-        outside_transaction: false,
-    };
+    let command = Command::Ddl { tag: tag.to_owned(), creates_temporary: temporary.map(str::to_owned), outside_transaction: false };
     if into.is_some_and(|into| into.skip_data) && temporary.is_none() {
         return Ok(Placement::new(command, Scope::EveryShard, Effect::Write));
     }
@@ -267,7 +260,7 @@ fn place_table_as(
     let placement = placing::finish(reader, command, Ok(Merge::default()));
     let is_home_only = match &placement.scope {
         Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
-        Scope::Replicated | Scope::Tableless => is_view,
+        Scope::Replicated | Scope::Tableless | Scope::System => is_view,
         _ => false,
     };
     if !is_home_only {

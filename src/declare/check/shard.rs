@@ -57,8 +57,7 @@ async fn server(shard: &mut ShardConnection, subject: &str, found: &mut Vec<Find
 async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], found: &mut Vec<Finding>) -> Result<(), PgError> {
     let mut add = |finding: String, remedy: &str| found.push(Finding::new(subject, finding, remedy));
     let user: String = shard.value("SELECT current_user::text").await?;
-    let can_replicate: bool =
-        shard.value("SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user").await?;
+    let can_replicate: bool = shard.value("SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user").await?;
     if !can_replicate {
         add(
             format!("user \"{user}\" may not replicate, so that partitions cannot be moved from it"),
@@ -102,7 +101,9 @@ async fn role_rights(shard: &mut ShardConnection, subject: &str, role: &str, fou
         Some(true) => {}
         Some(false) => found.push(Finding::new(
             subject,
-            format!("role \"{role}\" is no member of \"shardgate_2pc\", so that its transactions cannot write here and on another shard"),
+            format!(
+                "role \"{role}\" is no member of \"shardgate_2pc\", so that its transactions cannot write here and on another shard"
+            ),
             "GRANT shardgate_2pc TO that role; from PostgreSQL 16 on WITH SET TRUE.",
         )),
         None => found.push(Finding::new(
@@ -112,7 +113,9 @@ async fn role_rights(shard: &mut ShardConnection, subject: &str, role: &str, fou
         )),
     }
     let may_use_temporary: Option<bool> = shard
-        .value(&format!("SELECT (SELECT has_database_privilege(oid, current_database(), 'TEMP') FROM pg_roles WHERE rolname = {name})"))
+        .value(&format!(
+            "SELECT (SELECT has_database_privilege(oid, current_database(), 'TEMP') FROM pg_roles WHERE rolname = {name})"
+        ))
         .await?;
     if may_use_temporary == Some(false) {
         found.push(Finding::new(

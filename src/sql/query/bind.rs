@@ -121,7 +121,12 @@ impl<'c> Reader<'c> {
         }
     }
 
-    pub fn select<'n>(&mut self, select: &'n nodes::SelectStmt, outer: Option<&Frame<'_>>, ctes: &CteList<'n>) -> Result<Bound, PgError> {
+    pub fn select<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        outer: Option<&Frame<'_>>,
+        ctes: &CteList<'n>,
+    ) -> Result<Bound, PgError> {
         if self.depth == QUERY_DEPTH_MAX {
             return Err(too_complex());
         }
@@ -148,11 +153,7 @@ impl<'c> Reader<'c> {
     }
 
     /// The list with this clause's queries in front.
-    pub fn with<'n>(
-        &mut self,
-        clause: Option<&'n nodes::WithClause>,
-        ctes: &CteList<'n>,
-    ) -> Result<CteList<'n>, PgError> {
+    pub fn with<'n>(&mut self, clause: Option<&'n nodes::WithClause>, ctes: &CteList<'n>) -> Result<CteList<'n>, PgError> {
         let Some(clause) = clause else {
             return Ok(ctes.clone());
         };
@@ -160,9 +161,7 @@ impl<'c> Reader<'c> {
         for cte in clause.ctes() {
             let name = cte.ctename().unwrap_or_default();
             let kind = match cte.ctequery() {
-                Node::SelectStmt(_) => {
-                    CteKind::Query { node: cte, recursive: clause.recursive.then(|| (clause, ctes.clone())) }
-                }
+                Node::SelectStmt(_) => CteKind::Query { node: cte, recursive: clause.recursive.then(|| (clause, ctes.clone())) },
                 statement => {
                     let modified = self.modification_in_with(statement, &list)?;
                     let leaf = self.add_leaf(derived_leaf(name, modified.outputs, modified.is_complete, cte.aliascolnames()))?;
@@ -217,7 +216,12 @@ impl<'c> Reader<'c> {
         Ok(bound)
     }
 
-    fn values<'n>(&mut self, select: &'n nodes::SelectStmt, outer: Option<&Frame<'_>>, ctes: &CteList<'n>) -> Result<Bound, PgError> {
+    fn values<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        outer: Option<&Frame<'_>>,
+        ctes: &CteList<'n>,
+    ) -> Result<Bound, PgError> {
         let frame = Frame::inside(outer);
         let scope = Scope { frame: &frame, ctes, windows: None };
         let mut findings = Findings::default();
@@ -268,7 +272,12 @@ impl<'c> Reader<'c> {
         Some((KeyType::of_column(oid)?, value))
     }
 
-    fn block<'n>(&mut self, select: &'n nodes::SelectStmt, outer: Option<&Frame<'_>>, ctes: &CteList<'n>) -> Result<Bound, PgError> {
+    fn block<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        outer: Option<&Frame<'_>>,
+        ctes: &CteList<'n>,
+    ) -> Result<Bound, PgError> {
         let mut frame = Frame::inside(outer);
         let mut block = Block::default();
         let mut findings = Findings::default();
@@ -421,7 +430,8 @@ impl<'c> Reader<'c> {
                         Resolution::Column(column) => {
                             let properties = self.properties(column);
                             let key_type = KeyType::of_column(properties.type_oid);
-                            properties.is_collation_c || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
+                            properties.is_collation_c
+                                || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
                         }
                         Resolution::Unknown => false,
                     };
@@ -627,7 +637,12 @@ impl<'c> Reader<'c> {
     }
 
     /// ORDER BY, LIMIT and OFFSET.
-    fn scan_tail<'n>(&mut self, select: &'n nodes::SelectStmt, scope: &Scope<'_, 'n>, findings: &mut Findings) -> Result<(), PgError> {
+    fn scan_tail<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        scope: &Scope<'_, 'n>,
+        findings: &mut Findings,
+    ) -> Result<(), PgError> {
         for sort in select.sort_clause() {
             self.scan(sort.node(), scope, Place::Inside, findings)?;
         }
@@ -820,7 +835,12 @@ impl<'c> Reader<'c> {
         Ok(FromItem::Leaf(leaf))
     }
 
-    fn cte_reference<'n>(&mut self, cte: &Rc<Cte<'n>>, alias: Option<&nodes::Alias>, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
+    fn cte_reference<'n>(
+        &mut self,
+        cte: &Rc<Cte<'n>>,
+        alias: Option<&nodes::Alias>,
+        frame: &mut Frame<'_>,
+    ) -> Result<FromItem, PgError> {
         let (bound, columns) = match &cte.kind {
             CteKind::Query { node, recursive: None } => (self.query(node.ctequery(), None, &cte.next)?, node.aliascolnames()),
             CteKind::Query { node, recursive: Some((clause, outer)) } => {
@@ -1224,8 +1244,14 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
             Output { name: left.name.clone(), origin: None, properties }
         })
         .collect();
-    let body =
-        Body::SetOperation { operation, is_all, left: Box::new(left), right: Box::new(right), has_limit: false, subqueries: Vec::new() };
+    let body = Body::SetOperation {
+        operation,
+        is_all,
+        left: Box::new(left),
+        right: Box::new(right),
+        has_limit: false,
+        subqueries: Vec::new(),
+    };
     Bound { outputs, is_complete, body, order: Vec::new() }
 }
 

@@ -43,7 +43,13 @@ pub struct Findings {
 }
 
 impl<'c> Reader<'c> {
-    pub fn scan<'n>(&mut self, node: Node<'n>, scope: &Scope<'_, 'n>, place: Place, findings: &mut Findings) -> Result<(), PgError> {
+    pub fn scan<'n>(
+        &mut self,
+        node: Node<'n>,
+        scope: &Scope<'_, 'n>,
+        place: Place,
+        findings: &mut Findings,
+    ) -> Result<(), PgError> {
         let mut sublinks = Vec::new();
         let mut calls = Vec::new();
         let mut aggregates: Vec<Option<&nodes::WindowDef>> = Vec::new();

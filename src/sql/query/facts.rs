@@ -48,9 +48,7 @@ impl Classes {
             }
         }
         // The same function of equal columns.
-        left.function.is_some()
-            && left.function == right.function
-            && self.same(&Term::from(left.column), &Term::from(right.column))
+        left.function.is_some() && left.function == right.function && self.same(&Term::from(left.column), &Term::from(right.column))
     }
 
     fn class_of(&self, term: &Term) -> Option<usize> {
@@ -125,11 +123,9 @@ impl Derivation<'_, '_> {
                 Predicate::False => return KeyCondition::Nothing,
                 Predicate::Test { term, term_type, test } => self.test(term, *term_type, test, &classes),
                 Predicate::Or(branches) if depth < OR_DEPTH_MAX => self.any_of(branches, list, around, depth),
-                Predicate::Unknown
-                | Predicate::Same(..)
-                | Predicate::Identical(..)
-                | Predicate::Or(_)
-                | Predicate::And(_) => KeyCondition::All,
+                Predicate::Unknown | Predicate::Same(..) | Predicate::Identical(..) | Predicate::Or(_) | Predicate::And(_) => {
+                    KeyCondition::All
+                }
             };
             match part {
                 KeyCondition::All => {}
@@ -150,8 +146,12 @@ impl Derivation<'_, '_> {
     }
 
     fn any_of(&self, branches: &[Predicate], list: &[&Predicate], around: &[&Predicate], depth: usize) -> KeyCondition {
-        let outside: Vec<&Predicate> =
-            list.iter().chain(around).copied().filter(|predicate| matches!(predicate, Predicate::Same(..) | Predicate::Identical(..))).collect();
+        let outside: Vec<&Predicate> = list
+            .iter()
+            .chain(around)
+            .copied()
+            .filter(|predicate| matches!(predicate, Predicate::Same(..) | Predicate::Identical(..)))
+            .collect();
         let mut parts = Vec::new();
         for branch in branches {
             match self.all_of(&conjuncts([branch]), &outside, depth + 1) {
@@ -233,7 +233,8 @@ pub fn exported(leaf: usize, bound: &Bound) -> Facts {
         }
         Body::SetOperation { operation, left, right, .. } => match operation {
             SetOperation::Union => {
-                let branch = |bound: &Bound| Predicate::And(exported(leaf, bound).iter().map(|fact| fact.as_ref().clone()).collect());
+                let branch =
+                    |bound: &Bound| Predicate::And(exported(leaf, bound).iter().map(|fact| fact.as_ref().clone()).collect());
                 vec![Rc::new(Predicate::Or(vec![branch(left), branch(right)]))]
             }
             SetOperation::Intersect => exported(leaf, left).into_iter().chain(exported(leaf, right)).collect(),

@@ -224,16 +224,18 @@ impl<'c> Reader<'c> {
                 let name = relation.name.clone();
                 self.notes.needs_home(|| format!("\"{by}\" uses table \"{name}\", which lives on the home shard."));
             }
-            Resolved::View(_) if depth == 0 => match self.context.catalog.closure_of_relation(oid, Access::Read, &SqlBodyReader).as_ref() {
-                Closure::Known(references) => {
-                    for read in &references.reads {
-                        self.note_hidden_relation(*read, is_write, by, depth + 1);
+            Resolved::View(_) if depth == 0 => {
+                match self.context.catalog.closure_of_relation(oid, Access::Read, &SqlBodyReader).as_ref() {
+                    Closure::Known(references) => {
+                        for read in &references.reads {
+                            self.note_hidden_relation(*read, is_write, by, depth + 1);
+                        }
+                    }
+                    Closure::Unknown(reason) => {
+                        self.notes.touches_anything.get_or_insert_with(|| reason.clone());
                     }
                 }
-                Closure::Unknown(reason) => {
-                    self.notes.touches_anything.get_or_insert_with(|| reason.clone());
-                }
-            },
+            }
             Resolved::View(_) => {}
             Resolved::Mixed(detail) => {
                 self.notes.touches_anything.get_or_insert(detail);

@@ -20,7 +20,10 @@ pub struct Leaf<'c> {
 
 #[derive(Debug)]
 pub enum LeafKind<'c> {
-    Sharded { group: &'c Arc<Group>, key: Vec<LeafKey<'c>> },
+    Sharded {
+        group: &'c Arc<Group>,
+        key: Vec<LeafKey<'c>>,
+    },
     Replicated,
     Home,
     /// Catalogue relations and the proxy's own: counted apart when they are met, and nowhere sharded.
@@ -54,9 +57,7 @@ impl Leaf<'_> {
             Columns::Relation(relation) => {
                 Some(relation.columns.iter().position(|column| column.name == name).filter(|index| *index >= after))
             }
-            Columns::Listed(columns) => {
-                Some(columns.iter().position(|column| column.name == name).filter(|index| *index >= after))
-            }
+            Columns::Listed(columns) => Some(columns.iter().position(|column| column.name == name).filter(|index| *index >= after)),
             Columns::Unknown => None,
         }
     }

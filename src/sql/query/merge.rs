@@ -48,19 +48,21 @@ impl Reader<'_> {
 
     /// The output's position is certain although a later `*` is not known.
     fn is_before_star(&self, select: &nodes::SelectStmt, index: usize) -> bool {
-        let is_star = |target: &nodes::ResTarget| {
-            matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_))))
-        };
+        let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_))));
         select.target_list().iter().position(is_star).is_none_or(|star| index < star)
     }
 
     /// A column can be added to the select list without changing the rows.
     fn takes_hidden_columns(&self, bound: &Bound) -> bool {
         match &bound.body {
-            Body::Block(block) => matches!(block.distinct, Distinct::None) && matches!(block.grouping, Grouping::None | Grouping::By(_)),
-            Body::SetOperation { .. } | Body::Values { .. } | Body::Recursive { .. } | Body::Modification { .. } | Body::SelfReference => {
-                false
+            Body::Block(block) => {
+                matches!(block.distinct, Distinct::None) && matches!(block.grouping, Grouping::None | Grouping::By(_))
             }
+            Body::SetOperation { .. }
+            | Body::Values { .. }
+            | Body::Recursive { .. }
+            | Body::Modification { .. }
+            | Body::SelfReference => false,
         }
     }
 

@@ -141,9 +141,10 @@ impl<'c> Reader<'c> {
     fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
         for trigger in relation.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
             let assigned = self.context.catalog.assigned_new_columns(trigger.function, &SqlBodyReader);
-            let is_declared = self.context.catalog.functions.get(&trigger.function).is_some_and(|function| {
-                self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone()))
-            });
+            let is_declared =
+                self.context.catalog.functions.get(&trigger.function).is_some_and(|function| {
+                    self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone()))
+                });
             let sets_key = match &assigned {
                 Some(columns) => key.iter().any(|key| columns.contains(&key.column.column)),
                 None => !is_declared,
@@ -331,7 +332,10 @@ impl<'c> Reader<'c> {
     /// Names of the columns that the source's columns go to.
     fn insert_columns(&self, insert: &nodes::InsertStmt, target: &Target<'c>) -> Vec<String> {
         if insert.cols().is_empty() {
-            return target.relation.map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect()).unwrap_or_default();
+            return target
+                .relation
+                .map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect())
+                .unwrap_or_default();
         }
         insert
             .cols()
@@ -473,7 +477,8 @@ impl<'c> Reader<'c> {
             }
             return Ok(());
         };
-        let is_limited = matches!(&bound.body, Body::Block(block) if block.has_limit) || matches!(&bound.body, Body::SetOperation { has_limit: true, .. });
+        let is_limited = matches!(&bound.body, Body::Block(block) if block.has_limit)
+            || matches!(&bound.body, Body::SetOperation { has_limit: true, .. });
         if is_limited {
             self.notes.not_pushable(PgError::unsupported(
                 "INSERT ... SELECT with LIMIT is not supported across shards",
@@ -552,7 +557,8 @@ impl<'c> Reader<'c> {
         if !stays {
             self.notes.not_pushable(unpushable_source());
         }
-        let strategy = self.context.map.group(group).map(|group| group.strategy).ok_or_else(|| PgError::internal("group is gone"))?;
+        let strategy =
+            self.context.map.group(group).map(|group| group.strategy).ok_or_else(|| PgError::internal("group is gone"))?;
         let sorts_bytewise = |term: &Term| self.properties(term.column).is_collation_c;
         let condition = facts::condition(&implied, &source_key, strategy, &sorts_bytewise);
         self.add_part(group, condition, &name, &names);
@@ -713,7 +719,10 @@ impl<'c> Reader<'c> {
         }
         if clause.command_type == nodes::CmdType::CMD_INSERT {
             if columns.is_empty() {
-                columns = target.relation.map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect()).unwrap_or_default();
+                columns = target
+                    .relation
+                    .map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect())
+                    .unwrap_or_default();
             }
             self.merge_insert(clause, target, scope, source_facts, &columns);
         }
@@ -824,9 +833,9 @@ fn select_values(node: Node<'_>) -> Option<Vec<Node<'_>>> {
         return None;
     }
     let values: Vec<Node<'_>> = select.target_list().iter().map(|target| target.val()).collect();
-    let has_star = values.iter().any(|value| {
-        matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_))))
-    });
+    let has_star = values
+        .iter()
+        .any(|value| matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_)))));
     (!has_star).then_some(values)
 }
 
@@ -837,11 +846,14 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
     };
     match insert.select_stmt() {
         Node::None => true,
-        Node::SelectStmt(select) if is_plain_values(select) => select.values_lists().iter().any(|row| {
-            row.as_node_list().is_none_or(|row| matches!(row.get(position), None | Some(Node::SetToDefault(_))))
-        }),
+        Node::SelectStmt(select) if is_plain_values(select) => select
+            .values_lists()
+            .iter()
+            .any(|row| row.as_node_list().is_none_or(|row| matches!(row.get(position), None | Some(Node::SetToDefault(_))))),
         // Fewer columns selected than the table has leave the last ones to their defaults.
-        Node::SelectStmt(_) => insert.cols().is_empty() && select_values(insert.select_stmt()).is_some_and(|values| position >= values.len()),
+        Node::SelectStmt(_) => {
+            insert.cols().is_empty() && select_values(insert.select_stmt()).is_some_and(|values| position >= values.len())
+        }
         _ => true,
     }
 }
@@ -861,4 +873,3 @@ fn unpushable_source() -> PgError {
         "Select the same shard key that the rows have, or read the rows and insert them one shard key at a time.",
     )
 }
-

@@ -136,9 +136,15 @@ impl Reader<'_> {
         let covers = |terms: &[Term]| sharded.keys.iter().any(|key| key.is_total && key.is_among(terms, &classes));
         let origins = || bound.outputs.iter().filter_map(|output| output.origin.clone()).collect::<Vec<Term>>();
         let reason = if matches!(block.grouping, Grouping::Whole | Grouping::Sets) {
-            Some(gather("aggregates over the rows of several shards are not supported", "The groups are made of rows of several shards."))
+            Some(gather(
+                "aggregates over the rows of several shards are not supported",
+                "The groups are made of rows of several shards.",
+            ))
         } else if matches!(&block.grouping, Grouping::By(terms) if !covers(terms)) {
-            Some(gather("GROUP BY without the whole shard key is not supported across shards", "A group may have rows on several shards."))
+            Some(gather(
+                "GROUP BY without the whole shard key is not supported across shards",
+                "A group may have rows on several shards.",
+            ))
         } else if block.windows.iter().any(|partition| !covers(partition)) {
             Some(gather(
                 "a window function is not supported across shards unless it is partitioned by the whole shard key",

@@ -77,8 +77,16 @@ pub fn resolve_name<'c>(
     match relation {
         Some(relation) => placed(context, relation, with_children),
         None if name.starts_with("pg_") => Resolved::System,
+        None if is_in_map(context, schema, name, search_path) => {
+            Resolved::Mixed(format!("Table \"{name}\" is distributed, but this proxy has not seen it on the home shard yet."))
+        }
         None => Resolved::Home(None),
     }
+}
+
+fn is_in_map(context: &Context, schema: Option<&str>, name: &str, search_path: &[String]) -> bool {
+    let is_known = |schema: &str| context.map.table(schema, name).is_some();
+    schema.map_or_else(|| search_path.iter().any(|schema| is_known(schema)), is_known)
 }
 
 fn is_own_relation(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Names in scope at one level of a query, and the levels around it.
 
-use super::leaves::Leaf;
 use super::Column;
+use super::leaves::Leaf;
 
 /// What a FROM clause makes visible.
 #[derive(Debug, Default)]
@@ -26,7 +26,10 @@ pub struct Visible {
 pub enum VisibleColumns {
     Leaf(usize),
     /// `(a JOIN b …) AS j`: names and what they are; nothing else is visible of the two.
-    Join { columns: Vec<(String, Option<Column>)>, is_complete: bool },
+    Join {
+        columns: Vec<(String, Option<Column>)>,
+        is_complete: bool,
+    },
 }
 
 /// What a column reference means.

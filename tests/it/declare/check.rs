@@ -34,7 +34,11 @@ async fn a_healthy_cluster_has_no_findings() {
 async fn what_is_wrong_is_named_with_its_place() {
     let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY, email text); CREATE ROLE stranger").await;
     d.call("distribute_table", &["t", "id"]).await.expect("distribute");
-    d.on_shard(0, "CREATE UNIQUE INDEX t_email ON t (email); CREATE ROLE careless; ALTER ROLE careless SET standard_conforming_strings = off").await;
+    d.on_shard(
+        0,
+        "CREATE UNIQUE INDEX t_email ON t (email); CREATE ROLE careless; ALTER ROLE careless SET standard_conforming_strings = off",
+    )
+    .await;
     d.on_shard(1, "CREATE PUBLICATION everything FOR ALL TABLES; ALTER TABLE t ADD note text").await;
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres", "stranger", "nobody"], "client")).await);
     for expected in [
@@ -72,7 +76,13 @@ async fn what_cannot_be_reached_is_named_without_a_password() {
     assert!(!told.contains("s3cret"));
     let d = Declarer::start(0).await;
     let store = d.map.store();
-    let shard = shardgate::shardmap::NewShard { name: "lost", url: "postgres://u:s3cret@127.0.0.1:1/x", region: None, capacity: 1.0, replication_url: None };
+    let shard = shardgate::shardmap::NewShard {
+        name: "lost",
+        url: "postgres://u:s3cret@127.0.0.1:1/x",
+        region: None,
+        capacity: 1.0,
+        replication_url: None,
+    };
     store.add_shard("test", &shard).await.expect("register");
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
     assert!(told.contains("shard \"lost\": could not connect to shard \"lost\""), "{told}");

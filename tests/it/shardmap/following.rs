@@ -39,7 +39,9 @@ async fn a_change_whose_notification_was_lost_is_found() {
     for number in 0..3 {
         // The connections that listen; they come back by themselves.
         client
-            .batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND pid <> pg_backend_pid()")
+            .batch_execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND pid <> pg_backend_pid()",
+            )
             .await
             .expect("terminate");
         add_shard(one.store(), &format!("s{number}")).await;
@@ -181,7 +183,8 @@ async fn the_lease_tells_the_epoch_that_no_statement_is_older_than() {
     let held = map.snapshot();
     reaches(held.epoch.counter).await;
     distribute_hash(&map, "t", 2).await;
-    let renewals = || async { client.query_one("SELECT max(renewals) FROM shardgate_map.proxy", &[]).await.expect("row").get::<_, i64>(0) };
+    let renewals =
+        || async { client.query_one("SELECT max(renewals) FROM shardgate_map.proxy", &[]).await.expect("row").get::<_, i64>(0) };
     let before = renewals().await;
     while renewals().await < before + 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
