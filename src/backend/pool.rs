@@ -416,6 +416,10 @@ impl Pool {
         expired.into_iter().for_each(|connection| connection.close());
     }
 
+    pub fn is_up(&self) -> bool {
+        self.state.lock().health.is_up()
+    }
+
     pub fn describe(&self) -> PoolState {
         let state = self.state.lock();
         PoolState {

@@ -181,6 +181,11 @@ async fn run(
     }
 }
 
+/// Does it change nothing of the map? Then it may run anywhere, also inside a transaction.
+pub fn is_query(function: &str) -> bool {
+    matches!(Function::find(function), None | Some(Function::Locate | Function::UniqueId))
+}
+
 fn unknown_function(call: &Call) -> PgError {
     let error = arguments::no_such_function(call, None);
     match names::nearest(&call.function, Function::ALL.into_iter(), |function| function.name()) {

@@ -137,12 +137,13 @@ mod tests {
     }
 
     fn place(map: &FakeMap, condition: KeyCondition, inputs: &Inputs<'_>) -> Option<i32> {
-        has_short_way(condition).unwrap().place(map, &map.snapshot(), inputs).map(|place| place.partition.0)
+        let parts = [Part::Sharded { group: GROUP, condition }];
+        SingleKey::of(&parts).unwrap().place(map, &map.newest(), inputs).map(|place| place.partition.0)
     }
 
     #[test]
     fn one_equality_has_a_short_way_and_the_rest_has_not() {
-        assert!(single_key(equals(0, 1)));
+        assert!(has_short_way(equals(0, 1)));
         assert!(has_short_way(KeyCondition::Or(vec![KeyCondition::And(vec![equals(0, 1)])])));
         assert!(has_short_way(stored(0, KeyType::Int8, parameter(1), true)));
         assert!(!has_short_way(equals(1, 1)), "not the first column");

@@ -10,6 +10,7 @@
 pub mod admin;
 mod build;
 mod client;
+mod operations;
 mod schema_watch;
 
 use std::net::SocketAddr;
@@ -17,18 +18,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::net::Listener;
 use crate::session::Gateway;
+use admin::Readiness;
 use client::Doorkeeper;
 
 /// A proxy that runs.
 pub struct Server {
     /// Where it listens: the port that was found when the settings say 0.
     pub address: SocketAddr,
+    readiness: watch::Sender<Readiness>,
     gateway: Arc<Gateway>,
     threads: Vec<std::thread::JoinHandle<()>>,
     /// No new clients.
@@ -64,6 +68,7 @@ impl Server {
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
+        let readiness = operations::start(&config.admin, &gateway, config.listen.max_clients, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.
         let first = bind(config.listen.address, config.listen.backlog)?;
@@ -79,7 +84,7 @@ impl Server {
             threads.push(spawned.context("a thread could not be started")?);
         }
         tracing::info!(%address, threads = runtimes, "accepting clients");
-        Ok(Self { address, gateway, threads, stop, abort, drain_timeout: config.listen.drain_timeout() })
+        Ok(Self { address, readiness, gateway, threads, stop, abort, drain_timeout: config.listen.drain_timeout() })
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {
@@ -89,6 +94,7 @@ impl Server {
     /// Ends idle sessions at once, waits for transactions up to the deadline, then closes what is left.
     pub async fn drain(self) -> anyhow::Result<()> {
         tracing::info!("draining");
+        self.readiness.send_replace(Readiness::Draining);
         self.stop.cancel();
         let abort = self.abort.clone();
         let deadline = tokio::spawn(async move {
@@ -104,6 +110,7 @@ impl Server {
         })
         .await?;
         deadline.abort();
+        self.abort.cancel();
         self.gateway.map.close().await;
         tracing::info!("stopped");
         Ok(())

@@ -426,7 +426,28 @@ impl Session {
 
     // ---- shardgate.* ----
 
+    /// A declaration works on connections of its own and waits for statements under the old map: it would wait for this
+    /// session's own transaction. Of several statements in one Query, those before it are committed.
+    async fn leave_transaction(&mut self, function: &str) -> Result<(), Failure> {
+        if self.batch.is_implicit {
+            self.commit_everywhere(false).await?;
+            self.batch.is_implicit = false;
+        }
+        if self.transaction.is_open() {
+            let message = format!("shardgate.{function} cannot run inside a transaction block");
+            return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+                .with_hint("End the transaction first; a declaration is made at once and cannot be rolled back.")
+                .into());
+        }
+        self.finish_schema_change().await?;
+        self.using = None;
+        Ok(())
+    }
+
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        if !declare::is_query(&call.function) {
+            self.leave_transaction(&call.function).await?;
+        }
         let arguments = call
             .arguments
             .iter()

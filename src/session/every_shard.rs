@@ -27,19 +27,12 @@ impl Session {
         }
         let run = self.run_on_each(&shards, text, outside).await;
         if !begins_here {
-            if !self.transaction.is_open() {
-                self.finish_schema_change().await?;
-            }
             return run;
         }
         match run {
-            Ok(()) => {
-                self.commit_everywhere(false).await?;
-                self.finish_schema_change().await.map_err(Failure::from)
-            }
+            Ok(()) => self.commit_everywhere(false).await,
             Err(failure) => {
                 self.rollback_everywhere().await?;
-                self.finish_schema_change().await?;
                 Err(failure)
             }
         }

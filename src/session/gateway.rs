@@ -37,7 +37,8 @@ pub struct Gateway {
     pub(super) descriptions: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
-    pub(super) context_ids: Cache<ContextKey, u64>,
+    /// What names mean, shared by all sessions with the same settings.
+    contexts: Cache<ContextKey, Arc<Context>>,
     next_context: AtomicU64,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
@@ -79,7 +80,7 @@ impl Gateway {
             clients: Clients::default(),
             descriptions: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
-            context_ids: Cache::new(CONTEXTS_MAX),
+            contexts: Cache::new(CONTEXTS_MAX),
             next_context: AtomicU64::new(1),
             refreshing: tokio::sync::Mutex::new(()),
             config,
@@ -109,8 +110,18 @@ impl Gateway {
         }
     }
 
-    pub(super) fn context_id(&self, key: ContextKey) -> u64 {
-        self.context_ids.get_with(key, || self.next_context.fetch_add(1, Ordering::Relaxed))
+    /// The map in it is a copy of its own: holding a context keeps nobody from following a newer map.
+    pub(super) fn context(&self, key: ContextKey, catalog: &Arc<Catalog>, map: &MapSnapshot) -> Arc<Context> {
+        self.contexts.get_with_by_ref(&key, || {
+            Arc::new(Context {
+                catalog: Arc::clone(catalog),
+                map: Arc::new(map.clone()),
+                search_path: key.search_path.clone(),
+                temporary_tables: key.temporary_tables.clone(),
+                id: self.next_context.fetch_add(1, Ordering::Relaxed),
+                user: key.user.clone(),
+            })
+        })
     }
 
     /// The pool of a shard for this client's login.
@@ -143,8 +154,8 @@ impl Gateway {
 
 /// Texts whose names and descriptions are kept. A few hundred bytes each.
 const STATEMENTS_MAX: u64 = 20_000;
-/// Combinations of schema version, search path and user.
-const CONTEXTS_MAX: u64 = 10_000;
+/// Combinations of schema version, search path and user. Each holds a copy of the map's list of tables.
+const CONTEXTS_MAX: u64 = 1_000;
 /// Combinations of user and startup parameters.
 const GREETINGS_MAX: u64 = 10_000;
 /// Defaults of roles and databases may change: learn them anew after this.

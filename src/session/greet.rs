@@ -52,7 +52,11 @@ impl Session {
         let wanted = startup_settings(&self.identity.parameters).map_err(SessionEnd::Fatal)?;
         let snapshot = self.gateway.map.snapshot();
         if snapshot.shards.is_empty() {
-            return Ok(Greeting { parameters: parameters_without_shard(&self.identity.user), ..Greeting::default() });
+            return Ok(Greeting {
+                settings: Arc::default(),
+                parameters: parameters_without_shard(&self.identity.user),
+                search_path: "\"$user\", public".to_owned(),
+            });
         }
         let home_first =
             snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));

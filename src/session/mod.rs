@@ -51,7 +51,7 @@ use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
-use crate::shardmap::{PartitionId, SchemaChangeId};
+use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId};
 use crate::sql::Context;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
@@ -91,6 +91,9 @@ pub struct Session {
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
+    /// The map that the running statement or transaction was routed by: until it is let go, no proxy counts as following a
+    /// newer one. `None` between transactions.
+    using: Option<Arc<MapSnapshot>>,
     batch: Batch,
     temporary_tables: Vec<String>,
     /// The search path that `context` was made for, as text.
@@ -125,6 +128,7 @@ impl Session {
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
+            using: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
             runtime,
@@ -316,6 +320,15 @@ impl Session {
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
         self.release_idle();
+        if !self.transaction.is_open() {
+            self.using = None;
+            if self.schema_change.is_some()
+                && let Err(error) = self.finish_schema_change().await
+            {
+                // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.
+                self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));
+            }
+        }
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {

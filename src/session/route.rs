@@ -30,38 +30,29 @@ impl Session {
             self.gateway.refresh_catalog().await?;
         }
         let catalog = self.gateway.catalog.load();
-        let map = self.gateway.map.load();
+        let map = self.gateway.map.snapshot();
         let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
             && self.context.map.tables_version == map.tables_version
             && self.context.map.epoch.incarnation == map.epoch.incarnation
             && self.context.temporary_tables.len() == self.temporary_tables.len()
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
         if is_current && self.context.id != 0 {
+            self.using.get_or_insert(map);
             return Ok(());
         }
         self.pools.clear();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
-        let search_path = parse_search_path(
-            &search_path_text,
-            self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user),
-        );
+        let user = self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user).to_owned();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
             incarnation: map.epoch.incarnation,
-            search_path: search_path.clone(),
+            search_path: parse_search_path(&search_path_text, &user),
             temporary_tables: self.temporary_tables.clone(),
-            user: self.identity.user.clone(),
+            user,
         };
-        let id = self.gateway.context_id(key);
-        self.context = Arc::new(Context {
-            catalog: Arc::clone(&catalog),
-            map: self.gateway.map.snapshot(),
-            search_path,
-            temporary_tables: self.temporary_tables.clone(),
-            id,
-            user: self.identity.user.clone(),
-        });
+        self.context = self.gateway.context(key, &catalog, &map);
+        self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
         Ok(())
     }

@@ -10,7 +10,9 @@ use super::route::Route;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
 use crate::shardmap::ShardId;
+use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, TransactionModes};
 use crate::wire::{originate, query, shard_tag};
 
@@ -43,16 +45,13 @@ impl Session {
                 if super::command::is_own(&statement.command) {
                     return Box::pin(self.own_command(statement, text)).await;
                 }
-                let inputs = crate::routing::Inputs::literals(text, &read.literals);
+                let inputs = Inputs::literals(text, &read.literals);
                 match self.route(statement, &inputs).await? {
                     Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
                     route => Box::pin(self.run_elsewhere(route, statement, text)).await,
                 }
             }
-            statements => {
-                let inputs = crate::routing::Inputs::literals(text, &read.literals);
-                Box::pin(self.run_several(statements, text, &inputs)).await
-            }
+            _ => Box::pin(self.run_several(text, read)).await,
         }
     }
 
@@ -92,19 +91,22 @@ impl Session {
     }
 
     /// Several statements: one transaction, stopped at the first error.
-    async fn run_several(
-        &mut self,
-        statements: &[Analysis],
-        text: &str,
-        inputs: &crate::routing::Inputs<'_>,
-    ) -> Result<(), Failure> {
-        if let Some(shard) = self.common_shard(statements, inputs).await? {
+    async fn run_several(&mut self, text: &str, mut read: Read) -> Result<(), Failure> {
+        let statements = &read.analyzed.statements;
+        if let Some(shard) = self.common_shard(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
             return self.run_on_shard(shard, decisive, text, 0).await;
         }
-        for statement in statements {
-            let run = self.run_one_of_several(statement, text, inputs).await;
+        for index in 0..read.analyzed.statements.len() {
+            let context = self.context.id;
+            self.refresh_context().await?;
+            if context != self.context.id {
+                // An earlier statement has changed what names mean.
+                read = self.gateway.analyzer.read(text, &self.context)?;
+            }
+            let Some(statement) = read.analyzed.statements.get(index) else { break };
+            let run = self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await;
             if let Err(failure) = run {
                 if self.batch.is_implicit {
                     self.settle(failure)?;
@@ -122,12 +124,7 @@ impl Session {
         Ok(())
     }
 
-    async fn run_one_of_several(
-        &mut self,
-        statement: &Analysis,
-        text: &str,
-        inputs: &crate::routing::Inputs<'_>,
-    ) -> Result<(), Failure> {
+    async fn run_one_of_several(&mut self, statement: &Analysis, text: &str, inputs: &Inputs<'_>) -> Result<(), Failure> {
         self.check_not_failed(&statement.command)?;
         if !self.transaction.is_open() && !matches!(statement.command, Command::Begin(_)) {
             self.transaction.begin(TransactionModes::default(), &self.settings);
@@ -145,11 +142,7 @@ impl Session {
     }
 
     /// The one shard that all statements belong to, when nothing among them concerns the session.
-    async fn common_shard(
-        &mut self,
-        statements: &[Analysis],
-        inputs: &crate::routing::Inputs<'_>,
-    ) -> Result<Option<ShardId>, Failure> {
+    async fn common_shard(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<ShardId>, Failure> {
         let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_));
         if self.transaction.is_open() || !statements.iter().all(is_plain) {
             return Ok(None);

@@ -1,0 +1,63 @@
+//! What operators see of a running proxy: the admin HTTP with its gauges.
+//!
+//! Ready from the moment clients are accepted until the drain: a proxy whose map database is away goes on with the keys it
+//! knows, and taking all proxies out of service for that would make an outage of it. `shardgate_map_reachable` tells.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::admin::{self, Admin, Readiness};
+use crate::config::AdminConfig;
+use crate::session::Gateway;
+use crate::telemetry::{Metrics, names};
+
+/// Serves the admin HTTP until `stop`. Returns the channel that says whether clients may come.
+pub(super) async fn start(
+    config: &AdminConfig,
+    gateway: &Arc<Gateway>,
+    clients_max: u32,
+    stop: CancellationToken,
+) -> anyhow::Result<watch::Sender<Readiness>> {
+    let (tell, readiness) = watch::channel(Readiness::Ready);
+    let listener =
+        TcpListener::bind(config.address).await.with_context(|| format!("cannot listen on {} (admin.address)", config.address))?;
+    let metrics = Metrics::new()?;
+    metrics.gauge(names::BUILD_INFO, &[(names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))]).set(1.0);
+    metrics.gauge(names::CLIENTS_MAX, &[]).set(f64::from(clients_max));
+    let gauges = {
+        let (metrics, gateway) = (metrics.clone(), Arc::clone(gateway));
+        move || set_gauges(&metrics, &gateway)
+    };
+    let admin = Admin { metrics, readiness, before_scrape: Arc::new(gauges) };
+    tokio::spawn(async move {
+        if let Err(error) = admin::serve(listener, admin, stop).await {
+            tracing::error!(%error, "the admin HTTP has ended");
+        }
+    });
+    Ok(tell)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
+    metrics.gauge(names::CLIENTS, &[]).set(gateway.clients.len() as f64);
+    metrics.gauge(names::MAP_EPOCH, &[]).set(gateway.map.load().epoch.counter as f64);
+    metrics.gauge(names::MAP_REACHABLE, &[]).set(if gateway.map.is_reachable() { 1.0 } else { 0.0 });
+    // One shard has a pool for each user.
+    let mut shards = std::collections::BTreeMap::<String, (usize, usize, usize, bool)>::new();
+    for pool in gateway.pools.all() {
+        let state = pool.describe();
+        let sum = shards.entry(state.shard).or_insert((0, 0, 0, true));
+        *sum = (sum.0 + state.active, sum.1 + state.idle, sum.2 + state.waiting, sum.3 && pool.is_up());
+    }
+    for (shard, (active, idle, waiting, is_up)) in shards {
+        let shard = (names::LABEL_SHARD, shard.as_str());
+        metrics.gauge(names::POOL_CONNECTIONS, &[shard, (names::LABEL_STATE, "active")]).set(active as f64);
+        metrics.gauge(names::POOL_CONNECTIONS, &[shard, (names::LABEL_STATE, "idle")]).set(idle as f64);
+        metrics.gauge(names::POOL_WAITING, &[shard]).set(waiting as f64);
+        metrics.gauge(names::SHARD_UP, &[shard]).set(if is_up { 1.0 } else { 0.0 });
+    }
+}
