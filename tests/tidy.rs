@@ -43,8 +43,7 @@ const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
 const FILE_LINES_MAX: usize = 800;
 
 /// Longer files: which, how long they may be, why.
-const LONG_FILES: &[(&str, usize, &str)] =
-    &[("src/sql/query/bind.rs", 1_150, "one pass over PostgreSQL's query tree; wants to be divided by clause")];
+const LONG_FILES: &[(&str, usize, &str)] = &[];
 
 #[test]
 fn imports_go_down_the_layers_only() {

@@ -14,7 +14,7 @@ use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
-use crate::sql::analysis::{KeyValue, Merge, Part};
+use crate::sql::analysis::{Fact, KeyValue, Merge, Part};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
@@ -38,8 +38,7 @@ pub struct Reader<'c> {
     pub notes: Notes,
     /// What the statement needs to be on one shard.
     pub parts: Vec<Part>,
-    /// One sentence a fact.
-    pub why: Vec<String>,
+    pub why: Vec<Fact>,
     /// What holds for the rows that a modification in WITH returns, by the leaf that stands for them.
     pub returned: HashMap<usize, Facts>,
     /// EXCLUDED of the INSERT that is read.

@@ -14,8 +14,7 @@ use super::{Block, Body, Bound, Column, Distinct, Facts, FromItem, Grouping, Joi
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, Part};
-use crate::sql::explain;
+use crate::sql::analysis::{Fact, KeyCondition, Part};
 
 /// Where the rows of a relation expression are.
 #[derive(Clone, Debug)]
@@ -307,9 +306,9 @@ impl Reader<'_> {
     }
 
     pub fn add_part(&mut self, group: GroupId, condition: KeyCondition, table: &str, key: &[KeyColumn]) {
-        let line = explain::part(table, &condition, key);
-        if !self.why.contains(&line) {
-            self.why.push(line);
+        let fact = Fact::Restriction { table: table.to_owned(), condition: condition.clone(), key: key.to_vec() };
+        if !self.why.contains(&fact) {
+            self.why.push(fact);
         }
         let is_known = self.parts.iter().any(|known| match known {
             Part::Sharded { group: known_group, condition: known } => *known_group == group && *known == condition,
