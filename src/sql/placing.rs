@@ -7,7 +7,7 @@ use super::context::Context;
 use super::query::{Reader, Resolved, resolve};
 use super::statement::Source;
 use crate::error::PgError;
-use crate::shardmap::TableKind;
+use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 
 /// Everything of an analysis but the offsets.
 #[derive(Debug)]
@@ -198,9 +198,16 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
         return Some(Scope::Refused(refusal));
     }
     parts.push(Part::Home);
-    parts.extend(map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All }));
+    parts.extend(every_group(map));
     reader.why.push(Fact::Sentence(with_full_stop(&reason)));
     Some(Scope::Placed { parts: distinct(std::mem::take(parts)), pushdown: Err(refusal) })
+}
+
+/// A part for all rows of each group, in a fixed order.
+pub fn every_group(map: &MapSnapshot) -> impl Iterator<Item = Part> {
+    let mut groups: Vec<GroupId> = map.groups.keys().copied().collect();
+    groups.sort_unstable();
+    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All })
 }
 
 fn with_full_stop(reason: &str) -> String {

@@ -8,7 +8,7 @@ use pg_raw_parse::{Node, nodes};
 use super::expression::{Findings, Place, Scope};
 use super::from::LEAVES_MAX;
 use super::leaves::Leaf;
-use super::predicate::Operand;
+use super::predicate::{Operand, is_star};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Facts, Grouping, Output, Predicate, SetOperation, Term};
@@ -238,6 +238,7 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes, windows: Some(select.window_clause()) };
         block.filter = self.filter(select.where_clause(), &scope, &mut findings)?;
+        block.row_subquery_count = findings.subqueries.len();
         let (outputs, is_complete) = self.targets(select.target_list().iter(), &scope, &mut findings)?;
         block.grouping = self.grouping(select, &scope, &outputs, &mut findings)?;
         for window in select.window_clause() {
@@ -310,7 +311,7 @@ impl<'c> Reader<'c> {
             single => vec![single],
         };
         let mut link = Facts::new();
-        if tests.len() != bound.outputs.len() {
+        if tests.len() != bound.outputs.len() || !bound.is_complete || tests.iter().copied().any(is_star) {
             return link;
         }
         for (index, test) in tests.into_iter().enumerate() {
