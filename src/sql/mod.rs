@@ -14,6 +14,7 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
+mod schema_guard;
 mod session_command;
 mod shardgate_call;
 mod statement;
