@@ -5,8 +5,6 @@
 //! on one shard, and a table neither joins nor leaves a distributed family. The rules are those of `distribute_table`. What is
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
-use std::sync::Arc;
-
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
