@@ -15,6 +15,7 @@ mod parse;
 mod placing;
 mod query;
 mod schema_guard;
+mod second;
 mod session_command;
 mod shardgate_call;
 mod statement;
