@@ -181,7 +181,8 @@ impl Session {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
             None => Inputs::literals(text, &read.literals),
         };
-        let lines = self.explain_lines(inner, text, &inputs).await?;
+        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
+        let lines = self.explain_lines(inner, text, why, &inputs).await?;
         originate::row_description(&mut self.client.output, &[text_field("QUERY PLAN")]);
         for line in &lines {
             originate::data_row(&mut self.client.output, &[Some(line)]);
@@ -190,12 +191,20 @@ impl Session {
         Ok(())
     }
 
-    async fn explain_lines(&mut self, inner: &Analysis, text: &str, inputs: &Inputs<'_>) -> Result<Vec<String>, Failure> {
+    async fn explain_lines(
+        &mut self,
+        inner: &Analysis,
+        text: &str,
+        mut why: Vec<String>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<String>, Failure> {
         let snapshot = self.gateway.map.snapshot();
         let name = |id: ShardId| snapshot.shard(id).map_or_else(|| format!("{}", id.0), |shard| shard.name.clone());
         let alone = text.get(inner.start..inner.end).unwrap_or(text).trim();
         let mut lines = Vec::new();
-        let why = if inner.why.is_empty() { vec!["The statement names no sharded table.".to_owned()] } else { inner.why.clone() };
+        if why.is_empty() {
+            why.push("The statement names no sharded table.".to_owned());
+        }
         if super::command::is_own(&inner.command) {
             lines.push("Route: local".to_owned());
             lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));

@@ -2,7 +2,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, KeyCondition, Merge, Part, QueryKind, Scope, ShardgateCall};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
@@ -295,8 +295,7 @@ fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
     if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {
         return Placement::new(command, Scope::Refused(refusal), Effect::Write);
     }
-    let groups = context.map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All });
-    let parts = std::iter::once(Part::Home).chain(groups).collect();
+    let parts = std::iter::once(Part::Home).chain(placing::every_group(&context.map)).collect();
     Placement::new(command, Scope::Placed { parts, pushdown: Err(refusal) }, Effect::Write)
 }
 
