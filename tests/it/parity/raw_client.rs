@@ -52,7 +52,7 @@ impl RawClient {
 
     /// The simple protocol. `copy`: what a COPY FROM STDIN gets.
     pub async fn query(&mut self, text: &str, copy: &[u8]) -> Answer {
-        frontend::query(text.as_bytes(), &mut self.output).expect("query");
+        frontend::query(text, &mut self.output).expect("query");
         self.exchange(copy).await
     }
 
@@ -79,7 +79,7 @@ impl RawClient {
                 };
                 let formats = [*format as i16];
                 let results = results.iter().map(|format| *format as i16);
-                frontend::bind(portal, statement, formats, values, put_value, results, output).expect("bind");
+                assert!(frontend::bind(portal, statement, formats, values, put_value, results, output).is_ok(), "a Bind message");
                 Ok(())
             }
             Message::DescribeStatement(name) => frontend::describe(b'S', name, output),
