@@ -20,6 +20,17 @@ pub struct World {
     _cluster: Cluster,
 }
 
+/// Tables, their rows, and how they are sharded: three scripts.
+#[derive(Clone, Copy)]
+pub struct Scene {
+    pub schema: &'static str,
+    /// Runs on the plain database only.
+    pub rows: &'static str,
+    pub declare: &'static str,
+    /// Calls `shardgate.locate` for a table of the scene.
+    pub locate: &'static str,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Sharded,
@@ -34,7 +45,7 @@ pub struct State {
 }
 
 impl World {
-    pub async fn start() -> Self {
+    pub async fn start(scene: Scene) -> Self {
         let cluster = Cluster::start(SHARDS).await;
         cluster.map_server().create_database(PLAIN).await.expect("the plain database");
         let proxy = Proxy::start(&cluster, ProxyOptions::default());
@@ -51,7 +62,7 @@ impl World {
             first: State { databases: Vec::new() },
             _cluster: cluster,
         };
-        world.make().await;
+        world.make(scene).await;
         world
     }
 
@@ -68,30 +79,33 @@ impl World {
         format!("host=127.0.0.1 port={} user=postgres dbname={PLAIN}", self.port)
     }
 
-    async fn make(&mut self) {
+    async fn make(&mut self, scene: Scene) {
         let mut proxy = self.connect_proxy().await;
+        // An application's database as it was; the other shards get its schema when they are added.
+        for database in [PLAIN_SIDE, HOME_SIDE] {
+            self.direct[database].rows(scene.schema).await;
+        }
         for shard in 0..SHARDS {
             let url = self._cluster.shard_url(shard);
             proxy.rows(&format!("SELECT shardgate.add_shard('shard{shard}', '{url}')")).await;
         }
-        for statement in statements(SCHEMA) {
-            self.direct[0].rows(statement).await;
-            proxy.rows(statement).await;
-        }
-        for statement in statements(ROWS) {
+        for statement in statements(scene.rows) {
             self.direct[0].rows(statement).await;
         }
         let tables: Vec<String> = self.direct[0].rows(TABLES).await.into_iter().flatten().flatten().collect();
         // Reference tables are filled before they are declared, sharded ones after.
-        let declarations = statements(DECLARE);
+        let declarations = statements(scene.declare);
         let is_sharded = |table: &str| declarations.iter().any(|text| text.contains(&format!("distribute_table('{table}'")));
         for table in tables.iter().filter(|table| !is_sharded(table)) {
             self.copy_rows(&mut proxy, table).await;
         }
         for statement in &declarations {
             proxy.rows(statement).await;
+            if !statement.starts_with("SELECT shardgate.") {
+                self.direct[0].rows(statement).await;
+            }
         }
-        for (table, bounds) in SPLITS {
+        for (table, bounds) in SPLITS.iter().filter(|(table, _)| is_sharded(table)) {
             for bound in *bounds {
                 let located = proxy.rows(&format!("SELECT * FROM shardgate.locate('{table}', {bound})")).await;
                 let partition = located[0][0].clone().expect("a partition");
@@ -104,7 +118,7 @@ impl World {
         }
         self.spread_ranges().await;
         // Reads the map anew.
-        proxy.rows("SELECT shardgate.locate('r_int4', '1')").await;
+        proxy.rows(scene.locate).await;
         for table in tables.iter().filter(|table| is_sharded(table)) {
             self.copy_rows(&mut proxy, table).await;
         }
@@ -258,10 +272,10 @@ fn statements(script: &str) -> Vec<&str> {
 }
 
 const SHARDS: usize = 3;
+/// Indexes of direct connections.
+const PLAIN_SIDE: usize = 0;
+const HOME_SIDE: usize = 1;
 const PLAIN: &str = "plain";
-const SCHEMA: &str = include_str!("schema.sql");
-const ROWS: &str = include_str!("rows.sql");
-const DECLARE: &str = include_str!("declare.sql");
 /// Bounds between the partitions of range tables.
 const SPLITS: &[(&str, &[&str])] = &[
     ("orders", &["'2024-02-01'", "'2024-04-01'", "'2024-06-01'", "'2025-01-01'"]),
