@@ -76,7 +76,7 @@ async fn describe_on(connection: &mut Connection, statement: &Statement, prepare
             shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
             shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
             shard_tag::ERROR => {
-                connection.prepared.remove(statement.id);
+                connection.prepared.doubt(statement.id);
                 refusal = Some(error_frame(&body));
             }
             shard_tag::READY => {
@@ -96,8 +96,8 @@ pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_
     if connection.prepared.has(statement.id) {
         return false;
     }
-    if let Some(oldest) = connection.prepared.insert(statement.id, prepared_max) {
-        oldest.with_name(|name| originate::close(&mut connection.output, b'S', name));
+    for unwanted in connection.prepared.insert(statement.id, prepared_max) {
+        unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
         connection.expect(Reply::Close, false);
     }
     statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &statement.key.types));

@@ -108,7 +108,7 @@ impl Session {
         let result = self.scatter_on(shards, &spec).await;
         if result.is_err() {
             for participant in self.of_shards(shards) {
-                participant.connection.prepared.remove(fragment.id);
+                participant.connection.prepared.doubt(fragment.id);
             }
         }
         result

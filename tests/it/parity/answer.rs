@@ -136,12 +136,19 @@ impl Answer {
         self.parts.last() == Some(&Part::Closed)
     }
 
-    /// One line a message, equal when two answers mean the same.
+    /// One line a message, equal when two answers mean the same. Of an answer that ends in an error, what came before it does
+    /// not count: where several shards take part, an error in a bound value is found when the portal is executed.
     pub fn lines(&self, order: RowOrder) -> Vec<String> {
+        let failed_at = self.parts.iter().position(|part| matches!(part, Part::Error(_)));
+        let parts = self.parts.get(failed_at.unwrap_or(0)..).unwrap_or_default();
+        Self::lines_of(parts, order)
+    }
+
+    fn lines_of(parts: &[Part], order: RowOrder) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut run = 0;
         let mut formats: Vec<i16> = Vec::new();
-        for part in &self.parts {
+        for part in parts {
             if let Part::Columns(columns) = part {
                 formats = columns.iter().map(|column| column.format).collect();
             }
@@ -200,7 +207,7 @@ impl Part {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.lines(RowOrder::Total);
+        let lines = Self::lines_of(&self.parts, RowOrder::Total);
         for line in lines.iter().take(LINES_SHOWN) {
             writeln!(f, "      {line}")?;
         }

@@ -180,12 +180,19 @@ impl World {
     }
 
     /// What differs between the sides now; afterwards both hold the first rows again.
-    pub async fn check_and_restore(&mut self) -> Option<String> {
-        let state = self.state().await;
+    ///
+    /// `is_refused`: the shards must not have changed, whatever the plain database did.
+    pub async fn check_and_restore(&mut self, is_refused: bool) -> Option<String> {
+        let mut state = self.state().await;
         if state == self.first {
             return None;
         }
+        let plain = state.databases[PLAIN_SIDE].clone();
+        if is_refused {
+            state.databases[PLAIN_SIDE].clone_from(&self.first.databases[PLAIN_SIDE]);
+        }
         let difference = state.difference(&self.tables);
+        state.databases[PLAIN_SIDE] = plain;
         for (index, direct) in self.direct.iter_mut().enumerate() {
             let changed: BTreeSet<&String> = self
                 .tables

@@ -318,6 +318,7 @@ SELECT v FROM k_char AS x WHERE $1 = x.k AND v IS NOT NULL;
 SELECT * FROM k_char WHERE k = 'a';
 SELECT * FROM k_char WHERE k = 'abc';
 SELECT * FROM k_char WHERE k = '';
+--! refused
 SELECT count(v) FROM k_char WHERE k = 'a'::char(5);
 --! abc
 SELECT * FROM k_char WHERE k = $1::char(5);
@@ -381,7 +382,7 @@ SELECT count(v) FROM k_uuid WHERE k = uuid '00000000-0000-0000-0000-000000000000
 SELECT * FROM k_uuid WHERE k = $1::uuid;
 --! 00000000-0000-0000-0000-000000000000 | ffffffff-ffff-ffff-ffff-ffffffffffff
 --! 11111111-1111-1111-1111-111111111111 | NULL
-SELECT * FROM k_uuid WHERE k IN ($1, $2) ORDER BY v COLLATE "C";
+SELECT * FROM k_uuid WHERE k IN ($1, $2) ORDER BY k;
 SELECT * FROM k_uuid WHERE k IN ('00000000-0000-0000-0000-000000000000', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', NULL) OR k = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 --! {"00000000-0000-0000-0000-000000000000","A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11","{a0eebc999c0b4ef8bb6d6bb9bd380a11}"}
 --! {"00000000-0000-0000-0000-000000000000",NULL}
@@ -915,7 +916,7 @@ SELECT count(v) FROM r_uuid WHERE k = uuid '00000000-0000-0000-0000-000000000000
 SELECT * FROM r_uuid WHERE k = $1::uuid;
 --! 00000000-0000-0000-0000-000000000000 | ffffffff-ffff-ffff-ffff-ffffffffffff
 --! 11111111-1111-1111-1111-111111111111 | NULL
-SELECT * FROM r_uuid WHERE k IN ($1, $2) ORDER BY v COLLATE "C";
+SELECT * FROM r_uuid WHERE k IN ($1, $2) ORDER BY k;
 SELECT * FROM r_uuid WHERE k IN ('00000000-0000-0000-0000-000000000000', '40000000-0000-0000-0000-000000000000', NULL) OR k = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 --! {"00000000-0000-0000-0000-000000000000","40000000-0000-0000-0000-000000000000","3fffffff-ffff-ffff-ffff-ffffffffffff"}
 --! {"00000000-0000-0000-0000-000000000000",NULL}
@@ -1443,6 +1444,7 @@ SELECT * FROM k_date WHERE k = '01/01/2024';
 SELECT * FROM k_date WHERE k = 'January 1, 2024';
 SELECT * FROM k_date WHERE k = '20240101';
 SELECT * FROM k_date WHERE k = 'epoch';
+--! refused
 SELECT count(*) FROM k_date WHERE k = CURRENT_DATE;
 SELECT * FROM k_date WHERE k = date '2024-02-28' + 1;
 SELECT * FROM k_date WHERE k = '2024-02-30';
@@ -1457,6 +1459,7 @@ SELECT * FROM k_timestamptz WHERE k = '2024-01-01'::date;
 SELECT * FROM k_timestamptz WHERE k = '2024-01-01 00:00:00Z';
 SELECT * FROM k_timestamptz WHERE k = '2024-01-01 00:00:00'::timestamp;
 SELECT * FROM k_timestamptz WHERE k = '2024-06-01 12:00 Europe/Berlin';
+--! refused
 SELECT count(*) FROM k_timestamptz WHERE k = now();
 SELECT * FROM k_uuid WHERE k = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid;
 SELECT * FROM k_uuid WHERE k = 'not a uuid';
@@ -1593,24 +1596,34 @@ INSERT INTO k_int4 VALUES ('42', 'text');
 INSERT INTO k_int4 VALUES (42.0, 'numeric');
 --! refused
 INSERT INTO k_int4 VALUES (42.5, 'rounded');
+--! refused
 INSERT INTO k_int4 VALUES (3000000000, 'out of range');
+--! refused
 INSERT INTO k_int4 VALUES ('abc', 'wrong');
 INSERT INTO k_int4 VALUES (NULL, 'null');
 INSERT INTO k_int4 (v) VALUES ('no key');
+--! refused
 INSERT INTO k_int4 VALUES (40 + 2, 'sum');
+--! refused
 INSERT INTO k_int2 VALUES (40000, 'out of range');
+--! refused
 INSERT INTO k_varchar VALUES ('this text is longer than the column', 'too long');
 INSERT INTO k_varchar VALUES ('blanks beyond twenty      ', 'cut');
 INSERT INTO k_char VALUES ('xy     ', 'padded');
 INSERT INTO k_char VALUES ('sixsix', 'too long');
+--! refused
 INSERT INTO k_text VALUES ('text'::varchar(3), 'cut by the cast');
 INSERT INTO k_text VALUES ('blank ', 'kept');
 INSERT INTO k_uuid VALUES ('{12345678123456781234567812345679}', 'form');
+--! refused
 INSERT INTO k_date VALUES ('2024-07-07 10:00', 'time');
+--! refused
 INSERT INTO k_timestamp VALUES ('2024-07-07T10:00:00.1234567', 'rounded');
 INSERT INTO k_bytea VALUES ('\x0A0b', 'hex');
 INSERT INTO k_bytea VALUES ('abc', 'escape');
+--! refused
 UPDATE k_int4 SET k = 5 WHERE k = 1;
+--! refused
 UPDATE k_int4 SET k = 1, v = 'same' WHERE k = 1;
 UPDATE k_int4 SET k = k WHERE k = 1;
 -- Keys without a shard: only lookup has them.
