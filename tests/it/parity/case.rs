@@ -170,6 +170,8 @@ pub fn with_literals(text: &str, values: &[Option<String>]) -> String {
         }
         let number: usize = text[start + 1..start + 1 + digits].parse().expect("a number");
         match values.get(number - 1) {
+            // As drivers that put values into the text do.
+            Some(Some(value)) if out.ends_with("LIMIT ") || out.ends_with("OFFSET ") => out.push_str(value),
             Some(Some(value)) => out.push_str(&format!("'{}'", value.replace('\'', "''"))),
             Some(None) => out.push_str("NULL"),
             None => out.push_str(&text[start..start + 1 + digits]),
