@@ -107,10 +107,14 @@ impl<'a> Runner<'a> {
             }
             Mode::Binary => self.named(step, values).await,
             Mode::Declared => {
-                let types = self.types(&step.text).await;
+                let types = declared(&mut self.plain, &step.text).await;
                 let values = self.encoded(&types, values).await;
+                let messages = batch(&step.text, types, Format::Binary, values.clone(), Format::Text);
+                let plain = send(&mut self.plain, &messages).await;
+                // Types that users make have other oids there.
+                let types = declared(&mut self.proxy, &step.text).await;
                 let messages = batch(&step.text, types, Format::Binary, values, Format::Text);
-                (vec![send(&mut self.plain, &messages).await], vec![send(&mut self.proxy, &messages).await])
+                (vec![plain], vec![send(&mut self.proxy, &messages).await])
             }
         }
     }
@@ -149,15 +153,6 @@ impl<'a> Runner<'a> {
         all_plain.push(send(&mut self.plain, &close).await);
         all_proxy.push(send(&mut self.proxy, &close).await);
         (all_plain, all_proxy)
-    }
-
-    /// Parameter types as the plain database infers them.
-    async fn types(&mut self, text: &str) -> Vec<u32> {
-        let messages = [
-            Message::Parse { name: String::new(), text: text.to_owned(), types: Vec::new() },
-            Message::DescribeStatement(String::new()),
-        ];
-        send(&mut self.plain, &messages).await.parameters().unwrap_or_default().to_vec()
     }
 
     async fn encoded(&mut self, types: &[u32], values: &[Option<String>]) -> Vec<Option<Vec<u8>>> {
@@ -226,6 +221,12 @@ fn judged(step: &Step, plain: &Answers, proxy: &Answers) -> Result<(), &'static 
             if lines(plain) == lines(proxy) { Ok(()) } else { Err("answers differ") }
         }
     }
+}
+
+/// Parameter types as the server infers them.
+async fn declared(client: &mut RawClient, text: &str) -> Vec<u32> {
+    let parse = Message::Parse { name: String::new(), text: text.to_owned(), types: Vec::new() };
+    send(client, &[parse, Message::DescribeStatement(String::new())]).await.parameters().unwrap_or_default().to_vec()
 }
 
 async fn send(client: &mut RawClient, messages: &[Message]) -> Answer {

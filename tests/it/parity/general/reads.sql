@@ -180,7 +180,9 @@ SELECT id FROM accounts ORDER BY id FETCH FIRST 3 ROWS ONLY;
 SELECT id FROM accounts ORDER BY id OFFSET 2 ROWS FETCH NEXT ROW ONLY;
 SELECT id FROM accounts ORDER BY id OFFSET 3 LIMIT 5;
 SELECT id FROM accounts ORDER BY id LIMIT 7 OFFSET 3;
+--! refused
 SELECT id FROM accounts ORDER BY id LIMIT -1;
+--! refused
 SELECT id FROM accounts ORDER BY id OFFSET -1;
 --! refused
 SELECT id FROM accounts ORDER BY id LIMIT '3';
@@ -489,6 +491,7 @@ SELECT * FROM accounts a JOIN accounts a ON TRUE;
 SELECT * FROM accounts UNION SELECT 1;
 SELECT id FROM accounts UNION SELECT name FROM accounts;
 SELECT max(id, name) FROM accounts;
+--! refused
 SELECT (SELECT id FROM accounts WHERE id IN (1, 2));
 SELECT $1;
 SELECT $1::int + $3::int;
