@@ -4,6 +4,7 @@
 //! the next client that prepares the text costs no trip. Outside the session's transaction, unless it has touched the home
 //! shard, where it may have changed the schema.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,8 +13,17 @@ use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
 use crate::error::PgError;
 use crate::session::statement::Statement;
+use crate::shardmap::ShardId;
 use crate::sql::analysis::Scope;
 use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
+
+/// Whose oids the declared parameter types are. Types that users make have other oids on each shard: where they mean nothing, the
+/// shard infers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypeNames {
+    Home,
+    Foreign,
+}
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +34,12 @@ pub struct Description {
 }
 
 impl Session {
+    /// Clients know types by their oids on the home shard.
+    pub(super) fn type_names(&self, shard: ShardId, statement: &Statement) -> Result<TypeNames, PgError> {
+        let has_user_types = statement.key.types.iter().any(|oid| is_user_type(*oid));
+        Ok(if has_user_types && self.home()?.id != shard { TypeNames::Foreign } else { TypeNames::Home })
+    }
+
     pub(super) async fn describe(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             return Ok(known);
@@ -63,7 +79,7 @@ impl Session {
 
 /// Parse (unless the connection has it), Describe, Sync.
 async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
-    prepare_on(connection, statement, false, prepared_max);
+    prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
     // Read here, not by the relay: nothing of it goes to the client as it comes.
@@ -76,7 +92,7 @@ async fn describe_on(connection: &mut Connection, statement: &Statement, prepare
             shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
             shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
             shard_tag::ERROR => {
-                connection.prepared.remove(statement.id);
+                connection.prepared.doubt(statement.id);
                 refusal = Some(error_frame(&body));
             }
             shard_tag::READY => {
@@ -92,17 +108,31 @@ async fn describe_on(connection: &mut Connection, statement: &Statement, prepare
 }
 
 /// Puts a Parse before what follows when the connection does not have the statement.
-pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_visible: bool, prepared_max: usize) -> bool {
+pub(super) fn prepare_on(
+    connection: &mut Connection,
+    statement: &Statement,
+    types: TypeNames,
+    is_visible: bool,
+    prepared_max: usize,
+) -> bool {
     if connection.prepared.has(statement.id) {
         return false;
     }
-    if let Some(oldest) = connection.prepared.insert(statement.id, prepared_max) {
-        oldest.with_name(|name| originate::close(&mut connection.output, b'S', name));
+    for unwanted in connection.prepared.insert(statement.id, prepared_max) {
+        unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
         connection.expect(Reply::Close, false);
     }
-    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &statement.key.types));
+    let types: Cow<'_, [u32]> = match types {
+        TypeNames::Home => Cow::Borrowed(&statement.key.types),
+        TypeNames::Foreign => statement.key.types.iter().map(|oid| if is_user_type(*oid) { 0 } else { *oid }).collect(),
+    };
+    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &types));
     connection.expect(Reply::Parse(statement.id), is_visible);
     true
+}
+
+fn is_user_type(oid: u32) -> bool {
+    oid >= FIRST_USER_OID
 }
 
 fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
@@ -137,3 +167,6 @@ pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgEr
     originate::row_description(&mut out, &fields);
     Ok(out)
 }
+
+/// Lower ones are the same on every server of a version.
+const FIRST_USER_OID: u32 = 16384;

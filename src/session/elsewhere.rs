@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::describe::TypeNames;
 use super::client::Client;
 use super::command::text_field;
 use super::route::Route;
@@ -95,9 +96,11 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let home = self.home()?.id;
         for participant in self.of_shards(shards) {
+            let types = if participant.shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            super::describe::prepare_on(connection, &fragment, false, prepared_max);
+            super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, &after_names));
@@ -108,7 +111,7 @@ impl Session {
         let result = self.scatter_on(shards, &spec).await;
         if result.is_err() {
             for participant in self.of_shards(shards) {
-                participant.connection.prepared.remove(fragment.id);
+                participant.connection.prepared.doubt(fragment.id);
             }
         }
         result

@@ -20,7 +20,7 @@ use crate::backend::{Reply, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Effect;
+use crate::sql::analysis::{Analysis, Effect};
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -198,9 +198,21 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
+        if let Err(error) = check_parameter_count(&statement, analysis, &bind) {
+            self.answer_parse().await?;
+            return Err(error.into());
+        }
         let types = self.parameter_types(&statement, &bind).await?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
-        match self.route(analysis, &inputs).await? {
+        let route = match self.route(analysis, &inputs).await {
+            Ok(route) => route,
+            Err(failure) => {
+                // What PostgreSQL has to say against the statement comes first.
+                self.answer_parse().await?;
+                return Err(failure);
+            }
+        };
+        match route {
             Route::Shard(shard) => self.bind_on_shard(shard, statement, &bind, portal).await,
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
@@ -241,13 +253,14 @@ impl Session {
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let types = self.type_names(shard, &statement)?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        if !prepare_on(connection, &statement, is_due, prepared_max) && is_due {
+        if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
@@ -435,6 +448,18 @@ impl Session {
             connection.expect(Reply::Abort, false);
         }
     }
+}
+
+/// As PostgreSQL counts: the declared types, or the highest `$n` when there are fewer.
+fn check_parameter_count(statement: &Statement, analysis: &Analysis, bind: &wire::Bind<'_>) -> Result<(), PgError> {
+    let needed = statement.key.types.len().max(usize::from(analysis.parameter_count));
+    let given = bind.parameter_count;
+    if given == needed {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(bind.statement);
+    let message = format!("bind message supplies {given} parameters, but prepared statement \"{name}\" requires {needed}");
+    Err(PgError::new(SqlState::PROTOCOL_VIOLATION, message))
 }
 
 /// Requests are collected up to this size before they leave.

@@ -227,7 +227,7 @@ fn skip_to_sync(connection: &mut Connection) {
     while let Some(&pending) = connection.pending.front() {
         match pending.reply {
             Reply::Sync => return,
-            Reply::Parse(id) => connection.prepared.remove(id),
+            Reply::Parse(id) => connection.prepared.doubt(id),
             Reply::ParseUnnamed => connection.unnamed = None,
             Reply::Bind
             | Reply::Close

@@ -46,13 +46,24 @@ impl Session {
                     return Box::pin(self.own_command(statement, text)).await;
                 }
                 let inputs = Inputs::literals(text, &read.literals);
-                match self.route(statement, &inputs).await? {
-                    Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-                    route => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+                match self.route(statement, &inputs).await {
+                    Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+                    Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
+                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
         }
+    }
+
+    /// A statement that is wrong is told so in PostgreSQL's words, one that is right why it is not supported.
+    async fn refuse(&mut self, failure: Failure, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let is_refusal = matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED);
+        if is_refusal && matches!(statement.command, Command::Query(_)) && statement.parameter_count == 0 {
+            let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
+            self.describe(&prepared).await?;
+        }
+        Err(failure)
     }
 
     /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
