@@ -9,6 +9,7 @@ mod hostile_startup;
 mod login;
 mod login_to_shard;
 mod servers;
+mod sessions;
 mod shard_key_conversion;
 mod shard_key_hash;
 mod shardmap;

@@ -1,0 +1,73 @@
+//! A cluster with a table of each kind and the proxy in front of it, shared by the cases of one test.
+//!
+//! * `accounts(id, owner, balance)`: sharded by a hash of `id`; 90 rows, `owner` is `o<id>`, `balance` 100.
+//! * `currencies(code, name)`: a reference table with two rows.
+//! * `notes(id, text)`: on the home shard, empty.
+
+use std::collections::BTreeMap;
+
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+
+pub struct Stage {
+    pub cluster: Cluster,
+    pub proxy: Proxy,
+    /// Ids of `accounts` by shard, ascending.
+    keys: BTreeMap<String, Vec<i64>>,
+}
+
+impl Stage {
+    /// `shards` databases on one server.
+    pub async fn start(shards: usize, options: ProxyOptions) -> Self {
+        Self::on(Cluster::start(shards).await, options).await
+    }
+
+    pub async fn on(cluster: Cluster, options: ProxyOptions) -> Self {
+        let proxy = Proxy::start(&cluster, options);
+        let mut client = WireClient::connect(proxy.address()).await;
+        for shard in 0..cluster.shard_count() {
+            let url = cluster.shard_url(shard);
+            succeed(&mut client, &format!("SELECT shardgate.add_shard('shard{shard}', '{url}')")).await;
+        }
+        for statement in SCHEMA {
+            succeed(&mut client, statement).await;
+        }
+        let mut keys = BTreeMap::<String, Vec<i64>>::new();
+        for id in 1..=90 {
+            succeed(&mut client, &format!("INSERT INTO accounts VALUES ({id}, 'o{id}', 100)")).await;
+            let shard = client.value(&format!("SELECT shard FROM shardgate.locate('accounts', '{id}')")).await;
+            keys.entry(shard).or_default().push(id);
+        }
+        Self { cluster, proxy, keys }
+    }
+
+    pub async fn client(&self) -> WireClient {
+        WireClient::connect(self.proxy.address()).await
+    }
+
+    /// The `nth` id of `accounts` that lives on this shard.
+    pub fn key(&self, shard: usize, nth: usize) -> i64 {
+        self.keys[&format!("shard{shard}")][nth]
+    }
+
+    /// The proxy has not panicked and logged nothing as an error.
+    pub fn assert_log_is_clean(&self) {
+        let log = self.proxy.log();
+        let bad: Vec<&str> = log.lines().filter(|line| line.contains("panicked") || line.contains(" ERROR ")).collect();
+        assert!(bad.is_empty(), "{bad:#?}");
+    }
+}
+
+/// Runs a statement that must not fail.
+pub async fn succeed(client: &mut WireClient, sql: &str) {
+    let told = client.ask(sql).await;
+    assert!(!told.contains("E("), "{sql}: {told}");
+}
+
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, balance int NOT NULL CHECK (balance >= 0))",
+    "CREATE TABLE currencies (code text PRIMARY KEY, name text)",
+    "CREATE TABLE notes (id int PRIMARY KEY, text text)",
+    "INSERT INTO currencies VALUES ('EUR', 'Euro'), ('INR', 'Rupee')",
+    "SELECT shardgate.distribute_table('accounts', 'id', partitions => 12)",
+    "SELECT shardgate.reference_table('currencies')",
+];
