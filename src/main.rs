@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use shardgate::config::Config;
+use shardgate::declare;
 use shardgate::demo::{self, DemoOptions, ShardAddress};
 use shardgate::telemetry::LogControl;
 use shardgate::{server, telemetry};
@@ -28,6 +29,14 @@ enum Command {
     Serve(ConfigArgument),
     /// Create or upgrade the schema of the map database, and stop
     Init(ConfigArgument),
+    /// Look at the configuration, the map database and every shard; one line for each finding
+    Check {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// The findings as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// A local cluster of real PostgreSQL servers with a book catalogue, until Ctrl-C
     Demo(DemoCommand),
 }
@@ -102,6 +111,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(ConfigArgument { config }) => serve(config),
         Command::Init(ConfigArgument { config }) => init(config),
+        Command::Check { config: ConfigArgument { config }, json } => check(config, json),
         Command::Demo(command) => run_demo(command),
     }
 }
@@ -125,6 +135,12 @@ fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     telemetry::init_logs(&config.log)?;
     current_thread_runtime()?.block_on(server::init(&config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let config = Config::load(path.as_deref())?;
+    let code = current_thread_runtime()?.block_on(declare::check::run(&config, is_json))?;
+    Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the operating system tells the proxy.

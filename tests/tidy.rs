@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// From the top down.
 const LAYERS: &[(u32, &[&str])] = &[
     (6, &["server", "demo"]),
-    (5, &[]),
+    (5, &["session"]),
     (4, &["execute", "declare", "rebalance"]),
     (3, &["plan", "routing", "backend"]),
     (2, &["sql", "shardmap"]),
@@ -43,8 +43,10 @@ const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
 const FILE_LINES_MAX: usize = 800;
 
 /// Longer files: which, how long they may be, why.
-const LONG_FILES: &[(&str, usize, &str)] =
-    &[("src/sql/query/bind.rs", 1_150, "one pass over PostgreSQL's query tree; wants to be divided by clause")];
+const LONG_FILES: &[(&str, usize, &str)] = &[
+    ("src/sql/query/bind.rs", 1_300, "one pass over PostgreSQL's query tree; wants to be divided by clause"),
+    ("src/sql/query/modify.rs", 900, "the statements that write; wants to be divided by statement"),
+];
 
 #[test]
 fn imports_go_down_the_layers_only() {

@@ -1,1 +1,1 @@
-//! The operator's verbs.
+//! The verbs of `shard-rebalance`: what an operator sees of the cluster and asks it to do. None exists yet.

@@ -16,7 +16,7 @@ use crate::auth::{AuthError, Authenticator};
 use crate::config::Config;
 use crate::error::{PgError, SqlState};
 use crate::net::{Opening, OpeningError, ServerTls, Startup, write_error};
-use crate::session::{Gateway, Identity, Session};
+use crate::session::{Connected, Gateway, Identity, Session};
 
 /// Lets clients in.
 pub(super) struct Doorkeeper {
@@ -58,7 +58,8 @@ impl Doorkeeper {
             Ok(Some((startup, identity, reply))) => {
                 let Startup { stream, buffer, .. } = startup;
                 // Boxed by itself: what login needed is gone before the session begins.
-                let session = Session::new(Arc::clone(&self.gateway), runtime, stream, buffer, reply, identity, address);
+                let connected = Connected { stream, input: buffer, reply, address, runtime };
+                let session = Session::new(Arc::clone(&self.gateway), identity, connected);
                 session.run(stop).await;
             }
             Ok(None) => {}

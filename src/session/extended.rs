@@ -253,7 +253,7 @@ impl Session {
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard, statement });
+        self.portals.insert(portal, Portal::Shard { shard });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
     }
 
@@ -272,7 +272,7 @@ impl Session {
                 self.describe_statement(&statement).await
             }
             Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard, .. } => {
+                Portal::Shard { shard } => {
                     let shard = *shard;
                     self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
                 }
@@ -341,7 +341,7 @@ impl Session {
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         match self.portal(name)? {
-            Portal::Shard { shard, .. } => {
+            Portal::Shard { shard } => {
                 let shard = *shard;
                 self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
             }
@@ -372,7 +372,7 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
                 }
                 Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. }) | None => {

@@ -60,7 +60,7 @@ use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
 use participant::Participant;
-use relations::ClientRow;
+use relations::{ClientRow, Held};
 use statement::{Portal, Statement};
 use transaction::Transaction;
 
@@ -73,9 +73,20 @@ pub struct Identity {
     pub parameters: Vec<(String, String)>,
 }
 
+/// A client after its login.
+pub struct Connected {
+    pub stream: ClientStream,
+    /// What the client has sent after its startup.
+    pub input: BytesMut,
+    /// What login has left to be sent.
+    pub reply: BytesMut,
+    pub address: SocketAddr,
+    /// Index of the runtime that the session lives on.
+    pub runtime: usize,
+}
+
 pub struct Session {
     gateway: Arc<Gateway>,
-    /// Index of the runtime that the session lives on.
     runtime: usize,
     client: Client,
     identity: Identity,
@@ -107,19 +118,13 @@ pub struct Session {
     cancel_key: CancelKey,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
+    /// How many participants, and how many pinned ones, `row` shows.
+    held_shown: (usize, usize),
 }
 
 impl Session {
-    /// `input`: what the client has sent after its startup; `reply`: what login has left to be sent.
-    pub fn new(
-        gateway: Arc<Gateway>,
-        runtime: usize,
-        stream: ClientStream,
-        input: BytesMut,
-        reply: BytesMut,
-        identity: Identity,
-        address: SocketAddr,
-    ) -> Self {
+    pub fn new(gateway: Arc<Gateway>, identity: Identity, connected: Connected) -> Self {
+        let Connected { stream, input, reply, address, runtime } = connected;
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
@@ -143,6 +148,7 @@ impl Session {
             reported: Vec::new(),
             batch: Batch::default(),
             row,
+            held_shown: (0, 0),
             temporary_tables: Vec::new(),
             context_search_path: String::new(),
             schema_change: None,
@@ -195,6 +201,7 @@ impl Session {
     /// Handles one whole message at the front of the client's input.
     async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
         let mut frame = self.client.input.split_to(header.total);
+        self.row.set_state(b'A');
         match header.tag {
             client_tag::QUERY => {
                 frame.advance(FRAME_HEADER_BYTES);
@@ -317,6 +324,20 @@ impl Session {
         originate::error(&mut self.client.output, &PgError::warning(code, message));
     }
 
+    /// For `shardgate.clients`; takes a lock only where that has changed.
+    fn show_held(&mut self) {
+        let pinned = self.participants.iter().filter(|participant| participant.pinned_by.is_some()).count();
+        if self.held_shown == (self.participants.len(), pinned) {
+            return;
+        }
+        self.held_shown = (self.participants.len(), pinned);
+        let name = |participant: &Participant| participant.connection.pool().address.name.clone();
+        self.row.set_held(Held {
+            shards: self.participants.iter().map(name).collect(),
+            pinned_by: self.participants.iter().find_map(|participant| participant.pinned_by),
+        });
+    }
+
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
         self.release_idle();
@@ -329,6 +350,8 @@ impl Session {
                 self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));
             }
         }
+        self.show_held();
+        self.row.set_state(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {

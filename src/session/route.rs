@@ -12,7 +12,6 @@ use crate::plan::{self, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{PartitionId, Shard, ShardId};
-use crate::sql::Context;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
 
 /// Where to send it.
@@ -70,8 +69,8 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.to_home(statement),
-            Scope::Replicated => return self.to_any(statement),
+            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
+            Scope::Replicated => return self.route_anywhere(statement),
             Scope::EveryShard => {
                 return Err(PgError::unsupported(
                     "this statement would write to every shard",
@@ -115,7 +114,7 @@ impl Session {
         })
     }
 
-    fn to_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
@@ -128,7 +127,7 @@ impl Session {
     }
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
-    fn to_any(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         if let Some(participant) = self.participants.first() {
             return Ok(Route::Shard(participant.shard));
         }
@@ -142,7 +141,7 @@ impl Session {
         let turn = self.cancel_key.0.unsigned_abs() as usize;
         match online.get(turn % online.len().max(1)) {
             Some(&shard) => self.admit(statement, shard),
-            None => self.to_home(statement),
+            None => self.route_home(statement),
         }
     }
 

@@ -48,7 +48,7 @@ impl Session {
                 let inputs = Inputs::literals(text, &read.literals);
                 match self.route(statement, &inputs).await? {
                     Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-                    route => Box::pin(self.run_elsewhere(route, statement, text)).await,
+                    route => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
@@ -137,7 +137,7 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         match self.route(statement, inputs).await? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
-            route => self.run_elsewhere(route, statement, text).await,
+            route => self.run_elsewhere(route, statement, text, inputs).await,
         }
     }
 
