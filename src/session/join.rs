@@ -4,7 +4,10 @@
 //! statements without Sync: an error there makes the shard skip the statement too, so that a write can never run outside the
 //! transaction that it was meant for.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 
@@ -26,7 +29,7 @@ impl Session {
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        let mut connection = pool.checkout(kind, self.runtime).await?;
+        let mut connection = self.wait_for_connection(&pool, kind).await?;
         if let Err(error) = connection.apply_settings(&self.settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
@@ -37,6 +40,23 @@ impl Session {
             });
         }
         Ok(connection)
+    }
+
+    /// A connection, unless the client cancels while it waits for one.
+    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Pooled, Failure> {
+        let mut checkout = pin!(pool.checkout(kind, self.runtime));
+        // Mostly there is nothing to wait for.
+        if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
+            return Ok(found?);
+        }
+        let cancelled = self.cancel.cancelled();
+        tokio::select! {
+            biased;
+            found = checkout => Ok(found?),
+            () = cancelled => {
+                Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
+            }
+        }
     }
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.

@@ -34,7 +34,7 @@ impl Stage {
         let mut keys = BTreeMap::<String, Vec<i64>>::new();
         for id in 1..=90 {
             succeed(&mut client, &format!("INSERT INTO accounts VALUES ({id}, 'o{id}', 100)")).await;
-            let shard = client.value(&format!("SELECT shard FROM shardgate.locate('accounts', '{id}')")).await;
+            let shard = client.row(&format!("SELECT * FROM shardgate.locate('accounts', '{id}')")).await.swap_remove(1);
             keys.entry(shard).or_default().push(id);
         }
         Self { cluster, proxy, keys }

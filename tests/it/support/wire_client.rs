@@ -48,7 +48,8 @@ impl WireClient {
         stream.set_nodelay(true).expect("nodelay");
         let (input, output) = (BytesMut::new(), BytesMut::new());
         let mut client = Self { stream, address, input, output, cancel_key: Bytes::new(), parameters: Vec::new() };
-        let body: Vec<u8> = parameters.iter().flat_map(|(name, value)| [name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat()).collect();
+        let body: Vec<u8> =
+            parameters.iter().flat_map(|(name, value)| [name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat()).collect();
         client.output.put_u32(length(body.len() + 5));
         client.output.put_u32(3 << 16);
         client.output.put_slice(&body);
@@ -200,11 +201,16 @@ impl WireClient {
 
     /// The first column of the only row. Panics on anything else.
     pub async fn value(&mut self, sql: &str) -> String {
+        self.row(sql).await.swap_remove(0)
+    }
+
+    /// The only row. Panics on anything else.
+    pub async fn row(&mut self, sql: &str) -> Vec<String> {
         self.query(sql);
         let answers = self.answers().await;
         let mut rows = answers.iter().filter(|message| message.tag == b'D');
         match (rows.next().map(Message::columns), rows.next()) {
-            (Some(columns), None) => columns.into_iter().next().flatten().unwrap_or_else(|| "NULL".to_owned()),
+            (Some(columns), None) => columns.into_iter().map(|column| column.unwrap_or_else(|| "NULL".to_owned())).collect(),
             _ => panic!("{sql}: {}", answers.iter().map(Message::describe).collect::<Vec<_>>().join(" ")),
         }
     }
@@ -262,7 +268,8 @@ impl Message {
             0 => return "end".to_owned(),
             b'T' => write!(text, "({})", self.column_names().join(",")),
             b'D' => {
-                let columns: Vec<String> = self.columns().into_iter().map(|column| column.unwrap_or_else(|| "NULL".to_owned())).collect();
+                let columns: Vec<String> =
+                    self.columns().into_iter().map(|column| column.unwrap_or_else(|| "NULL".to_owned())).collect();
                 write!(text, "({})", columns.join(","))
             }
             b'C' => write!(text, "({})", self.texts().join(",")),
