@@ -4,4 +4,5 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod answers;
+mod parity;
 mod stage;

@@ -5,6 +5,7 @@
 //! * `notes(id, text)`: on the home shard, empty.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
@@ -22,6 +23,9 @@ impl Stage {
     }
 
     pub async fn on(cluster: Cluster, options: ProxyOptions) -> Self {
+        for shard in 0..cluster.shard_count() {
+            cluster.connect_shard(shard).await.batch_execute(ROLE).await.expect("a role");
+        }
         let proxy = Proxy::start(&cluster, options);
         let mut client = WireClient::connect(proxy.address()).await;
         for shard in 0..cluster.shard_count() {
@@ -49,6 +53,30 @@ impl Stage {
         self.keys[&format!("shard{shard}")][nth]
     }
 
+    /// The same tables and rows in a database without a proxy, for comparison.
+    pub async fn create_plain(&self) {
+        self.cluster.map_server().create_database(PLAIN).await.expect("a database");
+        let mut client = self.plain_client().await;
+        for statement in SCHEMA.iter().filter(|statement| !statement.contains("shardgate.")) {
+            succeed(&mut client, statement).await;
+        }
+        succeed(&mut client, "INSERT INTO accounts SELECT g, 'o' || g, 100 FROM generate_series(1, 90) g").await;
+    }
+
+    pub async fn plain_client(&self) -> WireClient {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.cluster.map_server().port()));
+        WireClient::connect_with(address, &[("user", "postgres"), ("database", PLAIN)]).await
+    }
+
+    /// `{a}`, `{b}`, `{c}`: ids of `accounts` on the home shard, `{z}`, `{y}`: on the other one.
+    pub fn fill_in(&self, text: &str) -> String {
+        let keys = [("{a}", 0, 0), ("{b}", 0, 1), ("{c}", 0, 2), ("{z}", 1, 0), ("{y}", 1, 1)];
+        keys.iter().fold(text.to_owned(), |text, &(name, shard, nth)| match text.contains(name) {
+            true => text.replace(name, &self.key(shard, nth).to_string()),
+            false => text,
+        })
+    }
+
     /// The proxy has not panicked and logged nothing as an error.
     pub fn assert_log_is_clean(&self) {
         let log = self.proxy.log();
@@ -63,10 +91,14 @@ pub async fn succeed(client: &mut WireClient, sql: &str) {
     assert!(!told.contains("E("), "{sql}: {told}");
 }
 
+/// Roles belong to a server, which several shards may share.
+const ROLE: &str = "DO $$ BEGIN CREATE ROLE reader; EXCEPTION WHEN duplicate_object THEN NULL; END $$";
+const PLAIN: &str = "plain";
 const SCHEMA: &[&str] = &[
     "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, balance int NOT NULL CHECK (balance >= 0))",
     "CREATE TABLE currencies (code text PRIMARY KEY, name text)",
     "CREATE TABLE notes (id int PRIMARY KEY, text text)",
+    "GRANT SELECT ON accounts, currencies, notes TO reader",
     "INSERT INTO currencies VALUES ('EUR', 'Euro'), ('INR', 'Rupee')",
     "SELECT shardgate.distribute_table('accounts', 'id', partitions => 12)",
     "SELECT shardgate.reference_table('currencies')",

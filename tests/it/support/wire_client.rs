@@ -141,12 +141,13 @@ impl WireClient {
 
     // ---- answers ----
 
-    /// The next message; `None` at the end of the connection. Panics when nothing comes for a long time.
+    /// The next message; `None` at the end of the connection; [`NOTHING`] when nothing comes for a long time.
     pub async fn next(&mut self) -> Option<Message> {
-        tokio::time::timeout(PATIENCE, self.next_without_limit()).await.expect("an answer in time")
+        let silence = Message { tag: NOTHING, body: Bytes::new() };
+        tokio::time::timeout(PATIENCE, self.next_without_limit()).await.unwrap_or(Some(silence))
     }
 
-    pub async fn next_without_limit(&mut self) -> Option<Message> {
+    async fn next_without_limit(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.take() {
                 return Some(message);
@@ -173,7 +174,7 @@ impl WireClient {
         self.flush().await;
         let mut answers = Vec::new();
         while let Some(message) = self.next().await {
-            let is_last = message.tag == b'Z';
+            let is_last = matches!(message.tag, b'Z' | NOTHING);
             if message.tag == b'S' {
                 self.note_parameter(&message);
             }
@@ -230,6 +231,7 @@ impl WireClient {
         self.flush().await;
         let mut rest = Vec::new();
         while let Some(message) = self.next().await {
+            assert_ne!(message.tag, NOTHING, "the connection does not end");
             rest.push(message);
         }
         rest
@@ -266,6 +268,7 @@ impl Message {
         let mut text = String::from(char::from(self.tag));
         match self.tag {
             0 => return "end".to_owned(),
+            NOTHING => return "nothing".to_owned(),
             b'T' => write!(text, "({})", self.column_names().join(",")),
             b'D' => {
                 let columns: Vec<String> =
@@ -323,4 +326,6 @@ fn length(body: usize) -> u32 {
 }
 
 /// Nothing that is waited for takes longer, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// In place of a tag: silence.
+const NOTHING: u8 = b'!';
