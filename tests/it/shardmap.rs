@@ -116,6 +116,7 @@ fn refusal<T>(outcome: Result<T, StoreError>) -> PgError {
     }
 }
 
+/// Waits for what another task brings about.
 async fn eventually(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + patience;
     while !is_so() {
