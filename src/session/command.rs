@@ -77,7 +77,10 @@ impl Session {
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
         match &statement.command {
-            Command::Begin(modes) => self.begin(modes),
+            Command::Begin(modes) => {
+                let is_start = alone.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
+                self.begin(modes, if is_start { "START TRANSACTION" } else { "BEGIN" })
+            }
             Command::Commit { chain } => self.commit(*chain).await,
             Command::Rollback { chain } => self.rollback(*chain).await,
             Command::Savepoint(name) => self.savepoint(name),
@@ -157,14 +160,24 @@ impl Session {
 
     // ---- transactions ----
 
-    fn begin(&mut self, modes: &TransactionModes) -> Result<(), Failure> {
+    fn begin(&mut self, modes: &TransactionModes, tag: &str) -> Result<(), Failure> {
         if self.transaction.is_open() && !std::mem::take(&mut self.batch.is_implicit) {
             self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
         } else if !self.transaction.is_open() {
             self.transaction.begin(modes.clone(), &self.settings);
+            self.adopt_pipeline();
         }
-        originate::command_complete(&mut self.client.output, "BEGIN");
+        originate::command_complete(&mut self.client.output, tag);
         Ok(())
+    }
+
+    /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
+    fn adopt_pipeline(&mut self) {
+        for index in 0..self.participants.len() {
+            if self.participants.get(index).is_some_and(|participant| participant.needs_sync) {
+                self.catch_up(index);
+            }
+        }
     }
 
     async fn commit(&mut self, chain: bool) -> Result<(), Failure> {
@@ -241,8 +254,8 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.forget_portals();
         self.touched.clear();
-        self.portals.clear();
         Ok(())
     }
 
@@ -255,6 +268,10 @@ impl Session {
         }
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
         let connection = &mut *participant.connection;
+        if text == "ROLLBACK" && connection.status == b'I' {
+            // A COMMIT that failed has ended the transaction.
+            return Ok(());
+        }
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
         connection.expect(Reply::Query, false);
@@ -294,8 +311,14 @@ impl Session {
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
-        self.portals.clear();
+        self.forget_portals();
         Ok(())
+    }
+
+    /// With the transaction its portals and cursors are gone.
+    fn forget_portals(&mut self) {
+        self.portals.clear();
+        self.cursors.retain(|_, (_, is_hold)| *is_hold);
     }
 
     fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
@@ -406,6 +429,7 @@ impl Session {
                 }
                 self.statements.clear();
                 self.portals.clear();
+                self.cursors.clear();
                 self.temporary_tables.clear();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();

@@ -72,6 +72,9 @@ impl Session {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
+        if let Some(id) = noticed.failed_parse {
+            self.forget_unproven(id);
+        }
         for (name, value) in &noticed.parameters {
             self.report_parameter(name, value);
         }

@@ -12,8 +12,9 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use super::participant::Participant;
+use super::transaction::LocalSetting;
 use super::{Failure, Session, lost};
-use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText};
+use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText, push_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId};
@@ -88,7 +89,7 @@ impl Session {
     }
 
     /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
-    fn catch_up(&mut self, index: usize) {
+    pub(super) fn catch_up(&mut self, index: usize) {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = self.transaction.begin_text();
@@ -109,23 +110,13 @@ impl Session {
             participant.has_begun = true;
             participant.needs_sync = true;
         }
-        let known = (participant.settings_known, participant.savepoints_known);
-        for set in self.transaction.sets.iter().skip(known.0) {
-            let mut sql = String::from("SELECT pg_catalog.set_config(");
-            crate::backend::push_literal(&mut sql, &set.name);
-            sql.push(',');
-            match &set.value {
-                Some(value) => crate::backend::push_literal(&mut sql, value),
-                None => sql.push_str("NULL"),
-            }
-            sql.push_str(if set.is_local { ",true)" } else { ",false)" });
-            hidden_statement(participant, sql.as_bytes());
-        }
-        for savepoint in self.transaction.savepoints.iter().skip(known.1) {
+        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
+        for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
+            put_settings(participant, &self.transaction.sets, savepoint.set_count);
             let sql = format!("SAVEPOINT \"{}\"", savepoint.name.replace('"', "\"\""));
             hidden_statement(participant, sql.as_bytes());
         }
-        participant.settings_known = self.transaction.sets.len();
+        put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
         participant.savepoints_known = self.transaction.savepoints.len();
     }
 
@@ -135,11 +126,12 @@ impl Session {
             return;
         }
         self.cancel.finished();
-        if self.transaction.is_open() || self.gateway.config.pool.mode == PoolMode::Session {
+        if self.transaction.is_open() {
             return;
         }
+        let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
-            if self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
+            if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
                 self.release(index);
             } else if let Some(participant) = self.participants.get_mut(index) {
                 participant.forget_transaction();
@@ -161,6 +153,22 @@ impl Session {
         participant.connection.pool().suspect();
         lost(&participant.connection.pool().address.name, error).into()
     }
+}
+
+/// Gives the shard the transaction's settings up to this many.
+fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usize) {
+    for set in sets.iter().take(count).skip(participant.settings_known) {
+        let mut sql = String::from("SELECT pg_catalog.set_config(");
+        push_literal(&mut sql, &set.name);
+        sql.push(',');
+        match &set.value {
+            Some(value) => push_literal(&mut sql, value),
+            None => sql.push_str("NULL"),
+        }
+        sql.push_str(if set.is_local { ",true)" } else { ",false)" });
+        hidden_statement(participant, sql.as_bytes());
+    }
+    participant.settings_known = participant.settings_known.max(count);
 }
 
 /// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement

@@ -51,7 +51,7 @@ use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
-use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId};
+use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
 use crate::sql::Context;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
@@ -92,6 +92,8 @@ pub struct Session {
     identity: Identity,
     statements: HashMap<Bytes, Arc<Statement>>,
     portals: HashMap<Bytes, Portal>,
+    /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
+    cursors: HashMap<String, (ShardId, bool)>,
     transaction: Transaction,
     participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
@@ -140,6 +142,7 @@ impl Session {
             identity,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            cursors: HashMap::new(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
@@ -237,7 +240,7 @@ impl Session {
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
     async fn wait_for_client(&mut self, stop: &tokio_util::sync::CancellationToken) -> Result<(), SessionEnd> {
-        if !self.client.output.is_empty() && !self.batch.is_open {
+        if !self.client.output.is_empty() && (!self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
         let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;

@@ -37,7 +37,8 @@ pub(super) struct LocalSetting {
 pub(super) struct Savepoint {
     pub name: String,
     settings: Arc<Settings>,
-    set_count: usize,
+    /// How many settings the transaction had made before it.
+    pub set_count: usize,
 }
 
 #[derive(Debug)]
@@ -127,8 +128,9 @@ impl Transaction {
     }
 
     /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
-    pub fn has_transaction_snapshot(&self) -> bool {
-        matches!(self.modes.isolation, Some(Isolation::RepeatableRead | Isolation::Serializable))
+    /// `None`: the level is the session's default.
+    pub fn has_snapshot(&self) -> Option<bool> {
+        self.modes.isolation.map(|level| matches!(level, Isolation::RepeatableRead | Isolation::Serializable))
     }
 }
 

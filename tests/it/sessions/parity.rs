@@ -31,7 +31,8 @@ async fn messages_are_answered_as_by_one_postgresql() {
             let proxied = run(stage.client().await, &stage, &case).await;
             if plain != proxied {
                 let lines = plain.iter().zip(&proxied).filter(|(plain, proxied)| plain != proxied);
-                let told: Vec<String> = lines.map(|(plain, proxied)| format!("  PostgreSQL: {plain}\n  proxy:      {proxied}")).collect();
+                let told: Vec<String> =
+                    lines.map(|(plain, proxied)| format!("  PostgreSQL: {plain}\n  proxy:      {proxied}")).collect();
                 failures.push(format!("{file}: {}\n{}", case.claim, told.join("\n")));
             }
         }
