@@ -180,8 +180,23 @@ impl Session {
         }
     }
 
+    /// COMMIT and ROLLBACK without BEGIN end what ran earlier in this pipeline.
+    async fn end_pipeline(&mut self, is_rollback: bool) -> Result<(), Failure> {
+        for index in (0..self.participants.len()).rev() {
+            if is_rollback {
+                self.abort_implicit(index);
+            }
+            self.sync(index).await?;
+            if let Some(participant) = self.participants.get_mut(index) {
+                participant.forget_transaction();
+            }
+        }
+        Ok(())
+    }
+
     async fn commit(&mut self, chain: bool) -> Result<(), Failure> {
         if !self.check_in_transaction(chain, "COMMIT AND CHAIN")? {
+            self.end_pipeline(false).await?;
             originate::command_complete(&mut self.client.output, "COMMIT");
             return Ok(());
         }
@@ -285,6 +300,8 @@ impl Session {
             if chain {
                 self.transaction.begin(modes, &self.settings);
             }
+        } else {
+            self.end_pipeline(true).await?;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())

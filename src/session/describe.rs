@@ -28,6 +28,14 @@ impl Session {
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             return Ok(known);
         }
+        let described = self.ask_for_description(statement).await;
+        if described.is_err() {
+            self.forget_unproven(statement.id);
+        }
+        described
+    }
+
+    async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         let home = match statement.analysis().map(|analysis| &analysis.scope) {
             Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
             Some(_) | None => self.home()?,
@@ -46,7 +54,7 @@ impl Session {
                 .await?
             }
             None => {
-                let mut connection = self.checkout(&home).await?;
+                let mut connection = self.checkout(&home, &self.settings_now()).await?;
                 let described =
                     describe_on(&mut connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await;
                 connection.release();

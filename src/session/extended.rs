@@ -135,10 +135,7 @@ impl Session {
     /// The Parse that is still unanswered: the home shard says whether it is right.
     async fn answer_parse(&mut self) -> Result<(), Failure> {
         if let Some(statement) = self.batch.unanswered.take() {
-            if let Err(failure) = self.describe(&statement).await {
-                self.forget_unproven(statement.id);
-                return Err(failure);
-            }
+            self.describe(&statement).await?;
             self.answer(shard_tag::PARSE_COMPLETE);
         }
         Ok(())
@@ -478,7 +475,7 @@ impl Session {
 
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
     /// transaction.
-    fn abort_implicit(&mut self, index: usize) {
+    pub(super) fn abort_implicit(&mut self, index: usize) {
         if let Some(participant) = self.participants.get_mut(index)
             && participant.needs_sync
         {

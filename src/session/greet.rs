@@ -65,7 +65,7 @@ impl Session {
             snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
         let mut failure = None;
         for shard in home_first {
-            match self.checkout(shard).await {
+            match self.checkout(shard, &Arc::default()).await {
                 Ok(mut connection) => {
                     let learned = learn(&mut connection, &wanted).await;
                     match learned {

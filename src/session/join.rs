@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::participant::Participant;
 use super::transaction::LocalSetting;
 use super::{Failure, Session, lost};
-use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText, push_literal};
+use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId};
@@ -26,12 +26,12 @@ impl Session {
         self.gateway.map.snapshot().home().cloned().ok_or_else(no_shard_yet)
     }
 
-    /// A connection to a shard with the session's settings, outside any transaction.
-    pub(super) async fn checkout(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
+    /// A connection to a shard with these settings, outside any transaction.
+    pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
         let mut connection = self.wait_for_connection(&pool, kind).await?;
-        if let Err(error) = connection.apply_settings(&self.settings).await {
+        if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
                     let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
@@ -77,7 +77,9 @@ impl Session {
             Some(index) => index,
             None => {
                 let shard = self.gateway.shard(id)?;
-                let connection = self.checkout(&shard).await?;
+                // What the transaction has set is replayed after BEGIN, to be undone with it.
+                let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
+                let connection = self.checkout(&shard, &settings).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1
             }

@@ -33,7 +33,7 @@ impl Session {
     /// What PostgreSQL makes of it.
     async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
         let home = self.home()?;
-        let mut connection = self.checkout(&home).await?;
+        let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let tried = try_on(&mut connection, name, text).await;
         match tried {
             Ok(value) => {
@@ -104,6 +104,19 @@ impl Session {
     pub(super) fn change_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.report_settings();
+    }
+
+    /// What is in force now, SET LOCAL included: for connections outside the transaction that work for it.
+    pub(super) fn settings_now(&self) -> Arc<Settings> {
+        let mut now = Arc::clone(&self.settings);
+        for set in self.transaction.sets.iter().filter(|set| set.is_local) {
+            let value = set.value.as_deref().or_else(|| self.login_settings.get(&set.name));
+            now = Arc::new(match value {
+                Some(value) => now.with(&set.name, value),
+                None => now.without(&set.name),
+            });
+        }
+        now
     }
 
     /// The value that is in force for the session: the transaction's, the session's, or the one at login.

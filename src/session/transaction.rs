@@ -81,6 +81,11 @@ impl Transaction {
         self.settings_before = Some(Arc::clone(settings));
     }
 
+    /// The session's settings when it began: what a shard that joins starts from.
+    pub fn settings_before(&self) -> Option<&Arc<Settings>> {
+        self.settings_before.as_ref()
+    }
+
     /// An error happened: fails an open transaction, means nothing outside one.
     pub fn fail(&mut self) {
         if self.status == Status::Open {
