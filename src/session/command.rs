@@ -29,6 +29,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::TwoPhase
         | Command::SetConstraints
         | Command::Set { .. }
+        | Command::SetConfig(_)
         | Command::Reset(_)
         | Command::ResetAll
         | Command::Discard(_)
@@ -101,6 +102,7 @@ impl Session {
             )
             .into()),
             Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
+            Command::SetConfig(calls) => self.set_config(calls, bind).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
@@ -149,6 +151,12 @@ impl Session {
                 let columns = declare::describe(&call.function).unwrap_or_default();
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
                 Some(Description { parameter_types, rows: Some(rows_body(&columns_of(call, columns))) })
+            }
+            Command::SetConfig(calls) => {
+                let parameter_types =
+                    declared_types(statement, analysis, |number| super::set_config::parameter_type(calls, number));
+                let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
+                Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
             }
             Command::Explain { .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
@@ -532,7 +540,7 @@ fn argument_value(argument: &CallArgument, bind: Option<&wire::Bind<'_>>) -> Res
 }
 
 /// A parameter as text; binary integers and booleans are told by their length.
-fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
+pub(super) fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
     let missing = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}"));
     let index = usize::from(number).checked_sub(1).ok_or_else(missing)?;
     let (format, value) = bind.and_then(|bind| bind.parameter(index)).ok_or_else(missing)?;

@@ -33,6 +33,7 @@ mod relations;
 mod relay;
 mod route;
 mod schema;
+mod set_config;
 mod setting;
 mod simple;
 mod statement;

@@ -59,6 +59,9 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if statement.session_calls.contains(&SessionCall::SetConfig) {
+            return Err(super::set_config::not_alone().into());
+        }
         if let Some(shard) = self.hinted(statement)? {
             return self.admit(statement, shard.id);
         }

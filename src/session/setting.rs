@@ -31,7 +31,7 @@ impl Session {
     }
 
     /// What PostgreSQL makes of it.
-    async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
+    pub(super) async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let tried = try_on(&mut connection, name, text).await;
@@ -48,7 +48,7 @@ impl Session {
         }
     }
 
-    fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
+    pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
         if self.transaction.is_open() {
             self.transaction.sets.push(LocalSetting { name: name.to_owned(), value: value.clone(), is_local });
         }
@@ -186,7 +186,7 @@ pub(super) fn refused(shard: &str, error: ConnectionError) -> Failure {
 }
 
 /// Settings under which a statement's text would mean something else than what the proxy reads in it.
-fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
+pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
     let value = value.unwrap_or_default().trim_matches('\'').to_ascii_lowercase();
     let is_off = matches!(value.as_str(), "off" | "false" | "0" | "no");
     let refused = match name {
