@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
 
 use super::describe::Description;
 use super::statement::Statement;
@@ -12,6 +13,7 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -59,7 +61,13 @@ pub(super) fn is_own(command: &Command) -> bool {
 
 impl Session {
     /// In a failed transaction only its end, or the return to a savepoint, is let through.
-    pub(super) fn check_not_failed(&self, command: &Command) -> Result<(), PgError> {
+    pub(super) fn check_not_failed(&mut self, command: &Command) -> Result<(), PgError> {
+        // COMMIT says it by itself.
+        if !matches!(command, Command::Commit { .. } | Command::Rollback { .. })
+            && let Some(loss) = self.transaction.take_untold_loss()
+        {
+            return Err(loss);
+        }
         let ends_it = matches!(command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_));
         if self.transaction.status == Status::Failed && !ends_it {
             return Err(PgError::new(
@@ -208,6 +216,10 @@ impl Session {
             originate::command_complete(&mut self.client.output, "COMMIT");
             return Ok(());
         }
+        if let Some(loss) = self.transaction.take_untold_loss() {
+            self.rollback_everywhere().await?;
+            return Err(loss.into());
+        }
         if self.transaction.status == Status::Failed {
             return self.rollback(chain).await;
         }
@@ -241,33 +253,26 @@ impl Session {
     /// At most one participant has written (`route` refuses a second), so there is nothing to agree on.
     pub(super) async fn commit_everywhere(&mut self, _is_explicit: bool) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| !participant.has_written);
-        let mut result = Ok(());
-        for index in 0..self.participants.len() {
-            if !self.participants.get(index).is_some_and(|participant| participant.has_begun) {
-                continue;
-            }
-            let text = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-            let shard = self.participants.get(index).map(|participant| participant.shard);
-            match self.finish_on(index, text).await {
+        let begun: SmallVec<[(ShardId, bool); 4]> = self
+            .participants
+            .iter()
+            .filter(|participant| participant.has_begun)
+            .map(|participant| (participant.shard, participant.has_written))
+            .collect();
+        for (shard, has_written) in begun {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            match self.finish_on(index, "COMMIT").await {
                 Ok(()) => {}
-                Err(failure) if result.is_ok() => {
-                    result = Err(failure);
-                    // A lost participant has left the list: look at the same place again.
-                    if self.participants.get(index).map(|participant| participant.shard) != shard {
-                        return self.end_transaction_after(result).await;
-                    }
-                }
                 Err(Failure::End(end)) => return Err(end.into()),
-                Err(failure) => tracing::warn!(?failure, "a shard that only read did not end its transaction"),
+                Err(Failure::Error(error)) if !has_written => {
+                    // What was written elsewhere is committed already, and nothing was to be kept here.
+                    tracing::warn!(%error, "a shard that only read was lost at the end of its transaction");
+                }
+                Err(failure) => {
+                    self.rollback_everywhere().await?;
+                    return Err(commit_failure(failure));
+                }
             }
-        }
-        self.end_transaction_after(result).await
-    }
-
-    async fn end_transaction_after(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
-        if result.is_err() {
-            self.rollback_everywhere().await?;
-            return result;
         }
         let settings = Arc::clone(&self.settings);
         for participant in &mut self.participants {
@@ -517,6 +522,19 @@ impl Session {
         }
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
         Ok(())
+    }
+}
+
+/// When the connection broke before the shard's answer to COMMIT, nobody knows.
+fn commit_failure(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error) if error.code == SqlState::CONNECTION_FAILURE => {
+            PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of COMMIT is unknown")
+                .with_detail(format!("The {} before it answered.", error.message))
+                .with_hint("Check whether the transaction was applied before you repeat it.")
+                .into()
+        }
+        other => other,
     }
 }
 

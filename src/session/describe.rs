@@ -10,8 +10,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
+use crate::shardmap::{Shard, ShardState};
 use crate::sql::analysis::Scope;
 use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
 
@@ -53,13 +54,10 @@ impl Session {
                 )
                 .await?
             }
-            None => {
-                let mut connection = self.checkout(&home, &self.settings_now()).await?;
-                let described =
-                    describe_on(&mut connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await;
-                connection.release();
-                described?
-            }
+            None => match self.describe_outside(&home, statement).await {
+                Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
+                described => described?,
+            },
         };
         let description = Arc::new(description);
         if in_transaction.is_none() {
@@ -67,6 +65,51 @@ impl Session {
         }
         Ok(description)
     }
+
+    /// On a connection that has nothing to do with the transaction.
+    async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
+        let mut connection = self.checkout(shard, &self.settings_now()).await?;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let described = describe_on(&mut connection, statement, prepared_max).await;
+        connection.release();
+        described
+    }
+
+    /// While the home shard is away another shard's word counts where all types are PostgreSQL's own: those of users have other
+    /// numbers there. It is not kept, since tables have other numbers too.
+    async fn describe_without_home(
+        &mut self,
+        home: &Arc<Shard>,
+        statement: &Arc<Statement>,
+        reason: PgError,
+    ) -> Result<Arc<Description>, Failure> {
+        let snapshot = self.gateway.map.snapshot();
+        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state == ShardState::Online;
+        let others: Vec<Arc<Shard>> = snapshot.shards.iter().filter(is_other).cloned().collect();
+        drop(snapshot);
+        for shard in others {
+            match self.describe_outside(&shard, statement).await {
+                Ok(description) if has_builtin_types(&description)? => return Ok(Arc::new(description)),
+                Ok(_) => break,
+                Err(Failure::Error(error)) if is_away(&error) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(reason.into())
+    }
+}
+
+fn is_away(error: &PgError) -> bool {
+    matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE)
+}
+
+fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
+    let columns = match &description.rows {
+        Some(rows) => crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?,
+        None => Vec::new(),
+    };
+    let oids = description.parameter_types.iter().copied().chain(columns.iter().map(|column| column.type_oid));
+    Ok(oids.into_iter().all(|oid| oid < FIRST_USER_OID))
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
@@ -145,3 +188,6 @@ pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgEr
     originate::row_description(&mut out, &fields);
     Ok(out)
 }
+
+/// FirstNormalObjectId: types below are the same in every database.
+const FIRST_USER_OID: u32 = 16_384;

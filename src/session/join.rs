@@ -13,10 +13,10 @@ use bytes::Bytes;
 
 use super::participant::Participant;
 use super::transaction::LocalSetting;
-use super::{Failure, Session, lost};
+use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
 use crate::config::PoolMode;
-use crate::error::{PgError, SqlState};
+use crate::error::{PgError, Severity, SqlState};
 use crate::shardmap::{Shard, ShardId};
 use crate::wire::originate;
 
@@ -151,9 +151,24 @@ impl Session {
 
     /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
     pub(super) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
+        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let error = lost(&name.unwrap_or_default(), error);
+        self.remove_lost(index, error, true)
+    }
+
+    /// `is_told`: the client hears the error now. A session whose connection held what cannot be brought back ends, as it
+    /// would with its server.
+    pub(super) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
         participant.connection.pool().suspect();
-        lost(&participant.connection.pool().address.name, error).into()
+        if let Some(reason) = participant.pinned_by {
+            let detail = format!("The session's {reason} was on that connection.");
+            return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
+        }
+        if participant.has_begun {
+            self.transaction.lose(&error, is_told);
+        }
+        error.into()
     }
 }
 

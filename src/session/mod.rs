@@ -285,6 +285,8 @@ impl Session {
         match event {
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
+                // Its last words; what they mean is said with the next statement.
+                Ok((relay::Step::Lost(error), _)) => self.lost_between_statements(index, error),
                 Ok(_) => self.client.flush().await,
                 Err(Failure::End(end)) => Err(end),
                 Err(failure) => {
@@ -294,13 +296,17 @@ impl Session {
             },
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
-                let failure = self.participant_lost(index, &error);
-                if self.transaction.is_open() {
-                    self.transaction.fail();
-                    tracing::debug!(error = ?failure, "shard lost between statements");
-                }
-                Ok(())
+                let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+                self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error))
             }
+        }
+    }
+
+    fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
+        tracing::debug!(%error, "shard lost between statements");
+        match self.remove_lost(index, error, false) {
+            Failure::End(end) => Err(end),
+            Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(()),
         }
     }
 

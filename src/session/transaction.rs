@@ -42,11 +42,20 @@ pub(super) struct Savepoint {
 }
 
 #[derive(Debug)]
+struct Lost {
+    error: PgError,
+    /// The client has heard of it.
+    is_told: bool,
+}
+
+#[derive(Debug)]
 pub(super) struct Transaction {
     pub status: Status,
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
     pub sets: Vec<LocalSetting>,
+    /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
+    lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
     settings_before: Option<Arc<Settings>>,
 }
@@ -58,6 +67,7 @@ impl Transaction {
             modes: TransactionModes::default(),
             savepoints: Vec::new(),
             sets: Vec::new(),
+            lost: None,
             settings_before: None,
         }
     }
@@ -93,12 +103,28 @@ impl Transaction {
         }
     }
 
+    /// A shard that had joined is gone. `is_told`: the running statement ends with this error.
+    pub fn lose(&mut self, error: &PgError, is_told: bool) {
+        if self.is_open() {
+            self.status = Status::Failed;
+            self.lost.get_or_insert(Lost { error: error.clone(), is_told });
+        }
+    }
+
+    /// The loss that nobody has told the client yet: the answer to its next statement, COMMIT included.
+    pub fn take_untold_loss(&mut self) -> Option<PgError> {
+        let lost = self.lost.as_mut().filter(|lost| !lost.is_told)?;
+        lost.is_told = true;
+        Some(lost.error.clone())
+    }
+
     /// Ends it. Returns the settings to go back to after a rollback.
     pub fn end(&mut self) -> Option<Arc<Settings>> {
         self.status = Status::Idle;
         self.modes = TransactionModes::default();
         self.savepoints.clear();
         self.sets.clear();
+        self.lost = None;
         self.settings_before.take()
     }
 
@@ -106,8 +132,11 @@ impl Transaction {
         self.savepoints.push(Savepoint { name, settings: Arc::clone(settings), set_count: self.sets.len() });
     }
 
-    /// Index of the newest savepoint of this name.
+    /// Index of the newest savepoint of this name. No savepoint brings back what was done on a shard that is lost.
     pub fn find_savepoint(&self, name: &str) -> Result<usize, PgError> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.error.clone());
+        }
         self.savepoints
             .iter()
             .rposition(|savepoint| savepoint.name == name)
@@ -198,5 +227,23 @@ mod tests {
         let mut transaction = Transaction::new();
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'I');
+    }
+
+    #[test]
+    fn no_savepoint_revives_a_transaction_that_has_lost_a_shard() {
+        let mut transaction = Transaction::new();
+        let settings = Arc::new(Settings::default());
+        let error = PgError::new(SqlState::CONNECTION_FAILURE, "gone");
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        transaction.lose(&error, false);
+        assert_eq!(transaction.ready_status(), b'E');
+        assert!(transaction.find_savepoint("a").is_err_and(|error| error.code == SqlState::CONNECTION_FAILURE));
+        assert!(transaction.take_untold_loss().is_some());
+        assert!(transaction.take_untold_loss().is_none(), "told once");
+        transaction.end();
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        assert!(transaction.find_savepoint("a").is_ok());
     }
 }

@@ -4,5 +4,6 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod answers;
+mod outage;
 mod parity;
 mod stage;

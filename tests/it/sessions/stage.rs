@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
@@ -75,6 +76,20 @@ impl Stage {
             true => text.replace(name, &self.key(shard, nth).to_string()),
             false => text,
         })
+    }
+
+    /// Waits until a statement that contains this text runs on the shard.
+    pub async fn until_active(&self, shard: usize, text: &str) {
+        let client = self.cluster.connect_shard(shard).await;
+        let sql = "SELECT FROM pg_stat_activity WHERE state = 'active' AND strpos(query, $1) > 0 AND pid <> pg_backend_pid()";
+        while client.query_opt(sql, &[&text]).await.expect("activity").is_none() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub fn assert_no_panic(&self) {
+        let log = self.proxy.log();
+        assert!(!log.contains("panicked"), "{log}");
     }
 
     /// The proxy has not panicked and logged nothing as an error.
