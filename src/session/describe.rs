@@ -11,9 +11,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
-use crate::shardmap::ShardId;
+use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::Scope;
 use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
 
@@ -44,6 +44,14 @@ impl Session {
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             return Ok(known);
         }
+        let described = self.ask_for_description(statement).await;
+        if described.is_err() {
+            self.forget_unproven(statement.id);
+        }
+        described
+    }
+
+    async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         let home = match statement.analysis().map(|analysis| &analysis.scope) {
             Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
             Some(_) | None => self.home()?,
@@ -61,13 +69,10 @@ impl Session {
                 )
                 .await?
             }
-            None => {
-                let mut connection = self.checkout(&home).await?;
-                let described =
-                    describe_on(&mut connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await;
-                connection.release();
-                described?
-            }
+            None => match self.describe_outside(&home, statement).await {
+                Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
+                described => described?,
+            },
         };
         let description = Arc::new(description);
         if in_transaction.is_none() {
@@ -75,6 +80,51 @@ impl Session {
         }
         Ok(description)
     }
+
+    /// On a connection that has nothing to do with the transaction.
+    async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
+        let mut connection = self.checkout(shard, &self.settings_now()).await?;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let described = describe_on(&mut connection, statement, prepared_max).await;
+        connection.release();
+        described
+    }
+
+    /// While the home shard is away another shard's word counts where all types are PostgreSQL's own: those of users have other
+    /// numbers there. It is not kept, since tables have other numbers too.
+    async fn describe_without_home(
+        &mut self,
+        home: &Arc<Shard>,
+        statement: &Arc<Statement>,
+        reason: PgError,
+    ) -> Result<Arc<Description>, Failure> {
+        let snapshot = self.gateway.map.snapshot();
+        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state == ShardState::Online;
+        let others: Vec<Arc<Shard>> = snapshot.shards.iter().filter(is_other).cloned().collect();
+        drop(snapshot);
+        for shard in others {
+            match self.describe_outside(&shard, statement).await {
+                Ok(description) if has_builtin_types(&description)? => return Ok(Arc::new(description)),
+                Ok(_) => break,
+                Err(Failure::Error(error)) if is_away(&error) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(reason.into())
+    }
+}
+
+fn is_away(error: &PgError) -> bool {
+    matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE)
+}
+
+fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
+    let columns = match &description.rows {
+        Some(rows) => crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?,
+        None => Vec::new(),
+    };
+    let oids = description.parameter_types.iter().copied().chain(columns.iter().map(|column| column.type_oid));
+    Ok(oids.into_iter().all(|oid| oid < FIRST_USER_OID))
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
@@ -168,5 +218,5 @@ pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgEr
     Ok(out)
 }
 
-/// Lower ones are the same on every server of a version.
-const FIRST_USER_OID: u32 = 16384;
+/// FirstNormalObjectId: types below are the same in every database.
+const FIRST_USER_OID: u32 = 16_384;

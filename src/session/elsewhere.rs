@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::describe::TypeNames;
 use super::client::Client;
 use super::command::text_field;
+use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};

@@ -20,6 +20,7 @@ impl Session {
     /// A Query message. `body`: the text and its terminating zero.
     pub(super) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
         let text = query(&body)?;
+        self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
             Ok(text) => self.run_text(text).await,
             Err(_) => Err(invalid_encoding().into()),

@@ -15,6 +15,7 @@ mod parse;
 mod placing;
 mod query;
 mod session_command;
+mod set_config;
 mod shardgate_call;
 mod statement;
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod login;
 mod login_to_shard;
 mod parity;
 mod servers;
+mod sessions;
 mod shard_key_conversion;
 mod shard_key_hash;
 mod shardmap;

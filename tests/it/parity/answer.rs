@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use shardgate::wire::{Reader, error_fields, parameter_status, row_description, data_row_columns};
+use shardgate::wire::{Reader, data_row_columns, error_fields, parameter_status, row_description};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {

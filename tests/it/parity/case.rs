@@ -118,11 +118,8 @@ pub fn cases(file: &str, text: &str) -> Vec<Case> {
             continue;
         };
         let takes_data = whole.to_ascii_uppercase().contains("FROM STDIN");
-        let data: Vec<&str> = if takes_data {
-            lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "\\.").collect()
-        } else {
-            Vec::new()
-        };
+        let data: Vec<&str> =
+            if takes_data { lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "\\.").collect() } else { Vec::new() };
         let copy = data.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
         let step = pending.step(whole.to_owned(), copy);
         match &mut script {

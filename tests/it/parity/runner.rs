@@ -122,10 +122,8 @@ impl<'a> Runner<'a> {
     /// Prepared by name, described, executed, closed: each a round trip.
     async fn named(&mut self, step: &Step, values: &[Option<String>]) -> (Answers, Answers) {
         let name = || "case".to_owned();
-        let prepare = [
-            Message::Parse { name: name(), text: step.text.clone(), types: Vec::new() },
-            Message::DescribeStatement(name()),
-        ];
+        let prepare =
+            [Message::Parse { name: name(), text: step.text.clone(), types: Vec::new() }, Message::DescribeStatement(name())];
         let (plain, proxy) = (send(&mut self.plain, &prepare).await, send(&mut self.proxy, &prepare).await);
         let has_failed = plain.error().is_some() || proxy.error().is_some();
         let types = plain.parameters().unwrap_or_default().to_vec();

@@ -54,14 +54,8 @@ impl World {
         for shard in 0..SHARDS {
             direct.push(RawClient::connect(port, &format!("shard{shard}"), &[]).await);
         }
-        let mut world = World {
-            proxy,
-            port,
-            direct,
-            tables: BTreeMap::new(),
-            first: State { databases: Vec::new() },
-            _cluster: cluster,
-        };
+        let mut world =
+            World { proxy, port, direct, tables: BTreeMap::new(), first: State { databases: Vec::new() }, _cluster: cluster };
         world.make(scene).await;
         world
     }
@@ -134,7 +128,8 @@ impl World {
         if let Some(difference) = self.first.difference(&self.tables) {
             panic!("the sides differ before the first case:\n{difference}");
         }
-        let saves: Vec<String> = self.tables.keys().map(|table| format!("CREATE TEMP TABLE {} AS TABLE {table}", saved(table))).collect();
+        let saves: Vec<String> =
+            self.tables.keys().map(|table| format!("CREATE TEMP TABLE {} AS TABLE {table}", saved(table))).collect();
         for direct in &mut self.direct {
             direct.rows("SET session_replication_role = replica").await;
             direct.rows(&saves.join("; ")).await;
@@ -200,7 +195,9 @@ impl World {
                 .filter(|table| state.databases[index].get(*table) != self.first.databases[index].get(*table))
                 .collect();
             for table in changed {
-                direct.rows(&format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE {}", saved(table))).await;
+                direct
+                    .rows(&format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE {}", saved(table)))
+                    .await;
             }
         }
         difference
@@ -297,6 +294,7 @@ const SPLITS: &[(&str, &[&str])] = &[
     ("r_timestamptz", &["'2024-01-03 12:00:00+00'", "'2024-01-06 00:00:00+00'"]),
     ("r_bytea", &["'\\x40'", "'\\x80'"]),
 ];
-const TABLES: &str = "SELECT CASE WHEN n.nspname = 'public' THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
+const TABLES: &str =
+    "SELECT CASE WHEN n.nspname = 'public' THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg_t%' ORDER BY c.oid";
