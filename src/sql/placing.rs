@@ -143,10 +143,10 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         return Scope::Refused(refusal);
     }
     let mut parts = std::mem::take(&mut reader.parts);
-    if let Some(reason) = reader.notes.touches_anything.take() {
-        if let Some(scope) = anything(reader, &mut parts, reason) {
-            return scope;
-        }
+    if let Some(reason) = reader.notes.touches_anything.take()
+        && let Some(scope) = anything(reader, &mut parts, reason)
+    {
+        return scope;
     }
     add_hidden(reader, &mut parts);
     let has_proxy = !reader.notes.proxy_relations.is_empty();

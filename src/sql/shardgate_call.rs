@@ -108,7 +108,7 @@ fn is_bare(statement: &nodes::SelectStmt) -> bool {
 }
 
 fn is_star(node: Node<'_>) -> bool {
-    matches!(node, Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_))))
+    matches!(node, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
 }
 
 fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<String>) -> Result<ShardgateCall, PgError> {

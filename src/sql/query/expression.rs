@@ -6,9 +6,10 @@
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use super::bind::{CteList, Reader};
+use super::bind::Reader;
 use super::predicate::Operand;
 use super::scope::Frame;
+use super::with::CteList;
 use super::{Facts, Subquery, Term};
 use crate::error::PgError;
 use crate::sql::tree;
@@ -62,7 +63,7 @@ impl<'c> Reader<'c> {
                 Node::SubLink(sublink) => sublinks.push(sublink),
                 Node::FuncCall(call) => calls.push(call),
                 Node::ColumnRef(column) => columns.push(column),
-                Node::A_Expr(e) => operators.extend(e.name().iter().last().and_then(Node::as_str)),
+                Node::A_Expr(e) => operators.extend(e.name().iter().next_back().and_then(Node::as_str)),
                 Node::SQLValueFunction(function) => clock = clock.or(clock_name(function)),
                 Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
                 Node::JsonArrayAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
@@ -109,7 +110,7 @@ impl<'c> Reader<'c> {
         is_isolated: bool,
     ) -> Result<Subquery, PgError> {
         let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
-        Ok(Subquery { bound, link, is_required: false, is_isolated, position: sublink.location })
+        Ok(Subquery { bound, link, is_required: false, is_isolated })
     }
 
     fn aggregate_or_window<'n>(&mut self, over: Option<&'n nodes::WindowDef>, scope: &Scope<'_, 'n>, findings: &mut Findings) {
@@ -167,7 +168,7 @@ impl<'c> Reader<'c> {
             Some(path) => frame.resolves_here(&path, &self.leaves),
             None => true,
         };
-        if !columns.is_empty() && !columns.iter().any(|column| is_local(column)) {
+        if !columns.is_empty() && !columns.iter().any(is_local) {
             self.notes.not_pushable(PgError::unsupported(
                 "an aggregate of an outer query inside a sub-select is not supported across shards",
                 "All arguments of the aggregate are columns of the outer query.",
@@ -178,7 +179,7 @@ impl<'c> Reader<'c> {
 
     fn note_column(&mut self, column: &nodes::ColumnRef) {
         const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
-        let last = column.fields().iter().last().and_then(Node::as_str);
+        let last = column.fields().iter().next_back().and_then(Node::as_str);
         if let Some(name) = SYSTEM_COLUMNS.into_iter().find(|name| Some(*name) == last) {
             self.notes.not_pushable(PgError::unsupported(
                 format!("system column \"{name}\" is not supported across shards"),

@@ -42,10 +42,10 @@ impl Classes {
         if left == right {
             return true;
         }
-        if let (Some(left), Some(right)) = (self.class_of(left), self.class_of(right)) {
-            if left == right {
-                return true;
-            }
+        if let (Some(left), Some(right)) = (self.class_of(left), self.class_of(right))
+            && left == right
+        {
+            return true;
         }
         // The same function of equal columns.
         left.function.is_some() && left.function == right.function && self.same(&Term::from(left.column), &Term::from(right.column))

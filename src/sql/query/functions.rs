@@ -35,10 +35,10 @@ impl<'c> Reader<'c> {
         let is_user_function = |name: &str| self.context.catalog.function_names.contains_key(name);
         let is_schema_searched = self.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
         let naming = Naming { is_schema_searched, is_user_function: &is_user_function };
-        if let Some(name) = naming.function(call) {
-            if !is_user_function(name) {
-                self.notes.refuse(shardgate_call::not_alone(name));
-            }
+        if let Some(name) = naming.function(call)
+            && !is_user_function(name)
+        {
+            self.notes.refuse(shardgate_call::not_alone(name));
         }
         let candidates = self.user_functions(schema, name);
         let mut is_aggregate = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();

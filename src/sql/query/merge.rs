@@ -48,7 +48,7 @@ impl Reader<'_> {
 
     /// The output's position is certain although a later `*` is not known.
     fn is_before_star(&self, select: &nodes::SelectStmt, index: usize) -> bool {
-        let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().last(), Some(Node::A_Star(_))));
+        let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))));
         select.target_list().iter().position(is_star).is_none_or(|star| index < star)
     }
 
@@ -77,11 +77,12 @@ impl Reader<'_> {
             match (token.kind, piece) {
                 (TokenKind::Symbol, "(" | "[") => depth += 1,
                 (TokenKind::Symbol, ")" | "]") => depth = depth.checked_sub(1)?,
-                (TokenKind::Word, word) if depth == 0 && word.eq_ignore_ascii_case("from") => {
+                (TokenKind::Word, word)
+                    if depth == 0 && word.eq_ignore_ascii_case("from")
                     // IS DISTINCT FROM
-                    if !previous.eq_ignore_ascii_case("distinct") {
-                        return Some(start + token.start);
-                    }
+                    && !previous.eq_ignore_ascii_case("distinct") =>
+                {
+                    return Some(start + token.start);
                 }
                 _ => {}
             }

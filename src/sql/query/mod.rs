@@ -16,14 +16,19 @@ mod bind;
 mod catalog_functions;
 mod expression;
 mod facts;
+mod from;
 mod functions;
+mod insert;
 mod leaves;
 mod merge;
+mod merge_into;
 mod modify;
 mod placement;
 mod predicate;
 mod relations;
 mod scope;
+mod select_list;
+mod with;
 
 use std::rc::Rc;
 
@@ -216,8 +221,6 @@ pub struct Subquery {
     pub is_required: bool,
     /// In the ON of an outer join: what holds outside does not hold inside.
     pub is_isolated: bool,
-    /// For messages.
-    pub position: i32,
 }
 
 impl Subquery {

@@ -1,0 +1,368 @@
+//! FROM: relations, sub-selects, functions and joins, and the names that they make visible.
+
+use std::rc::Rc;
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::{QUERY_DEPTH_MAX, Reader, too_complex};
+use super::expression::{Findings, Place, Scope};
+use super::leaves::{Columns, Leaf, LeafKey, LeafKind, same_family};
+use super::relations::{self, Resolved};
+use super::scope::{Frame, Visible, VisibleColumns};
+use super::with::{CteList, find_cte};
+use super::{Bound, Column, Facts, FromItem, Join, Predicate, Subquery, Term};
+use crate::error::PgError;
+use crate::shard_key::KeyType;
+use crate::shardmap::TableKind;
+
+/// References to relations in one statement, with views and CTEs opened at each reference.
+pub const LEAVES_MAX: usize = 1_000;
+
+impl<'c> Reader<'c> {
+    pub fn item_of_from<'n>(
+        &mut self,
+        node: Node<'n>,
+        frame: &mut Frame<'_>,
+        ctes: &CteList<'n>,
+        subqueries: &mut Vec<Subquery>,
+    ) -> Result<FromItem, PgError> {
+        match node {
+            Node::RangeVar(relation) => self.range_variable(relation, frame, ctes),
+            Node::RangeSubselect(subselect) => {
+                let outer = if subselect.lateral { Some(&*frame) } else { frame.outer };
+                let bound = self.query(subselect.subquery(), outer, ctes)?;
+                self.derived(bound, subselect.alias(), frame)
+            }
+            Node::RangeFunction(function) => {
+                let mut findings = Findings::default();
+                let scope = Scope { frame, ctes, windows: None };
+                for item in function.functions() {
+                    self.scan(item, &scope, Place::Inside, &mut findings)?;
+                }
+                subqueries.append(&mut findings.subqueries);
+                self.unknown_rows(function.alias(), frame)
+            }
+            Node::RangeTableFunc(table) => {
+                let mut findings = Findings::default();
+                let scope = Scope { frame, ctes, windows: None };
+                self.scan(table.docexpr(), &scope, Place::Inside, &mut findings)?;
+                self.scan(table.rowexpr(), &scope, Place::Inside, &mut findings)?;
+                subqueries.append(&mut findings.subqueries);
+                self.unknown_rows(table.alias(), frame)
+            }
+            Node::RangeTableSample(sample) => {
+                self.notes.not_pushable(PgError::unsupported(
+                    "TABLESAMPLE is not supported across shards",
+                    "Each shard would draw a sample of its own.",
+                    "Restrict the statement to one shard key.",
+                ));
+                self.item_of_from(sample.relation(), frame, ctes, subqueries)
+            }
+            Node::JoinExpr(join) => self.join(join, frame, ctes, subqueries),
+            _ => {
+                self.notes.not_pushable(super::functions::unknown_construct("this item of the FROM clause"));
+                self.unknown_rows(None, frame)
+            }
+        }
+    }
+
+    fn range_variable<'n>(
+        &mut self,
+        relation: &'n nodes::RangeVar,
+        frame: &mut Frame<'_>,
+        ctes: &CteList<'n>,
+    ) -> Result<FromItem, PgError> {
+        let name = relation.relname().unwrap_or_default();
+        if relation.schemaname().is_none()
+            && let Some(cte) = find_cte(ctes, name)
+        {
+            return self.cte_reference(&cte, relation.alias(), frame);
+        }
+        let resolved = relations::resolve(self.context, relation, &self.search_path);
+        let leaf = match resolved {
+            Resolved::View(view) => return self.view(view, relation, frame),
+            other => self.relation_leaf(other, relation)?,
+        };
+        self.show(leaf, relation.alias(), Some(relation), frame);
+        Ok(FromItem::Leaf(leaf))
+    }
+
+    /// A leaf for a relation, noted as read.
+    pub fn relation_leaf(&mut self, resolved: Resolved<'c>, name: &nodes::RangeVar) -> Result<usize, PgError> {
+        let index = self.leaves.len();
+        let (kind, columns) = match resolved {
+            Resolved::Sharded { table, group, relation } => {
+                self.notes.touches(relation.oid);
+                let columns = match &table.kind {
+                    TableKind::Sharded { key, .. } => key.as_slice(),
+                    TableKind::Reference => &[],
+                };
+                let key: Option<Vec<LeafKey<'c>>> = columns
+                    .iter()
+                    .map(|column| {
+                        let position = relation.columns.iter().position(|known| known.name == column.column)?;
+                        let term = Term { column: Column { leaf: index, index: position }, function: column.function.clone() };
+                        Some(LeafKey { term, column })
+                    })
+                    .collect();
+                let key = key.filter(|key| !key.is_empty()).ok_or_else(|| {
+                    PgError::internal(format!("table \"{}\" has no column that the shard map names as its key", relation.name))
+                })?;
+                (LeafKind::Sharded { group, key }, Columns::Relation(relation))
+            }
+            Resolved::Reference(relation) => {
+                self.notes.touches(relation.oid);
+                self.notes.reads_replicated();
+                (LeafKind::Replicated, Columns::Relation(relation))
+            }
+            Resolved::Home(relation) => {
+                if let Some(relation) = relation {
+                    self.notes.touches(relation.oid);
+                }
+                (LeafKind::Home, relation.map_or(Columns::Unknown, Columns::Relation))
+            }
+            Resolved::System => {
+                self.notes.reads_system();
+                (LeafKind::Elsewhere, Columns::Unknown)
+            }
+            Resolved::Map(_) => {
+                self.notes.reads_map();
+                (LeafKind::Elsewhere, Columns::Unknown)
+            }
+            Resolved::Proxy(relation) => {
+                self.notes.reads_proxy(relation);
+                (LeafKind::Elsewhere, Columns::Unknown)
+            }
+            // A view as the target of a write; reading one goes through `view`.
+            Resolved::View(view) => (LeafKind::Home, Columns::Relation(view)),
+            Resolved::Mixed(detail) => {
+                return Err(PgError::unsupported(
+                    format!("table \"{}\" cannot be placed", name.relname().unwrap_or_default()),
+                    detail,
+                    "Distribute the parent table instead of its children.",
+                ));
+            }
+        };
+        self.add_leaf(Leaf { name: name.relname().unwrap_or_default().to_owned(), kind, columns, renamed: Vec::new() })
+    }
+
+    pub fn add_leaf(&mut self, leaf: Leaf<'c>) -> Result<usize, PgError> {
+        if self.leaves.len() == LEAVES_MAX {
+            return Err(too_complex());
+        }
+        self.leaves.push(leaf);
+        Ok(self.leaves.len() - 1)
+    }
+
+    /// Makes a leaf visible under its alias or its relation's name.
+    pub fn show(&mut self, leaf: usize, alias: Option<&nodes::Alias>, relation: Option<&nodes::RangeVar>, frame: &mut Frame<'_>) {
+        if let (Some(alias), Some(leaf)) = (alias, self.leaves.get_mut(leaf)) {
+            leaf.renamed = alias.colnames().iter().filter_map(Node::as_str).map(str::to_owned).collect();
+        }
+        let columns = VisibleColumns::Leaf(leaf);
+        let visible = match (alias.and_then(|alias| alias.aliasname()), relation) {
+            (Some(alias), _) => Visible { name: Some(alias.to_owned()), schema: None, columns },
+            (None, Some(relation)) => {
+                // An unqualified table can be named with its schema in a column reference; which one, the catalogue knows.
+                let schema = relation.schemaname().map(str::to_owned).or_else(|| self.leaf_schema(leaf));
+                Visible { name: relation.relname().map(str::to_owned), schema, columns }
+            }
+            (None, None) => Visible { name: None, schema: None, columns },
+        };
+        frame.items.push(visible);
+    }
+
+    fn leaf_schema(&self, leaf: usize) -> Option<String> {
+        match &self.leaves.get(leaf)?.columns {
+            Columns::Relation(relation) => Some(relation.schema.clone()),
+            Columns::Listed(_) | Columns::Unknown => None,
+        }
+    }
+
+    pub fn derived(&mut self, bound: Bound, alias: Option<&nodes::Alias>, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
+        let columns = if bound.is_complete { Columns::Listed(bound.outputs.clone()) } else { Columns::Unknown };
+        let name = alias.and_then(|alias| alias.aliasname()).unwrap_or("sub-select").to_owned();
+        let leaf = self.add_leaf(Leaf { name, kind: LeafKind::Derived, columns, renamed: Vec::new() })?;
+        self.show(leaf, alias, None, frame);
+        Ok(FromItem::Derived { leaf, bound: Box::new(bound) })
+    }
+
+    /// Rows whose columns are not known, the same on every shard.
+    fn unknown_rows(&mut self, alias: Option<&nodes::Alias>, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
+        let name = alias.and_then(|alias| alias.aliasname()).unwrap_or("function").to_owned();
+        let leaf = self.add_leaf(Leaf { name, kind: LeafKind::Replicated, columns: Columns::Unknown, renamed: Vec::new() })?;
+        self.show(leaf, alias, None, frame);
+        Ok(FromItem::Leaf(leaf))
+    }
+
+    fn join<'n>(
+        &mut self,
+        join: &'n nodes::JoinExpr,
+        frame: &mut Frame<'_>,
+        ctes: &CteList<'n>,
+        subqueries: &mut Vec<Subquery>,
+    ) -> Result<FromItem, PgError> {
+        if self.depth == QUERY_DEPTH_MAX {
+            return Err(too_complex());
+        }
+        self.depth += 1;
+        let item = self.join_inside(join, frame, ctes, subqueries);
+        self.depth -= 1;
+        item
+    }
+
+    fn join_inside<'n>(
+        &mut self,
+        join: &'n nodes::JoinExpr,
+        frame: &mut Frame<'_>,
+        ctes: &CteList<'n>,
+        subqueries: &mut Vec<Subquery>,
+    ) -> Result<FromItem, PgError> {
+        let kind = match join.jointype {
+            nodes::JoinType::JOIN_INNER => Join::Inner,
+            nodes::JoinType::JOIN_LEFT => Join::Left,
+            nodes::JoinType::JOIN_RIGHT => Join::Right,
+            _ => Join::Full,
+        };
+        let before = frame.items.len();
+        let left = Box::new(self.item_of_from(join.larg(), frame, ctes, subqueries)?);
+        let between = frame.items.len();
+        let right = Box::new(self.item_of_from(join.rarg(), frame, ctes, subqueries)?);
+        let mut on = self.merge_columns(join, kind, frame, before, between);
+        let mut findings = Findings::default();
+        {
+            let scope = Scope { frame, ctes, windows: None };
+            if kind == Join::Inner {
+                on.extend(self.filter(join.quals(), &scope, &mut findings)?);
+            } else {
+                on.extend(self.outer_on(join.quals(), &scope, &mut findings)?);
+            }
+        }
+        if let Some(alias) = join.alias() {
+            self.hide_behind_alias(alias, frame, before);
+        }
+        Ok(FromItem::Join { kind, left, right, on, subqueries: findings.subqueries })
+    }
+
+    /// ON of an outer join: its conjuncts, without what sub-selects imply.
+    fn outer_on<'n>(&mut self, node: Node<'n>, scope: &Scope<'_, 'n>, findings: &mut Findings) -> Result<Facts, PgError> {
+        self.scan(node, scope, Place::OuterOn, findings)?;
+        let mut facts = Facts::new();
+        let mut conjuncts = vec![node];
+        while let Some(conjunct) = conjuncts.pop() {
+            match conjunct {
+                Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
+                other => match self.lower(other, scope.frame, 0) {
+                    Predicate::Unknown => {}
+                    predicate => facts.push(Rc::new(predicate)),
+                },
+            }
+        }
+        Ok(facts)
+    }
+
+    /// USING and NATURAL: equalities, and names that stand for one of two columns.
+    fn merge_columns(&mut self, join: &nodes::JoinExpr, kind: Join, frame: &mut Frame<'_>, before: usize, between: usize) -> Facts {
+        let names: Option<Vec<String>> = if join.is_natural {
+            self.common_columns(frame, before, between)
+        } else {
+            Some(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned).collect())
+        };
+        let Some(names) = names else {
+            frame.has_unknown_merge = true;
+            return Facts::new();
+        };
+        let mut facts = Facts::new();
+        for name in names {
+            let left = self.column_among(&name, frame, before, between);
+            let right = self.column_among(&name, frame, between, frame.items.len());
+            if let (Some(left), Some(right)) = (left, right) {
+                let types = (self.comparable_type(left), self.comparable_type(right));
+                if let (Some(left_type), Some(right_type), true) = (types.0, types.1, self.operators_are_plain())
+                    && same_family(left_type, right_type)
+                {
+                    facts.push(Rc::new(Predicate::Same(left.into(), right.into())));
+                }
+            }
+            let merged = match kind {
+                Join::Inner | Join::Left => left,
+                Join::Right => right,
+                Join::Full => None,
+            };
+            frame.merged.retain(|(known, _)| *known != name);
+            frame.merged.push((name, merged));
+        }
+        facts
+    }
+
+    fn column_among(&self, name: &str, frame: &Frame<'_>, from: usize, to: usize) -> Option<Column> {
+        // A column merged by a join further inside is what the name means there.
+        let merged = frame.merged.iter().find(|(known, _)| known == name).and_then(|(_, column)| *column);
+        let mut found = None;
+        for item in frame.items.get(from..to)? {
+            match &item.columns {
+                VisibleColumns::Leaf(leaf) => match self.leaves.get(*leaf)?.find(name) {
+                    Some(Some(index)) => {
+                        let column = Column { leaf: *leaf, index };
+                        match found {
+                            None => found = Some(column),
+                            Some(known) if merged == Some(known) => {}
+                            Some(_) if merged == Some(column) => found = Some(column),
+                            Some(_) => return None,
+                        }
+                    }
+                    Some(None) => {}
+                    None => return None,
+                },
+                VisibleColumns::Join { .. } => return None,
+            }
+        }
+        found
+    }
+
+    fn common_columns(&self, frame: &Frame<'_>, before: usize, between: usize) -> Option<Vec<String>> {
+        let [left] = frame.items.get(before..between)? else {
+            return None;
+        };
+        let [right] = frame.items.get(between..)? else {
+            return None;
+        };
+        let (VisibleColumns::Leaf(left), VisibleColumns::Leaf(right)) = (&left.columns, &right.columns) else {
+            return None;
+        };
+        let (left, right) = (self.leaves.get(*left)?, self.leaves.get(*right)?);
+        let names = (0..left.column_count()?).filter_map(|index| left.column_name(index));
+        let mut common = Vec::new();
+        for name in names {
+            if right.find(name)?.is_some() {
+                common.push(name.to_owned());
+            }
+        }
+        Some(common)
+    }
+
+    /// `(a JOIN b …) AS j`: only j is visible from here on.
+    fn hide_behind_alias(&mut self, alias: &nodes::Alias, frame: &mut Frame<'_>, before: usize) {
+        let hidden = frame.items.split_off(before.min(frame.items.len()));
+        let mut outputs = Vec::new();
+        let mut is_complete = frame.merged.is_empty() && !frame.has_unknown_merge && alias.colnames().is_empty();
+        for item in &hidden {
+            is_complete &= self.star_of(item, &mut outputs);
+        }
+        let columns = if is_complete {
+            outputs.into_iter().map(|output| (output.name, output.origin.map(|origin| origin.column))).collect()
+        } else {
+            Vec::new()
+        };
+        frame.items.push(Visible {
+            name: alias.aliasname().map(str::to_owned),
+            schema: None,
+            columns: VisibleColumns::Join { columns, is_complete },
+        });
+    }
+
+    pub fn comparable_type(&self, column: Column) -> Option<KeyType> {
+        let properties = self.properties(column);
+        KeyType::of_column(properties.type_oid).filter(|_| properties.is_deterministic)
+    }
+}

@@ -1,0 +1,447 @@
+//! INSERT: the keys of the rows that are made.
+//!
+//! A row's key must be known before the row is: a constant or parameter, or a column of a sub-select whose rows are on the same
+//! shard by the same key. What the shard would compute (defaults, expressions) has no home, and only runs where everything is.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::{Reader, unknown_query};
+use super::expression::{Findings, Place, Scope};
+use super::facts;
+use super::leaves::{Columns, Leaf, LeafKey, LeafKind};
+use super::modify::{Modified, Target, TargetKind};
+use super::placement::{Distribution, RowKey, classes};
+use super::predicate::Operand;
+use super::scope::{Frame, Visible, VisibleColumns};
+use super::with::CteList;
+use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
+use crate::error::PgError;
+use crate::shardmap::GroupId;
+use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, StoredValue, Test};
+use crate::sql::parse;
+
+/// An INSERT with its target read.
+struct MadeRows<'t, 'c> {
+    target: &'t Target<'c>,
+    /// Names of the columns that the source's columns go to.
+    columns: Vec<String>,
+    /// OVERRIDING USER VALUE: identity columns ignore what is given.
+    is_overridden: bool,
+}
+
+impl MadeRows<'_, '_> {
+    /// The source's column that goes to this one.
+    fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|name| name == column)
+    }
+}
+
+impl<'c> Reader<'c> {
+    pub fn insert<'n>(&mut self, insert: &'n nodes::InsertStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
+        let ctes = self.with(insert.with_clause(), ctes)?;
+        let mut frame = Frame::default();
+        let target = self.target(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let columns = insert_columns(insert, &target);
+        let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
+        let made = MadeRows { target: &target, columns, is_overridden };
+        let mut findings = Findings::default();
+        match insert.select_stmt() {
+            Node::SelectStmt(select) if is_plain_values(select) => {
+                self.insert_values(select, &made, &ctes, &mut findings)?;
+            }
+            Node::None => self.insert_default(&made),
+            node => self.insert_select(node, &made, &ctes)?,
+        }
+        self.check_made_rows(insert, &made);
+        if let Some(conflict) = insert.on_conflict_clause() {
+            self.add_excluded(&target, &mut frame)?;
+            self.on_conflict(conflict, &target, &Scope { frame: &frame, ctes: &ctes, windows: None }, &mut findings)?;
+            frame.items.pop();
+        }
+        let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
+        let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
+        let anchors = self.target_anchor(&target);
+        let block = Block { subqueries: findings.subqueries, ..Block::default() };
+        self.place_subqueries(&block.subqueries, &Facts::new(), &anchors);
+        if matches!(target.kind, TargetKind::Home) {
+            self.place_from_list(&[FromItem::Leaf(target.leaf)], &Facts::new(), &[]);
+        }
+        Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
+    }
+
+    fn target_anchor(&self, target: &Target<'c>) -> Vec<RowKey> {
+        match &target.kind {
+            TargetKind::Sharded { group, key } => {
+                vec![RowKey { group: *group, terms: key.iter().map(|key| key.term.clone()).collect(), is_total: true }]
+            }
+            TargetKind::Replicated | TargetKind::Home => Vec::new(),
+        }
+    }
+
+    fn insert_values<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        made: &MadeRows<'_, 'c>,
+        ctes: &CteList<'n>,
+        findings: &mut Findings,
+    ) -> Result<(), PgError> {
+        let frame = Frame::default();
+        let scope = Scope { frame: &frame, ctes, windows: None };
+        let mut rows = Vec::new();
+        for row in select.values_lists() {
+            let row = row.as_node_list().ok_or_else(unknown_query)?;
+            for value in row {
+                self.scan(value, &scope, Place::Stored, findings)?;
+            }
+            if let TargetKind::Sharded { key, .. } = &made.target.kind {
+                let value_of = |column: &str| row.get(made.position(column)?);
+                rows.push(self.row_condition(key, made.target, made.is_overridden, &value_of));
+            }
+        }
+        self.insert_parts(made.target, rows);
+        Ok(())
+    }
+
+    /// DEFAULT VALUES.
+    fn insert_default(&mut self, made: &MadeRows<'_, 'c>) {
+        if let TargetKind::Sharded { key, .. } = &made.target.kind {
+            let row = self.row_condition(key, made.target, false, &|_| None);
+            self.insert_parts(made.target, vec![row]);
+        }
+    }
+
+    /// The rows' keys as one condition, and whether they may be on several shards.
+    fn insert_parts(&mut self, target: &Target<'c>, rows: Vec<Result<KeyCondition, PgError>>) {
+        let TargetKind::Sharded { group, key } = &target.kind else {
+            return;
+        };
+        let mut conditions = Vec::new();
+        for row in rows {
+            match row {
+                Ok(condition) if conditions.contains(&condition) => {}
+                Ok(condition) => conditions.push(condition),
+                Err(reason) => {
+                    self.notes.not_pushable(reason);
+                    conditions = vec![KeyCondition::All];
+                    break;
+                }
+            }
+        }
+        let condition = if conditions.len() == 1 { conditions.remove(0) } else { KeyCondition::Or(conditions) };
+        let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
+        self.notes.not_pushable(PgError::unsupported(
+            "INSERT of rows for several shards is not supported",
+            "The rows of its VALUES belong to more than one shard.",
+            "Insert the rows of each shard key in a statement of their own.",
+        ));
+        let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
+        self.add_part(*group, condition, &name, &key);
+    }
+
+    /// The key of one row that is made. An error: its key is not known before the row is made.
+    pub fn row_condition<'n>(
+        &mut self,
+        key: &[LeafKey<'c>],
+        target: &Target<'c>,
+        is_overridden: bool,
+        value_of: &dyn Fn(&str) -> Option<Node<'n>>,
+    ) -> Result<KeyCondition, PgError> {
+        let mut tests = Vec::new();
+        for (index, key) in key.iter().enumerate() {
+            let name = key.column.column.as_str();
+            let column = target.relation.and_then(|relation| relation.column(name));
+            let column = column.ok_or_else(|| unknown_key(name, "The column is not known."))?;
+            if column.is_generated || (is_overridden && column.identity.is_some()) {
+                return Err(unknown_key(name, "The column's value is generated when the row is made."));
+            }
+            let value = match value_of(name) {
+                Some(node) if !matches!(node, Node::SetToDefault(_)) => self
+                    .operand_value(node)
+                    .ok_or_else(|| unknown_key(name, "Its value is an expression that the shard would compute."))?,
+                _ if column.default.is_none() && column.identity.is_none() => KeyValue::Null,
+                _ => return Err(unknown_key(name, "Its value is the column's default, which the shard would compute.")),
+            };
+            let stored = StoredValue { value, typmod: column.typmod, is_not_null: column.is_not_null };
+            tests.push(KeyCondition::Test(KeyTest {
+                column: index,
+                column_type: key.column.column_type,
+                function: key.column.function.clone(),
+                test: Test::Stored(stored),
+            }));
+        }
+        Ok(if tests.len() == 1 { tests.remove(0) } else { KeyCondition::And(tests) })
+    }
+
+    fn operand_value(&mut self, node: Node<'_>) -> Option<KeyValue> {
+        match self.operand(node, &Frame::default()) {
+            Operand::Value(value) => Some(value),
+            Operand::Term(..) | Operand::Other => None,
+        }
+    }
+
+    fn insert_select<'n>(&mut self, node: Node<'n>, made: &MadeRows<'_, 'c>, ctes: &CteList<'n>) -> Result<(), PgError> {
+        let target = made.target;
+        let bound = self.query(node, None, ctes)?;
+        let placed = self.place(&bound, None, &Facts::new(), &[]);
+        if let Some(reason) = placed.gather {
+            self.notes.not_pushable(reason);
+        }
+        let TargetKind::Sharded { group, key } = &target.kind else {
+            if let Distribution::Sharded(_) = placed.distribution {
+                self.notes.not_pushable(PgError::unsupported(
+                    "INSERT ... SELECT from sharded tables into a table that is not sharded is not supported across shards",
+                    "The rows of several shards would have to be collected first.",
+                    "Select the rows and insert them, or restrict the query to one shard key.",
+                ));
+            }
+            return Ok(());
+        };
+        let is_limited = matches!(&bound.body, Body::Block(block) if block.has_limit)
+            || matches!(&bound.body, Body::SetOperation { has_limit: true, .. });
+        if is_limited {
+            self.notes.not_pushable(PgError::unsupported(
+                "INSERT ... SELECT with LIMIT is not supported across shards",
+                "Each shard would take that many rows of its own.",
+                "Restrict the query to one shard key.",
+            ));
+        }
+        let source = select_values(node);
+        let constants: Vec<Option<Node<'n>>> =
+            key.iter().map(|key| source.as_ref()?.get(made.position(&key.column.column)?).copied()).collect();
+        let value_of = |column: &str| constants.get(key.iter().position(|key| key.column.column == column)?).copied().flatten();
+        if let Ok(condition) = self.constant_row(key, made, &value_of) {
+            let columns: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
+            self.notes.not_pushable(unpushable_source());
+            let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
+            self.add_part(*group, condition, &name, &columns);
+            return Ok(());
+        }
+        self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
+    }
+
+    /// Every key column is a constant of the select list.
+    fn constant_row<'n>(
+        &mut self,
+        key: &[LeafKey<'c>],
+        made: &MadeRows<'_, 'c>,
+        value_of: &dyn Fn(&str) -> Option<Node<'n>>,
+    ) -> Result<KeyCondition, PgError> {
+        if key.iter().any(|key| value_of(&key.column.column).is_none()) {
+            return Err(unpushable_source());
+        }
+        self.row_condition(key, made.target, made.is_overridden, value_of)
+    }
+
+    /// The key comes from the query's columns: the rows stay where they are when those are its rows' key.
+    fn insert_from_columns(
+        &mut self,
+        made: &MadeRows<'_, 'c>,
+        group: GroupId,
+        key: &[LeafKey<'c>],
+        bound: &Bound,
+        source: &Distribution,
+    ) -> Result<(), PgError> {
+        let target = made.target;
+        let mut source_key = Vec::new();
+        for key in key {
+            let origin = made.position(&key.column.column).and_then(|index| bound.outputs.get(index)).filter(|_| bound.is_complete);
+            let fits = origin.is_some_and(|output| self.stores_unchanged(key, target, output)) && !made.is_overridden;
+            match origin.and_then(|output| output.origin.clone()).filter(|_| fits) {
+                Some(origin) => source_key.push(LeafKey {
+                    term: Term { column: origin.column, function: key.column.function.clone().or(origin.function) },
+                    column: key.column,
+                }),
+                None => break,
+            }
+        }
+        let names: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
+        let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
+        if source_key.len() != key.len() {
+            self.notes.not_pushable(unpushable_source());
+            self.add_part(group, KeyCondition::All, &name, &names);
+            return Ok(());
+        }
+        let implied = facts::implied(bound);
+        let own = RowKey { group, terms: source_key.iter().map(|key| key.term.clone()).collect(), is_total: true };
+        let classes = classes(&implied);
+        let stays = match source {
+            Distribution::Sharded(sharded) => sharded.keys.iter().any(|key| key.is_total && key.is_same(&own, &classes)),
+            Distribution::Replicated | Distribution::Home => false,
+        };
+        if !stays {
+            self.notes.not_pushable(unpushable_source());
+        }
+        let strategy =
+            self.context.map.group(group).map(|group| group.strategy).ok_or_else(|| PgError::internal("group is gone"))?;
+        let sorts_bytewise = |term: &Term| self.properties(term.column).is_collation_c;
+        let condition = facts::condition(&implied, &source_key, strategy, &sorts_bytewise);
+        self.add_part(group, condition, &name, &names);
+        Ok(())
+    }
+
+    /// Assigning the source's column to the key column changes no value: same type, and no length that cuts.
+    pub fn stores_unchanged(&self, key: &LeafKey<'_>, target: &Target<'c>, output: &Output) -> bool {
+        let Some(column) = target.relation.and_then(|relation| relation.column(&key.column.column)) else {
+            return false;
+        };
+        let is_function_output = output.origin.as_ref().is_some_and(|origin| origin.function.is_some());
+        let same_type = crate::shard_key::KeyType::of_column(output.properties.type_oid) == Some(key.column.column_type);
+        let same_length = column.typmod == -1 || column.typmod == output.properties.typmod;
+        same_type && same_length && !column.is_generated && !(is_function_output && key.column.function.is_some())
+    }
+
+    /// What rows that are made draw from: defaults of columns that are not given.
+    fn check_made_rows(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>) {
+        let (target, columns) = (made.target, &made.columns);
+        let Some(relation) = target.relation else {
+            return;
+        };
+        for column in &relation.columns {
+            let is_given = columns.contains(&column.name) && !uses_default(insert, columns, &column.name);
+            let draws = column.identity.is_some() || column.default.as_deref().is_some_and(|default| default.contains("nextval("));
+            if column.is_generated || is_given {
+                continue;
+            }
+            match target.kind {
+                TargetKind::Sharded { .. } if draws => self.notes.needs_home(|| {
+                    format!(
+                        "Column \"{}\" of table \"{}\" takes its default from a sequence, which lives on the home shard.",
+                        column.name, relation.name
+                    )
+                }),
+                TargetKind::Replicated if draws => {
+                    self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{}\"", column.name));
+                }
+                TargetKind::Replicated => {
+                    if let Some(default) = &column.default {
+                        self.note_default(default, &column.name);
+                    }
+                }
+                TargetKind::Sharded { .. } | TargetKind::Home => {}
+            }
+        }
+    }
+
+    /// A default that differs from shard to shard.
+    fn note_default(&mut self, default: &str, column: &str) {
+        let text = format!("SELECT {default}");
+        let Ok(tree) = parse::parse(&text) else {
+            self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{column}\""));
+            return;
+        };
+        let mut reader = Reader::new(self.context, &text, &[]);
+        for statement in tree.stmts() {
+            let is_read = reader.query(statement, None, &None).is_ok();
+            if !is_read || reader.notes.volatile.is_some() {
+                self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{column}\""));
+            }
+        }
+    }
+
+    /// EXCLUDED: the row that was to be inserted, with the target's columns.
+    fn add_excluded(&mut self, target: &Target<'c>, frame: &mut Frame<'_>) -> Result<(), PgError> {
+        let columns = target.relation.map_or(Columns::Unknown, Columns::Relation);
+        let leaf = Leaf { name: EXCLUDED.to_owned(), kind: LeafKind::Replicated, columns, renamed: Vec::new() };
+        let leaf = self.add_leaf(leaf)?;
+        self.excluded_leaf = Some(leaf);
+        frame.items.push(Visible { name: Some(EXCLUDED.to_owned()), schema: None, columns: VisibleColumns::Leaf(leaf) });
+        Ok(())
+    }
+
+    fn on_conflict<'n>(
+        &mut self,
+        conflict: &'n nodes::OnConflictClause,
+        target: &Target<'c>,
+        scope: &Scope<'_, 'n>,
+        findings: &mut Findings,
+    ) -> Result<(), PgError> {
+        if let Some(infer) = conflict.infer() {
+            self.scan(infer.where_clause(), scope, Place::Inside, findings)?;
+        }
+        for assignment in conflict.target_list() {
+            self.scan(assignment.val(), scope, Place::Stored, findings)?;
+        }
+        self.scan(conflict.where_clause(), scope, Place::Inside, findings)?;
+        self.check_key_assignments(conflict.target_list(), target, scope, &Facts::new());
+        Ok(())
+    }
+}
+
+const EXCLUDED: &str = "excluded";
+
+/// Names of the columns that the source's columns go to.
+fn insert_columns(insert: &nodes::InsertStmt, target: &Target<'_>) -> Vec<String> {
+    if insert.cols().is_empty() {
+        return target
+            .relation
+            .map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect())
+            .unwrap_or_default();
+    }
+    insert
+        .cols()
+        .iter()
+        .map(|node| match node {
+            Node::ResTarget(column) => column.name().unwrap_or_default().to_owned(),
+            _ => String::new(),
+        })
+        .collect()
+}
+
+/// VALUES and nothing else.
+fn is_plain_values(select: &nodes::SelectStmt) -> bool {
+    !select.values_lists().is_empty()
+        && select.with_clause().is_none()
+        && select.sort_clause().is_empty()
+        && matches!(select.limit_count(), Node::None)
+        && matches!(select.limit_offset(), Node::None)
+}
+
+/// The select list's expressions, when each is one column.
+fn select_values(node: Node<'_>) -> Option<Vec<Node<'_>>> {
+    let Node::SelectStmt(select) = node else {
+        return None;
+    };
+    if select.op != nodes::SetOperation::SETOP_NONE || !select.values_lists().is_empty() {
+        return None;
+    }
+    let values: Vec<Node<'_>> = select.target_list().iter().map(|target| target.val()).collect();
+    let has_star = values.iter().any(
+        |value| matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_)))),
+    );
+    (!has_star).then_some(values)
+}
+
+/// Some row gives DEFAULT for the column, or has no value for it.
+fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> bool {
+    let Some(position) = columns.iter().position(|name| name == column) else {
+        return true;
+    };
+    match insert.select_stmt() {
+        Node::None => true,
+        Node::SelectStmt(select) if is_plain_values(select) => select
+            .values_lists()
+            .iter()
+            .any(|row| row.as_node_list().is_none_or(|row| matches!(row.get(position), None | Some(Node::SetToDefault(_))))),
+        // Fewer columns selected than the table has leave the last ones to their defaults.
+        Node::SelectStmt(_) => {
+            insert.cols().is_empty() && select_values(insert.select_stmt()).is_some_and(|values| position >= values.len())
+        }
+        _ => true,
+    }
+}
+
+fn unknown_key(column: &str, detail: &str) -> PgError {
+    PgError::unsupported(
+        format!("the value of shard key column \"{column}\" is not known before the row is inserted"),
+        detail,
+        "Give it as a constant or as a parameter.",
+    )
+}
+
+fn unpushable_source() -> PgError {
+    PgError::unsupported(
+        "INSERT ... SELECT whose rows change their shard is not supported",
+        "The selected rows are not on the shards that own the keys they are inserted with.",
+        "Select the same shard key that the rows have, or read the rows and insert them one shard key at a time.",
+    )
+}

@@ -1,0 +1,291 @@
+//! The select list and what refers to it: outputs, `*`, ORDER BY, GROUP BY, DISTINCT.
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::{ConstValue, Node, nodes};
+
+use super::bind::Reader;
+use super::expression::{Findings, Place, Scope};
+use super::predicate::Operand;
+use super::scope::{Frame, Resolution, Visible, VisibleColumns};
+use super::{Column, ColumnProperties, Distinct, Grouping, OrderBy, OrderItem, Output, Term};
+use crate::error::PgError;
+use crate::shard_key::KeyType;
+use crate::sql::tree;
+
+impl<'c> Reader<'c> {
+    pub fn targets<'n>(
+        &mut self,
+        targets: impl Iterator<Item = &'n nodes::ResTarget>,
+        scope: &Scope<'_, 'n>,
+        findings: &mut Findings,
+    ) -> Result<(Vec<Output>, bool), PgError> {
+        let mut outputs = Vec::new();
+        let mut is_complete = true;
+        for target in targets {
+            self.scan(target.val(), scope, Place::Output, findings)?;
+            match target.val() {
+                Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))) => {
+                    is_complete &= self.star(column, scope.frame, &mut outputs);
+                }
+                value => {
+                    let (origin, properties) = self.origin(value, scope.frame);
+                    let name = target.name().map(str::to_owned).unwrap_or_else(|| output_name(value));
+                    outputs.push(Output { name, origin, properties });
+                }
+            }
+        }
+        Ok((outputs, is_complete))
+    }
+
+    fn origin(&mut self, value: Node<'_>, frame: &Frame<'_>) -> (Option<Term>, ColumnProperties) {
+        if let Node::ColumnRef(column) = value {
+            let path = tree::names(column.fields()).unwrap_or_default();
+            return match frame.resolve(&path, &self.leaves) {
+                Resolution::Column(column) => (Some(column.into()), self.properties(column)),
+                Resolution::Unknown => (None, ColumnProperties::default()),
+            };
+        }
+        match self.operand(value, frame) {
+            Operand::Term(term, term_type) => {
+                let base = self.properties(term.column);
+                let properties = ColumnProperties { type_oid: term_type.oid(), typmod: -1, ..base };
+                (Some(term), properties)
+            }
+            Operand::Value(_) | Operand::Other => {
+                let is_collation_c = self.sorts_bytewise(value, frame);
+                (None, ColumnProperties { is_collation_c, ..ColumnProperties::default() })
+            }
+        }
+    }
+
+    /// Whether an expression, if it is text, has a collation that sorts bytewise: the database's and every column's do.
+    fn sorts_bytewise(&self, value: Node<'_>, frame: &Frame<'_>) -> bool {
+        let mut is_certain = self.context.catalog.is_collation_c;
+        tree::walk(value, &mut |node| {
+            match node {
+                Node::CollateClause(_) | Node::SubLink(_) => is_certain = false,
+                Node::ColumnRef(column) => {
+                    let path = tree::names(column.fields()).unwrap_or_default();
+                    is_certain &= match frame.resolve(&path, &self.leaves) {
+                        Resolution::Column(column) => {
+                            let properties = self.properties(column);
+                            let key_type = KeyType::of_column(properties.type_oid);
+                            properties.is_collation_c
+                                || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
+                        }
+                        Resolution::Unknown => false,
+                    };
+                }
+                _ => {}
+            }
+            is_certain && tree::is_known(node)
+        });
+        is_certain
+    }
+
+    /// ORDER BY, as far as the proxy could follow it.
+    pub fn order(&mut self, select: &nodes::SelectStmt, frame: Option<&Frame<'_>>, outputs: &[Output]) -> Vec<OrderItem> {
+        let mut items = Vec::new();
+        for sort in select.sort_clause() {
+            let is_descending = sort.sortby_dir == nodes::SortByDir::SORTBY_DESC;
+            let is_nulls_first = match sort.sortby_nulls {
+                nodes::SortByNulls::SORTBY_NULLS_FIRST => true,
+                nodes::SortByNulls::SORTBY_NULLS_LAST => false,
+                _ => is_descending,
+            };
+            let (by, is_bytewise) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
+                (OrderBy::Other, false)
+            } else {
+                self.order_by(sort.node(), frame, outputs)
+            };
+            items.push(OrderItem { by, is_descending, is_nulls_first, is_bytewise });
+        }
+        items
+    }
+
+    fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, bool) {
+        let bytewise = |index: usize| outputs.get(index).is_some_and(|output| output.properties.is_collation_c);
+        match node {
+            Node::A_Const(constant) => match constant.val() {
+                Some(ConstValue::Integer(number)) => {
+                    self.fix_literal(constant.location);
+                    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+                    index.map_or((OrderBy::Other, false), |index| (OrderBy::Output(index), bytewise(index)))
+                }
+                _ => (OrderBy::Other, false),
+            },
+            Node::CollateClause(collate) => {
+                let names = tree::names(collate.collname()).unwrap_or_default();
+                if !matches!(names.last(), Some(&("C" | "POSIX"))) {
+                    return (OrderBy::Other, false);
+                }
+                match (collate.arg(), frame) {
+                    (Node::ColumnRef(column), Some(frame)) => match self.order_column(column, frame, outputs) {
+                        (OrderBy::Output(index), _) => (OrderBy::Output(index), true),
+                        _ => (OrderBy::Other, false),
+                    },
+                    _ => (OrderBy::Other, false),
+                }
+            }
+            Node::ColumnRef(column) => {
+                if let Some(name) = tree::single_name(column.fields()) {
+                    let mut named = outputs.iter().enumerate().filter(|(_, output)| output.name == name).map(|(index, _)| index);
+                    if let Some(index) = named.next() {
+                        return (OrderBy::Output(index), bytewise(index));
+                    }
+                }
+                match frame {
+                    Some(frame) => self.order_column(column, frame, outputs),
+                    None => (OrderBy::Other, false),
+                }
+            }
+            _ => (OrderBy::Other, false),
+        }
+    }
+
+    /// A column of FROM: one that is selected, or one that has to be.
+    fn order_column(&mut self, column: &nodes::ColumnRef, frame: &Frame<'_>, outputs: &[Output]) -> (OrderBy, bool) {
+        let path = tree::names(column.fields()).unwrap_or_default();
+        let Resolution::Column(found) = frame.resolve(&path, &self.leaves) else {
+            return (OrderBy::Other, false);
+        };
+        let is_bytewise = self.properties(found).is_collation_c;
+        match outputs.iter().position(|output| output.origin == Some(found.into())) {
+            Some(index) => (OrderBy::Output(index), is_bytewise),
+            None => {
+                let quoted: Vec<String> = path.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+                (OrderBy::Hidden(quoted.join(".")), is_bytewise)
+            }
+        }
+    }
+
+    /// Expands `*` or `t.*`; `false` when the columns are not known.
+    fn star(&mut self, column: &nodes::ColumnRef, frame: &Frame<'_>, outputs: &mut Vec<Output>) -> bool {
+        let qualifier: Vec<&str> = column.fields().iter().filter_map(Node::as_str).collect();
+        let (schema, table) = match qualifier.as_slice() {
+            [] => (None, None),
+            [table] => (None, Some(*table)),
+            [schema, table] => (Some(*schema), Some(*table)),
+            _ => return false,
+        };
+        if table.is_none() && (!frame.merged.is_empty() || frame.has_unknown_merge) {
+            return false;
+        }
+        let mut is_complete = true;
+        let mut is_found = false;
+        for item in frame.items.iter().filter(|item| table.is_none_or(|table| item.is_called(schema, table))) {
+            is_found = true;
+            is_complete &= self.star_of(item, outputs);
+        }
+        is_found && is_complete
+    }
+
+    pub fn star_of(&self, item: &Visible, outputs: &mut Vec<Output>) -> bool {
+        match &item.columns {
+            VisibleColumns::Leaf(leaf_index) => {
+                let Some(leaf) = self.leaves.get(*leaf_index) else {
+                    return false;
+                };
+                let Some(count) = leaf.column_count() else {
+                    return false;
+                };
+                for index in 0..count {
+                    let column = Column { leaf: *leaf_index, index };
+                    outputs.push(Output {
+                        name: leaf.column_name(index).unwrap_or_default().to_owned(),
+                        origin: Some(column.into()),
+                        properties: self.properties(column),
+                    });
+                }
+                true
+            }
+            VisibleColumns::Join { columns, is_complete } => {
+                for (name, column) in columns {
+                    let properties = column.map(|column| self.properties(column)).unwrap_or_default();
+                    outputs.push(Output { name: name.clone(), origin: column.map(Term::from), properties });
+                }
+                *is_complete
+            }
+        }
+    }
+
+    pub fn grouping<'n>(
+        &mut self,
+        select: &'n nodes::SelectStmt,
+        scope: &Scope<'_, 'n>,
+        outputs: &[Output],
+        findings: &mut Findings,
+    ) -> Result<Grouping, PgError> {
+        let mut terms = Vec::new();
+        let mut has_sets = false;
+        for item in select.group_clause() {
+            self.scan(item, scope, Place::Inside, findings)?;
+            has_sets |= matches!(item, Node::GroupingSet(_));
+            terms.extend(self.named_or_numbered(item, scope.frame, outputs, true));
+        }
+        self.scan(select.having_clause(), scope, Place::Inside, findings)?;
+        Ok(match (select.group_clause().is_empty(), has_sets) {
+            (true, _) if matches!(select.having_clause(), Node::None) => Grouping::None,
+            (true, _) => Grouping::Whole,
+            (false, true) => Grouping::Sets,
+            (false, false) => Grouping::By(terms),
+        })
+    }
+
+    pub fn distinct<'n>(
+        &mut self,
+        clause: &'n NodeList,
+        scope: &Scope<'_, 'n>,
+        outputs: &[Output],
+        findings: &mut Findings,
+    ) -> Result<Distinct, PgError> {
+        match clause.first() {
+            None => Ok(Distinct::None),
+            Some(Node::None) => Ok(Distinct::Rows),
+            Some(_) => {
+                let mut terms = Vec::new();
+                for item in clause {
+                    self.scan(item, scope, Place::Inside, findings)?;
+                    terms.extend(self.named_or_numbered(item, scope.frame, outputs, false));
+                }
+                Ok(Distinct::On(terms))
+            }
+        }
+    }
+
+    /// An item of GROUP BY or DISTINCT ON: the n-th output, an output's name, or an expression.
+    fn named_or_numbered(&mut self, item: Node<'_>, frame: &Frame<'_>, outputs: &[Output], inputs_first: bool) -> Option<Term> {
+        if let Node::A_Const(constant) = item {
+            let Some(ConstValue::Integer(number)) = constant.val() else {
+                return None;
+            };
+            self.fix_literal(constant.location);
+            let index = usize::try_from(number).ok()?.checked_sub(1)?;
+            return outputs.get(index)?.origin.clone();
+        }
+        let output = match item {
+            Node::ColumnRef(column) => tree::single_name(column.fields())
+                .and_then(|name| outputs.iter().find(|output| output.name == name))
+                .and_then(|output| output.origin.clone()),
+            _ => None,
+        };
+        let input = match self.operand(item, frame) {
+            Operand::Term(term, _) => Some(term),
+            Operand::Value(_) | Operand::Other => None,
+        };
+        if inputs_first { input.or(output) } else { output.or(input) }
+    }
+}
+
+/// The name PostgreSQL gives to an output without an alias, as far as names can matter here.
+fn output_name(value: Node<'_>) -> String {
+    match value {
+        Node::ColumnRef(column) => column.fields().iter().filter_map(Node::as_str).next_back().unwrap_or_default().to_owned(),
+        Node::FuncCall(call) => call.funcname().iter().filter_map(Node::as_str).next_back().unwrap_or_default().to_owned(),
+        Node::TypeCast(cast) => match tree::without_casts(cast.arg()) {
+            inner @ (Node::ColumnRef(_) | Node::FuncCall(_)) => output_name(inner),
+            _ => "?column?".to_owned(),
+        },
+        _ => "?column?".to_owned(),
+    }
+}
