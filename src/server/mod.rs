@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::net::Listener;
 use crate::session::Gateway;
+use crate::telemetry::Metrics;
 use admin::Readiness;
 use client::Doorkeeper;
 
@@ -64,11 +65,12 @@ impl Server {
             threads => threads as usize,
         };
         let config = Arc::new(config);
-        let gateway = build::gateway(&config, runtimes).await?;
+        let metrics = Metrics::new()?;
+        let gateway = build::gateway(&config, runtimes, &metrics).await?;
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
-        let readiness = operations::start(&config.admin, &gateway, config.listen.max_clients, abort.clone()).await?;
+        let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.
         let first = bind(config.listen.address, config.listen.backlog)?;

@@ -241,6 +241,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.gateway.counters.commit();
         self.touched.clear();
         self.portals.clear();
         Ok(())
@@ -291,6 +292,9 @@ impl Session {
             }
         }
         self.touched.clear();
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }

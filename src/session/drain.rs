@@ -72,6 +72,9 @@ impl Session {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
+        for sqlstate in &noticed.errors {
+            self.gateway.counters.error(sqlstate);
+        }
         for (name, value) in &noticed.parameters {
             self.report_parameter(name, value);
         }

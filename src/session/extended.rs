@@ -21,6 +21,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Effect;
+use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -200,7 +201,8 @@ impl Session {
         self.check_not_failed(&analysis.command)?;
         let types = self.parameter_types(&statement, &bind).await?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
-        match self.route(analysis, &inputs).await? {
+        let route = self.route(analysis, &inputs).await.inspect_err(|failure| self.count_refusal(failure))?;
+        match route {
             Route::Shard(shard) => self.bind_on_shard(shard, statement, &bind, portal).await,
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
@@ -343,10 +345,12 @@ impl Session {
         match self.portal(name)? {
             Portal::Shard { shard } => {
                 let shard = *shard;
+                self.gateway.counters.statement(RouteKind::SingleShard);
                 self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
+                self.gateway.counters.statement(RouteKind::Local);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -354,6 +358,7 @@ impl Session {
             }
             Portal::Scatter { statement, bind, shards } => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                self.gateway.counters.statement(RouteKind::Scatter);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }

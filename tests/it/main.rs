@@ -8,6 +8,7 @@ mod declare;
 mod hostile_startup;
 mod login;
 mod login_to_shard;
+mod metrics;
 mod rebalance;
 mod servers;
 mod shard_key_conversion;
