@@ -43,10 +43,7 @@ const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
 const FILE_LINES_MAX: usize = 800;
 
 /// Longer files: which, how long they may be, why.
-const LONG_FILES: &[(&str, usize, &str)] = &[
-    ("src/sql/query/bind.rs", 1_300, "one pass over PostgreSQL's query tree; wants to be divided by clause"),
-    ("src/sql/query/modify.rs", 900, "the statements that write; wants to be divided by statement"),
-];
+const LONG_FILES: &[(&str, usize, &str)] = &[];
 
 #[test]
 fn imports_go_down_the_layers_only() {
