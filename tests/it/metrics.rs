@@ -38,15 +38,22 @@ fn value(proxy: &Proxy, series: &str) -> f64 {
     line.map_or(0.0, |value| value.parse().expect("a number"))
 }
 
-/// How much each series has grown while `act` ran.
-async fn growth<const N: usize>(proxy: &Proxy, series: [&str; N], act: impl AsyncFnOnce()) -> [f64; N] {
+/// Each series grows by this much while `act` runs, or soon after: some things are counted when the client has gone.
+async fn assert_growth<const N: usize>(proxy: &Proxy, series: [&str; N], expected: [f64; N], act: impl AsyncFnOnce()) {
     let before = series.map(|series| value(proxy, series));
     act().await;
-    let mut grown = series.map(|series| value(proxy, series));
-    for (grown, before) in grown.iter_mut().zip(before) {
-        *grown -= before;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut grown = series.map(|series| value(proxy, series));
+        for (grown, before) in grown.iter_mut().zip(before) {
+            *grown -= before;
+        }
+        if grown == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{series:?} grew by {grown:?}, expected {expected:?}");
+        tokio::task::yield_now().await;
     }
-    grown
 }
 
 const ROUTES: [&str; 4] = [
@@ -60,23 +67,21 @@ const ROUTES: [&str; 4] = [
 async fn statements_are_counted_by_route_in_both_protocols() {
     let (_cluster, proxy) = proxy().await;
     let client = proxy.connect().await;
-    let grown = growth(&proxy, ROUTES, async || {
+    assert_growth(&proxy, ROUTES, [1.0, 1.0, 1.0, 1.0], async || {
         client.batch_execute("SELECT n FROM t WHERE id = 1").await.expect("one shard");
         client.batch_execute("SELECT id FROM t").await.expect("all shards");
         client.batch_execute("SET work_mem = '5MB'").await.expect("the proxy itself");
         client.batch_execute("SELECT count(*) FROM t AS a, t AS b").await.expect_err("refused");
     })
     .await;
-    assert_eq!(grown, [1.0, 1.0, 1.0, 1.0], "simple");
     let one = client.prepare("SELECT n FROM t WHERE id = $1").await.expect("prepare");
     let all = client.prepare("SELECT id FROM t").await.expect("prepare");
-    let grown = growth(&proxy, ROUTES, async || {
+    assert_growth(&proxy, ROUTES, [2.0, 1.0, 0.0, 0.0], async || {
         client.query(&one, &[&1]).await.expect("one shard");
         client.query(&one, &[&2]).await.expect("one shard");
         client.query(&all, &[]).await.expect("all shards");
     })
     .await;
-    assert_eq!(grown, [2.0, 1.0, 0.0, 0.0], "extended");
 }
 
 #[tokio::test]
@@ -85,7 +90,7 @@ async fn errors_are_counted_by_class_whoever_raised_them() {
     let client = proxy.connect().await;
     let series = ["22", "23", "42", "0A", "SG"].map(|class| format!("shardgate_statement_errors_total{{class=\"{class}\"}}"));
     let [division, duplicate, name, unsupported, no_shard] = series.each_ref().map(String::as_str);
-    let grown = growth(&proxy, [division, duplicate, name, unsupported, no_shard], async || {
+    assert_growth(&proxy, [division, duplicate, name, unsupported, no_shard], [1.0, 2.0, 1.0, 1.0, 1.0], async || {
         client.batch_execute("INSERT INTO t VALUES (1, 1)").await.expect("insert");
         client.batch_execute("INSERT INTO t VALUES (1, 1)").await.expect_err("a shard's, simple");
         client.execute("INSERT INTO t VALUES ($1, 1)", &[&1]).await.expect_err("a shard's, extended");
@@ -95,7 +100,6 @@ async fn errors_are_counted_by_class_whoever_raised_them() {
         client.batch_execute("PREPARE TRANSACTION 'x'").await.expect_err("the proxy's");
     })
     .await;
-    assert_eq!(grown, [1.0, 2.0, 1.0, 1.0, 1.0]);
 }
 
 #[tokio::test]
@@ -103,7 +107,7 @@ async fn transaction_blocks_are_counted_by_their_end() {
     let (_cluster, proxy) = proxy().await;
     let series = ["shardgate_transactions_total{outcome=\"commit\"}", "shardgate_transactions_total{outcome=\"rollback\"}"];
     let client = proxy.connect().await;
-    let grown = growth(&proxy, series, async || {
+    assert_growth(&proxy, series, [1.0, 2.0], async || {
         client.batch_execute("SELECT n FROM t WHERE id = 1").await.expect("outside of a block");
         client.batch_execute("BEGIN; INSERT INTO t VALUES (2, 2); COMMIT").await.expect("commit");
         client.batch_execute("BEGIN; INSERT INTO t VALUES (3, 3); ROLLBACK").await.expect("rollback");
@@ -113,7 +117,6 @@ async fn transaction_blocks_are_counted_by_their_end() {
         client.batch_execute("COMMIT").await.expect("commit");
     })
     .await;
-    assert_eq!(grown, [1.0, 2.0]);
 }
 
 #[tokio::test]
@@ -124,7 +127,7 @@ async fn connections_logins_and_cancels_are_counted_by_what_became_of_them() {
     let [login, refused, closed, timeout, cancel] = names.each_ref().map(String::as_str);
     let unknown = "shardgate_cancel_requests_total{outcome=\"unknown\"}";
     let logins = "shardgate_login_seconds_count";
-    let grown = growth(&proxy, [login, refused, closed, timeout, cancel, unknown, logins], async || {
+    assert_growth(&proxy, [login, refused, closed, timeout, cancel, unknown, logins], [1.0; 7], async || {
         proxy.connect().await;
         let wrong = psql_output(&format!("host=127.0.0.1 port={} user=postgres dbname=wrong", proxy.port()), &["-c", "SELECT 1"]);
         assert!(!wrong.status.success());
@@ -134,7 +137,6 @@ async fn connections_logins_and_cancels_are_counted_by_what_became_of_them() {
         send(&proxy, &[0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e, 0, 0, 0, 1, 0, 0, 0, 2]);
     })
     .await;
-    assert_eq!(grown, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
 }
 
 /// Sends these bytes on a connection of its own and waits for its end.
@@ -157,7 +159,7 @@ async fn waits_for_connections_and_connects_are_counted_by_shard() {
     let shard = shard_of_one(&proxy);
     let waits = format!("shardgate_pool_wait_seconds_count{{shard=\"{shard}\"}}");
     let waiting = format!("shardgate_pool_waiting_sessions{{shard=\"{shard}\"}}");
-    let [grown] = growth(&proxy, [waits.as_str()], async || {
+    assert_growth(&proxy, [waits.as_str()], [1.0], async || {
         first.batch_execute("BEGIN; SELECT n FROM t WHERE id = 1").await.expect("holds a connection");
         let wait = tokio::spawn(async move { second.batch_execute("SELECT n FROM t WHERE id = 1").await });
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -169,7 +171,6 @@ async fn waits_for_connections_and_connects_are_counted_by_shard() {
         wait.await.expect("joined").expect("gets the connection");
     })
     .await;
-    assert_eq!(grown, 1.0);
     assert!(value(&proxy, &format!("shardgate_shard_connects_total{{shard=\"{shard}\",outcome=\"ok\"}}")) >= 1.0);
 }
 
@@ -183,20 +184,16 @@ fn shard_of_one(proxy: &Proxy) -> String {
 async fn the_map_s_loads_and_lookups_are_counted() {
     let (_cluster, proxy) = proxy().await;
     let client = proxy.connect().await;
-    let series = ["shardgate_lookup_queries_total", "shardgate_lookup_keys_total", "shardgate_map_loads_total{kind=\"changes\"}"];
-    let grown = growth(&proxy, series, async || {
-        for _ in 0..3 {
-            client.batch_execute("SELECT 1 FROM l WHERE k = 'a'").await.expect("a mapped key");
-        }
+    let series = ["shardgate_lookup_queries_total", "shardgate_lookup_keys_total"];
+    client.batch_execute("SELECT 1 FROM l WHERE k = 'a'").await.expect("a mapped key");
+    assert_growth(&proxy, series, [0.0, 0.0], async || {
+        client.batch_execute("SELECT 1 FROM l WHERE k = 'a'").await.expect("a key that is in memory");
     })
     .await;
-    // Asked for at most once: by the first statement, or not at all where the change itself brought it.
-    assert!(grown[0] <= 1.0 && grown[1] <= 1.0, "{grown:?}");
-    let [unmapped] = growth(&proxy, ["shardgate_lookup_keys_total"], async || {
+    assert_growth(&proxy, series, [1.0, 1.0], async || {
         client.batch_execute("SELECT 1 FROM l WHERE k = 'b'").await.expect_err("no mapping");
     })
     .await;
-    assert_eq!(unmapped, 1.0);
     assert_eq!(value(&proxy, "shardgate_map_loads_total{kind=\"full\"}"), 1.0);
     assert!(value(&proxy, "shardgate_map_loads_total{kind=\"changes\"}") >= 1.0);
     assert_eq!(value(&proxy, "shardgate_map_reachable"), 1.0);
