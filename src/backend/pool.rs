@@ -69,7 +69,7 @@ impl From<CheckoutError> for PgError {
         match error {
             CheckoutError::Unavailable { shard, reason } => {
                 PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
-                    .with_detail(format!("{reason}."))
+                    .with_detail(sentence(&reason))
                     .with_hint("Retry; statements for other shards are not affected.")
             }
             CheckoutError::Timeout { shard, size, timeout } => PgError::new(
@@ -84,6 +84,11 @@ impl From<CheckoutError> for PgError {
             }
         }
     }
+}
+
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).chain(['.']).collect()).unwrap_or_default()
 }
 
 /// A connection that is checked out. Dropping it closes it; [`Pooled::release`] gives it back when it is clean.

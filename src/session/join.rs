@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::{Failure, Session, lost};
-use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText};
+use crate::backend::{Checkout, CheckoutError, ConnectionError, Pool, Pooled, Reply, StatementText};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{Shard, ShardId, map_unreachable};
 use crate::wire::originate;
 
 impl Session {
@@ -26,7 +27,10 @@ impl Session {
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        let mut connection = pool.checkout(kind, self.runtime).await?;
+        let mut connection = match pool.checkout(kind, self.runtime).await {
+            Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            checked_out => checked_out?,
+        };
         if let Err(error) = connection.apply_settings(&self.settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
