@@ -439,6 +439,11 @@ impl Pool {
         expired.into_iter().for_each(|connection| connection.close());
     }
 
+    /// As whom its connections are logged in.
+    pub fn user(&self) -> &str {
+        &self.credentials.user
+    }
+
     pub fn is_up(&self) -> bool {
         self.state.lock().health.is_up()
     }

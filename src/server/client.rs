@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
@@ -22,12 +23,26 @@ use crate::telemetry::ConnectionOutcome;
 /// Lets clients in.
 pub(super) struct Doorkeeper {
     gateway: Arc<Gateway>,
-    authenticator: Authenticator,
-    tls: ServerTls,
+    entrance: ArcSwap<Entrance>,
     clients: AtomicUsize,
     clients_max: usize,
     login_timeout: Duration,
     startup_packet_bytes_max: u32,
+}
+
+/// What new settings can replace while the proxy runs.
+struct Entrance {
+    authenticator: Authenticator,
+    tls: ServerTls,
+}
+
+impl Entrance {
+    fn new(config: &Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            authenticator: Authenticator::new(&config.auth, &config.database.name),
+            tls: ServerTls::load(&config.listen.tls)?,
+        })
+    }
 }
 
 /// One of `listen.max_clients` places.
@@ -43,13 +58,18 @@ impl Doorkeeper {
     pub fn new(config: &Config, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
         Ok(Self {
             gateway,
-            authenticator: Authenticator::new(&config.auth, &config.database.name),
-            tls: ServerTls::load(&config.listen.tls)?,
+            entrance: ArcSwap::from_pointee(Entrance::new(config)?),
             clients: AtomicUsize::new(0),
             clients_max: config.listen.max_clients as usize,
             login_timeout: config.listen.login_timeout(),
             startup_packet_bytes_max: config.listen.startup_packet_bytes_max,
         })
+    }
+
+    /// Takes over users and certificates for the clients to come; sessions go on with what they logged in with.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.entrance.store(Arc::new(Entrance::new(config)?));
+        Ok(())
     }
 
     /// Serves one connection to its end.
@@ -85,7 +105,8 @@ impl Doorkeeper {
 
     /// An error: there is no session, and the client has been told why where that is possible.
     async fn login(&self, stream: TcpStream, has_place: bool) -> Result<(Startup, Identity, BytesMut), ConnectionOutcome> {
-        let mut startup = match Opening::read(stream, &self.tls, self.startup_packet_bytes_max).await {
+        let entrance = self.entrance.load_full();
+        let mut startup = match Opening::read(stream, &entrance.tls, self.startup_packet_bytes_max).await {
             Ok(Opening::Startup(startup)) => startup,
             Ok(Opening::Cancel { key, stream }) => {
                 self.cancel(&key).await;
@@ -104,7 +125,7 @@ impl Doorkeeper {
         }
         let mut reply = BytesMut::new();
         let Startup { stream, buffer, parameters, end_point } = &mut startup;
-        let checked = self.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_ref()).await;
+        let checked = entrance.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_ref()).await;
         match checked {
             Ok(login) => {
                 let not_settings = ["user", "database", "replication"];

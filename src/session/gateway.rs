@@ -101,6 +101,14 @@ impl Gateway {
         });
     }
 
+    /// New sessions of these users are to log in to the shards with what they have now; those that run keep their pools.
+    pub fn forget_pools_of<'a>(&self, users: impl Iterator<Item = &'a str>) {
+        if self.config.auth.backend_user == BackendUser::Client {
+            let users: Vec<&str> = users.collect();
+            self.pools.retain(|pool| pool.shard == MAP_DATABASE || !users.contains(&pool.user()));
+        }
+    }
+
     /// What a session has before its first statement; never used for one.
     pub(super) fn no_context(&self, user: &str) -> Context {
         Context {

@@ -41,7 +41,7 @@ mod transaction;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -293,10 +293,14 @@ impl Session {
             Client(Result<(), SessionEnd>),
             Shard(usize, Result<(), ConnectionError>),
         }
+        // Outside of a transaction block a client that has sent Flush and no Sync holds the connection for nothing.
+        let idle_max =
+            (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let (client, participants) = (&mut self.client, &mut self.participants);
         let event = tokio::select! {
             biased;
             () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
+            () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
             event = std::future::poll_fn(|context| {
                 if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
                     return std::task::Poll::Ready(Event::Client(filled));
@@ -403,6 +407,22 @@ impl Drop for Session {
 
 fn shutting_down() -> SessionEnd {
     SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+/// Until it has been as long as this; for ever without a limit.
+async fn idle(max: Option<Duration>) {
+    match max {
+        Some(max) => tokio::time::sleep(max).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn idle_in_pipeline() -> SessionEnd {
+    let error = PgError::fatal(
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection because a pipeline was not ended by Sync",
+    );
+    SessionEnd::Fatal(error.with_detail("The limit is cross_shard.idle_in_pipeline_timeout_ms."))
 }
 
 /// The error for a connection that broke in mid-statement.

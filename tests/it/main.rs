@@ -6,6 +6,7 @@
 mod containers;
 mod declare;
 mod hostile_startup;
+mod limits;
 mod login;
 mod login_to_shard;
 mod metrics;
