@@ -283,6 +283,7 @@ impl Session {
         }
         self.transaction.end();
         self.forget_portals();
+        self.gateway.counters.commit();
         self.touched.clear();
         Ok(())
     }
@@ -338,6 +339,9 @@ impl Session {
             }
         }
         self.touched.clear();
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
