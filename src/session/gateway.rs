@@ -40,6 +40,7 @@ pub struct Gateway {
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
     next_context: AtomicU64,
+    next_temporary_version: AtomicU64,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
 }
@@ -82,6 +83,7 @@ impl Gateway {
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
             next_context: AtomicU64::new(1),
+            next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             refreshing: tokio::sync::Mutex::new(()),
             config,
             map,
@@ -96,6 +98,11 @@ impl Gateway {
         self.pools.retain(|pool| {
             pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
         });
+    }
+
+    /// A version of the schema that one session alone sees.
+    pub(super) fn temporary_version(&self) -> u64 {
+        self.next_temporary_version.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What a session has before its first statement; never used for one.
@@ -160,3 +167,6 @@ const CONTEXTS_MAX: u64 = 1_000;
 const GREETINGS_MAX: u64 = 10_000;
 /// Defaults of roles and databases may change: learn them anew after this.
 const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Versions of the shared catalogue count from 1, those of single sessions from the middle.
+const TEMPORARY_VERSIONS: u64 = 1 << 63;
