@@ -266,10 +266,14 @@ impl Session {
             Client(Result<(), SessionEnd>),
             Shard(usize, Result<(), ConnectionError>),
         }
+        // In a transaction block the shard's own idle_in_transaction_session_timeout counts.
+        let is_pipeline = self.batch.is_open && !self.transaction.is_open();
+        let pipeline_timeout = self.gateway.config.cross_shard.idle_in_pipeline_timeout();
         let (client, participants) = (&mut self.client, &mut self.participants);
         let event = tokio::select! {
             biased;
             () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
+            () = tokio::time::sleep(pipeline_timeout), if is_pipeline => Event::Client(Err(idle_in_pipeline())),
             event = std::future::poll_fn(|context| {
                 if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
                     return std::task::Poll::Ready(Event::Client(filled));
@@ -380,6 +384,12 @@ impl Drop for Session {
 
 fn shutting_down() -> SessionEnd {
     SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+fn idle_in_pipeline() -> SessionEnd {
+    let message = "terminating connection due to an idle pipeline";
+    let detail = "A connection to a shard was held between Flush and Sync for longer than cross_shard.idle_in_pipeline_timeout_ms.";
+    SessionEnd::Fatal(PgError::fatal(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, message).with_detail(detail))
 }
 
 /// The error for a connection that broke in mid-statement.
