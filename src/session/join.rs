@@ -78,7 +78,10 @@ impl Session {
     #[inline]
     pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
-            Some(index) => index,
+            Some(index) => {
+                self.refresh_settings(index).await?;
+                index
+            }
             None => {
                 let shard = self.gateway.shard(id)?;
                 // What the transaction has set is replayed after BEGIN, to be undone with it.
@@ -92,6 +95,29 @@ impl Session {
             self.catch_up(index);
         }
         Ok(index)
+    }
+
+    /// A connection that the session has kept gets what was set since.
+    async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
+        if participant.has_begun || Arc::ptr_eq(&participant.connection.settings, wanted) {
+            return Ok(());
+        }
+        let connection = &mut participant.connection;
+        if participant.needs_sync {
+            // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
+            connection.is_pinned = true;
+            let statements = connection.settings.statements_to(wanted);
+            connection.settings = Arc::clone(wanted);
+            statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            return Ok(());
+        }
+        match connection.apply_settings(wanted).await {
+            Ok(()) => Ok(()),
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
     }
 
     /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
