@@ -63,6 +63,8 @@ pub enum Reply {
     Execute,
     /// Everything up to ReadyForQuery.
     Query,
+    /// The same, of a text that another shard answers for all: only an error is news.
+    Echo,
     /// ReadyForQuery.
     Sync,
     /// An error, which fails an implicit transaction on purpose.

@@ -2,13 +2,15 @@
 //!
 //! A cancel request names a backend process, not a statement, and arrives late: it can hit whatever the process does next.
 //! Hence: it is sent only to backends that the session holds at that moment, and a backend that was sent one is never given
-//! back to the pool, it is closed.
+//! back to the pool, it is closed. A session that waits for a connection stops waiting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::backend::Connection;
 use crate::net::ShardEndpoint;
@@ -27,6 +29,8 @@ pub type CancelKey = (i32, i32);
 #[derive(Default)]
 pub struct CancelTarget {
     state: Mutex<State>,
+    /// Told when a cancel request finds the session waiting for a connection.
+    stop_waiting: Notify,
 }
 
 #[derive(Default)]
@@ -75,7 +79,16 @@ impl CancelTarget {
     pub fn started(&self, endpoint: &Arc<ShardEndpoint>, connection: &Connection) {
         let Some(key) = &connection.cancel_key else { return };
         let backend = Backend { endpoint: Arc::clone(endpoint), process_id: key.process_id, key: key.bytes.clone() };
-        self.state.lock().running.push(backend);
+        let mut state = self.state.lock();
+        let is_same = |known: &Backend| known.process_id == backend.process_id && Arc::ptr_eq(&known.endpoint, &backend.endpoint);
+        if !state.running.iter().any(is_same) {
+            state.running.push(backend);
+        }
+    }
+
+    /// Ready when a cancel request comes; made when the session begins to wait for a connection, it misses none from then on.
+    pub fn cancelled(&self) -> Notified<'_> {
+        self.stop_waiting.notified()
     }
 
     /// The backends have answered.
@@ -92,6 +105,8 @@ impl CancelTarget {
     }
 
     pub async fn cancel(&self) -> CancelOutcome {
+        // Wakes who waits now: no request is left over for a later wait.
+        self.stop_waiting.notify_waiters();
         let running = {
             let mut state = self.state.lock();
             let running = state.running.clone();

@@ -72,7 +72,7 @@ impl Session {
         let connection = &mut *participant.connection;
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
-        connection.expect(Reply::Query, is_visible);
+        connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
         let drained = self.drain(index).await;
         if let Some(participant) = self.participants.get_mut(index)
             && drained.is_ok()

@@ -16,7 +16,7 @@ use super::describe::{prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Reply, StatementText};
+use crate::backend::{Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
@@ -35,6 +35,8 @@ pub(super) struct Batch {
     pub current: Option<ShardId>,
     /// Parsed, not answered yet.
     pub unanswered: Option<Arc<Statement>>,
+    /// Names whose text no shard had seen when they were given.
+    pub unproven: Vec<(Bytes, StatementId)>,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
     /// The open transaction was begun by the proxy for the statements of one Query.
@@ -48,6 +50,7 @@ impl Session {
         }
         self.batch.is_open = true;
         if self.batch.has_failed {
+            // The error itself leaves without being asked for.
             return Ok(());
         }
         let handled = match tag {
@@ -105,11 +108,12 @@ impl Session {
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
-        self.statements.insert(name, Arc::clone(&statement));
+        self.statements.insert(name.clone(), Arc::clone(&statement));
         let is_own = statement.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command));
         if is_own || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
+            self.batch.unproven.push((name, statement.id));
             self.batch.unanswered = Some(statement);
         }
         Ok(())
@@ -136,6 +140,15 @@ impl Session {
             self.answer(shard_tag::PARSE_COMPLETE);
         }
         Ok(())
+    }
+
+    /// A shard has refused this text: names that were given to it in this batch do not exist.
+    pub(super) fn forget_unproven(&mut self, id: StatementId) {
+        for (name, _) in self.batch.unproven.extract_if(.., |(_, unproven)| *unproven == id) {
+            if self.statements.get(&name).is_some_and(|statement| statement.id == id) {
+                self.statements.remove(&name);
+            }
+        }
     }
 
     /// A bodyless answer of the proxy's own, in its place among those of the current shard.
@@ -184,11 +197,11 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
-        let portal = Bytes::copy_from_slice(bind.portal);
-        if !portal.is_empty() && self.portals.contains_key(&portal) {
-            let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(&portal));
-            return Err(PgError::new(SqlState::DUPLICATE_CURSOR, message).into());
+        if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
+            self.answer_parse().await?;
         }
+        let portal = Bytes::copy_from_slice(bind.portal);
+        self.check_portal_is_new(&portal, None)?;
         let Some(analysis) = statement.analysis().filter(|analysis| !super::command::is_own(&analysis.command)) else {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
@@ -199,11 +212,26 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
+        if let Err(mismatch) = Self::check_parameter_count(&statement, &bind) {
+            self.answer_parse().await?;
+            return Err(mismatch.into());
+        }
         let types = self.parameter_types(&statement, &bind).await?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
-        let route = self.route(analysis, &inputs).await.inspect_err(|failure| self.count_refusal(failure))?;
+        let route = match self.route(analysis, &inputs).await {
+            Ok(route) => route,
+            Err(failure) => {
+                // What PostgreSQL has to say against the statement comes first.
+                self.answer_parse().await?;
+                self.count_refusal(&failure);
+                return Err(failure);
+            }
+        };
         match route {
-            Route::Shard(shard) => self.bind_on_shard(shard, statement, &bind, portal).await,
+            Route::Shard(shard) => {
+                self.check_portal_is_new(&portal, Some(shard))?;
+                self.bind_on_shard(shard, statement, &bind, portal).await
+            }
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
@@ -212,6 +240,32 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// A named portal must not exist. On the shard where it would lie, PostgreSQL knows better whether it still does.
+    fn check_portal_is_new(&self, name: &Bytes, shard: Option<ShardId>) -> Result<(), PgError> {
+        let is_known = match self.portals.get(name) {
+            None => false,
+            Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
+            Some(Portal::Own { .. } | Portal::Scatter { .. }) => true,
+        };
+        if name.is_empty() || !is_known {
+            return Ok(());
+        }
+        let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(name));
+        Err(PgError::new(SqlState::DUPLICATE_CURSOR, message))
+    }
+
+    /// As PostgreSQL says it, with the client's name of the statement.
+    fn check_parameter_count(statement: &Statement, bind: &wire::Bind<'_>) -> Result<(), PgError> {
+        let highest = statement.analysis().map_or(0, |analysis| usize::from(analysis.parameter_count));
+        let required = highest.max(statement.key.types.len());
+        if bind.parameter_count == required {
+            return Ok(());
+        }
+        let (supplied, name) = (bind.parameter_count, String::from_utf8_lossy(bind.statement));
+        let message = format!("bind message supplies {supplied} parameters, but prepared statement \"{name}\" requires {required}");
+        Err(PgError::new(SqlState::PROTOCOL_VIOLATION, message))
     }
 
     /// Parameter types as PostgreSQL infers them; needed only where a key is a parameter that the client did not declare.
@@ -243,13 +297,14 @@ impl Session {
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let types = self.type_names(shard, &statement)?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        if !prepare_on(connection, &statement, is_due, prepared_max) && is_due {
+        if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
@@ -270,6 +325,9 @@ impl Session {
         match wire::describe(body).map_err(SessionEnd::from)? {
             Target::Statement(name) => {
                 let statement = self.statement(name)?;
+                if let Some(analysis) = statement.analysis() {
+                    self.check_not_failed(&analysis.command)?;
+                }
                 self.answer_parse().await?;
                 self.describe_statement(&statement).await
             }
@@ -431,7 +489,7 @@ impl Session {
 
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
     /// transaction.
-    fn abort_implicit(&mut self, index: usize) {
+    pub(super) fn abort_implicit(&mut self, index: usize) {
         if let Some(participant) = self.participants.get_mut(index)
             && participant.needs_sync
         {

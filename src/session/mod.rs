@@ -33,6 +33,7 @@ mod relations;
 mod relay;
 mod route;
 mod schema;
+mod set_config;
 mod setting;
 mod simple;
 mod statement;
@@ -52,7 +53,7 @@ use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
-use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId};
+use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
 use crate::sql::Context;
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
@@ -99,6 +100,8 @@ pub struct Session {
     identity: Identity,
     statements: HashMap<Bytes, Arc<Statement>>,
     portals: HashMap<Bytes, Portal>,
+    /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
+    cursors: HashMap<String, (ShardId, bool)>,
     transaction: Transaction,
     participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
@@ -149,6 +152,7 @@ impl Session {
             identity,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            cursors: HashMap::new(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
@@ -268,7 +272,7 @@ impl Session {
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
     async fn wait_for_client(&mut self, stop: &tokio_util::sync::CancellationToken) -> Result<(), SessionEnd> {
-        if !self.client.output.is_empty() && !self.batch.is_open {
+        if !self.client.output.is_empty() && (!self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
         let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;
@@ -316,6 +320,8 @@ impl Session {
         match event {
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
+                // Its last words; what they mean is said with the next statement.
+                Ok((relay::Step::Lost(error), _)) => self.lost_between_statements(index, error),
                 Ok(_) => self.client.flush().await,
                 Err(Failure::End(end)) => Err(end),
                 Err(failure) => {
@@ -325,13 +331,17 @@ impl Session {
             },
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
-                let failure = self.participant_lost(index, &error);
-                if self.transaction.is_open() {
-                    self.transaction.fail();
-                    tracing::debug!(error = ?failure, "shard lost between statements");
-                }
-                Ok(())
+                let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+                self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error))
             }
+        }
+    }
+
+    fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
+        tracing::debug!(%error, "shard lost between statements");
+        match self.remove_lost(index, error, false) {
+            Failure::End(end) => Err(end),
+            Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(()),
         }
     }
 

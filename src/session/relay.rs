@@ -8,7 +8,7 @@
 use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
 
-use crate::backend::{Connection, ConnectionError, Pending, Reply};
+use crate::backend::{Connection, ConnectionError, Pending, Reply, StatementId};
 use crate::error::{PgError, SqlState};
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, error_fields, originate, parameter_status, shard_tag};
 
@@ -34,6 +34,8 @@ pub(super) struct Noticed {
     pub has_failed: bool,
     /// SQLSTATEs of the errors that went to the client.
     pub errors: SmallVec<[[u8; 5]; 1]>,
+    /// The error was about this text: it was not prepared.
+    pub failed_parse: Option<StatementId>,
     /// Values of settings that the shard reported.
     pub parameters: Vec<(String, String)>,
 }
@@ -92,6 +94,10 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
         }
         match header.tag {
             shard_tag::DATA_ROW | shard_tag::COPY_DATA if pending.is_visible => run += header.total,
+            shard_tag::NOTICE if pending.reply == Reply::Echo => {
+                move_run(connection, output, &mut run);
+                connection.input.advance(header.total);
+            }
             shard_tag::NOTICE | shard_tag::NOTIFICATION => run += header.total,
             shard_tag::PARAMETER_STATUS => {
                 move_run(connection, output, &mut run);
@@ -152,11 +158,11 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
         (Reply::DescribeStatement | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
         (Reply::Execute, shard_tag::COMMAND_COMPLETE | shard_tag::PORTAL_SUSPENDED | shard_tag::EMPTY_QUERY) => Some(true),
         (
-            Reply::Execute | Reply::Query,
+            Reply::Execute | Reply::Query | Reply::Echo,
             shard_tag::DATA_ROW | shard_tag::COPY_IN | shard_tag::COPY_OUT | shard_tag::COPY_DATA | shard_tag::COPY_DONE,
         ) => Some(false),
         (
-            Reply::Query,
+            Reply::Query | Reply::Echo,
             shard_tag::ROW_DESCRIPTION | shard_tag::COMMAND_COMPLETE | shard_tag::EMPTY_QUERY | shard_tag::FUNCTION_RESULT,
         ) => Some(false),
         _ => None,
@@ -171,7 +177,7 @@ fn take_ready(connection: &mut Connection, header: FrameHeader, pending: Pending
         reply = connection.pending.front().map_or(reply, |pending| pending.reply);
     }
     match reply {
-        Reply::Query | Reply::Sync => {
+        Reply::Query | Reply::Echo | Reply::Sync => {
             connection.status = connection.input.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E');
             connection.input.advance(header.total);
             connection.pending.pop_front();
@@ -210,9 +216,12 @@ fn take_error(
             return Ok(None);
         }
         // A simple query, or a deferred constraint at the implicit commit: ReadyForQuery still follows.
-        Reply::Query | Reply::Sync => {}
-        Reply::Parse(_)
-        | Reply::ParseUnnamed
+        Reply::Query | Reply::Echo | Reply::Sync => {}
+        Reply::Parse(id) => {
+            noticed.failed_parse = Some(id);
+            skip_to_sync(connection);
+        }
+        Reply::ParseUnnamed
         | Reply::Bind
         | Reply::Close
         | Reply::DescribeStatement
@@ -231,7 +240,7 @@ fn skip_to_sync(connection: &mut Connection) {
     while let Some(&pending) = connection.pending.front() {
         match pending.reply {
             Reply::Sync => return,
-            Reply::Parse(id) => connection.prepared.remove(id),
+            Reply::Parse(id) => connection.prepared.doubt(id),
             Reply::ParseUnnamed => connection.unnamed = None,
             Reply::Bind
             | Reply::Close
@@ -239,6 +248,7 @@ fn skip_to_sync(connection: &mut Connection) {
             | Reply::DescribePortal
             | Reply::Execute
             | Reply::Query
+            | Reply::Echo
             | Reply::Abort
             | Reply::Local(_) => {}
         }

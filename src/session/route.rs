@@ -60,8 +60,14 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if statement.session_calls.contains(&SessionCall::SetConfig) {
+            return Err(super::set_config::not_alone().into());
+        }
         if let Some(shard) = self.hinted(statement)? {
             return self.admit(statement, shard.id);
+        }
+        if let Some(shard) = self.cursor_shard(&statement.command)? {
+            return Ok(Route::Shard(shard));
         }
         let target = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
@@ -101,13 +107,13 @@ impl Session {
         }
     }
 
-    /// Counts a statement that is about to run by its route, or one that is refused.
+    /// Counts a statement that is about to run by its route.
     #[inline]
     pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
-            Err(failure) => self.count_refusal(failure),
+            Err(_) => {}
         }
         route
     }
@@ -117,6 +123,26 @@ impl Session {
             && error.code == SqlState::FEATURE_NOT_SUPPORTED
         {
             self.gateway.counters.statement(RouteKind::Refused);
+        }
+    }
+
+    /// FETCH, MOVE and CLOSE go where the cursor is.
+    fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
+        match command {
+            Command::Fetch { name } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
+            Command::CloseCursor(None) => {
+                let mut shards = self.cursors.values().map(|(shard, _)| *shard);
+                let first = shards.next();
+                if shards.all(|shard| Some(shard) == first) {
+                    return Ok(first);
+                }
+                Err(PgError::unsupported(
+                    "CLOSE ALL is not supported with cursors on several shards",
+                    "It would have to run on every shard that has one.",
+                    "Close each cursor by its name.",
+                ))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -176,22 +202,36 @@ impl Session {
 
     /// May this shard join the transaction?
     fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
-        if self.transaction.is_open() {
+        if self.transaction.is_open() || self.has_pipeline() {
             plan::admit(statement.effect, shard, &self.transaction_scope())?;
         }
         Ok(Route::Shard(shard))
     }
 
+    /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.
+    fn has_pipeline(&self) -> bool {
+        self.participants.iter().any(|participant| participant.needs_sync)
+    }
+
+    /// The level that the transaction has, by BEGIN or by default.
+    fn has_snapshot(&self) -> bool {
+        let default = || match self.effective("default_transaction_isolation") {
+            Some(level) => matches!(level, "repeatable read" | "serializable"),
+            None => self.greeting.has_snapshot_by_default,
+        };
+        self.transaction.has_snapshot().unwrap_or_else(default)
+    }
+
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         TransactionScope {
-            is_open: self.transaction.is_open(),
-            has_snapshot: self.transaction.has_transaction_snapshot(),
+            is_open: self.transaction.is_open() || self.has_pipeline(),
+            has_snapshot: self.has_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
                 .participants
                 .iter()
-                .filter(|participant| participant.has_begun)
+                .filter(|participant| participant.has_begun || participant.needs_sync)
                 .map(|participant| participant.shard)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
@@ -207,6 +247,11 @@ impl Session {
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
             _ => None,
         };
+        if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
+            (&statement.command, self.participants.get(index))
+        {
+            self.cursors.insert(name.clone(), (participant.shard, *is_hold));
+        }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pinned_by.get_or_insert(reason);
             participant.connection.is_pinned = true;

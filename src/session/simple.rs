@@ -21,6 +21,7 @@ impl Session {
     /// A Query message. `body`: the text and its terminating zero.
     pub(super) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
         let text = query(&body)?;
+        self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
             Ok(text) => self.run_text(text).await,
             Err(_) => Err(invalid_encoding().into()),
@@ -49,13 +50,25 @@ impl Session {
                 }
                 let inputs = Inputs::literals(text, &read.literals);
                 let route = self.route(statement, &inputs).await;
-                match self.counted(route)? {
-                    Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-                    route => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+                match self.counted(route) {
+                    Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+                    Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
+                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
         }
+    }
+
+    /// A statement that is wrong is told so in PostgreSQL's words, one that is right why it is not supported.
+    async fn refuse(&mut self, failure: Failure, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let is_refusal = matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED);
+        if is_refusal && matches!(statement.command, Command::Query(_)) && statement.parameter_count == 0 {
+            let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
+            self.describe(&prepared).await?;
+        }
+        self.count_refusal(&failure);
+        Err(failure)
     }
 
     /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
@@ -141,7 +154,7 @@ impl Session {
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let route = self.route(statement, inputs).await;
-        match self.counted(route)? {
+        match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
             route => self.run_elsewhere(route, statement, text, inputs).await,
         }

@@ -4,6 +4,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Command;
 use super::context::Context;
+use super::query::means_temporary;
 use super::{shardgate_call, tree};
 use crate::error::PgError;
 
@@ -68,7 +69,7 @@ pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
         let name = relation.relname().unwrap_or_default();
         match relation.schemaname() {
             Some(schema) => schema == "pg_temp",
-            None => context.temporary_tables.iter().any(|table| table == name),
+            None => means_temporary(context, name, &context.search_path),
         }
     };
     match node {
@@ -77,7 +78,7 @@ pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
                 let names = object.as_node_list().and_then(tree::names).unwrap_or_default();
                 match names.as_slice() {
                     ["pg_temp", _] => true,
-                    [name] => context.temporary_tables.iter().any(|table| table == name),
+                    [name] => means_temporary(context, name, &context.search_path),
                     _ => false,
                 }
             };

@@ -2,13 +2,13 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, KeyCondition, Merge, Part, QueryKind, Scope, ShardgateCall};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, session_command};
+use super::{ddl, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -109,6 +109,9 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
 fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
     if let Some(call) = shardgate_call::select(select, &naming(context, &|name| is_user_function(context, name))) {
         return Ok(shardgate_command(call?));
+    }
+    if let Some(calls) = set_config::select(select) {
+        return Ok(Placement::new(Command::SetConfig(calls), Scope::Session, Effect::Read));
     }
     if let Some(into) = select.into_clause() {
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);
@@ -295,8 +298,7 @@ fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
     if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {
         return Placement::new(command, Scope::Refused(refusal), Effect::Write);
     }
-    let groups = context.map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All });
-    let parts = std::iter::once(Part::Home).chain(groups).collect();
+    let parts = std::iter::once(Part::Home).chain(placing::every_group(&context.map)).collect();
     Placement::new(command, Scope::Placed { parts, pushdown: Err(refusal) }, Effect::Write)
 }
 
