@@ -8,6 +8,8 @@ mod context;
 mod corpus;
 mod ddl;
 pub mod explain;
+#[cfg(test)]
+mod hostile;
 pub mod lexer;
 pub mod literal;
 mod notes;
