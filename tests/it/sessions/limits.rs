@@ -17,7 +17,7 @@ async fn connections_are_waited_for_in_order_and_not_for_ever() {
     let settings = [
         ("pool.size_per_shard", "2"),
         ("pool.late_joiner_share", "0"),
-        ("pool.checkout_timeout_ms", "1500"),
+        ("pool.checkout_timeout_ms", "3000"),
         ("listen.max_clients", "12"),
         ("cross_shard.idle_in_pipeline_timeout_ms", "300"),
     ];
@@ -39,8 +39,8 @@ async fn deadline_and_order(stage: &Stage) {
     succeed(&mut two, &format!("BEGIN; {ask}")).await;
     let asked_at = Instant::now();
     let refusal = late.ask(&ask).await;
-    assert_eq!(refusal, "E(53300 no connection to shard \"shard1\" became free within 1500 ms) Z(I)");
-    assert!((1400..4000).contains(&asked_at.elapsed().as_millis()), "{:?}", asked_at.elapsed());
+    assert_eq!(refusal, "E(53300 no connection to shard \"shard1\" became free within 3000 ms) Z(I)");
+    assert!((2900..8000).contains(&asked_at.elapsed().as_millis()), "{:?}", asked_at.elapsed());
     let other_shard = format!("SELECT owner FROM accounts WHERE id = {}", stage.key(0, 0));
     succeed(&mut late, &other_shard).await;
 
@@ -71,14 +71,14 @@ async fn deadline_and_order(stage: &Stage) {
 }
 
 async fn until_waiting(stage: &Stage, count: usize) {
-    let waits = format!("shardgate_pool_waiting{{shard=\"shard1\"}} {count}");
+    let waits = format!("shardgate_pool_waiting_sessions{{shard=\"shard1\"}} {count}");
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let metrics = stage.proxy.admin("/metrics").map(|(_, body)| body).unwrap_or_default();
         if metrics.contains(&waits) {
             return;
         }
-        assert!(Instant::now() < deadline, "{count} clients do not wait: {metrics}");
+        assert!(Instant::now() < deadline, "{count} clients do not wait");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -109,9 +109,9 @@ async fn cancel_requests(stage: &Stage) {
     succeed(&mut client, &format!("SELECT owner FROM accounts WHERE id = {key}")).await;
 
     // A scatter, and one that waits for a connection.
-    client.query("SELECT id, pg_sleep(20) FROM accounts");
+    client.query("SELECT id FROM accounts, generate_series(1, 100000000) g WHERE g < 0");
     client.flush().await;
-    stage.until_active(1, "pg_sleep(20)").await;
+    stage.until_active(1, "WHERE g < 0").await;
     client.cancel().await;
     let told = client.transcript().await;
     assert!(told.ends_with(cancelled), "{told}");
@@ -129,7 +129,8 @@ async fn cancel_requests(stage: &Stage) {
 
 /// What a client leaves open is rolled back, whatever way it goes.
 async fn clients_that_leave(stage: &Stage) {
-    let key = stage.key(1, 0);
+    // Where the table without a key is too.
+    let key = stage.key(0, 0);
     let change = format!("UPDATE accounts SET balance = balance + 1 WHERE id = {key}");
     let mut observer = stage.client().await;
     for way in ["terminate", "close", "reset", "half", "asleep", "copy"] {
@@ -247,7 +248,8 @@ async fn the_drain_deadline_ends_what_does_not_finish() {
     assert!(told.iter().all(|message| message.field(b'C') == "57P01"), "{told:?}");
     assert!(stage.proxy.wait(Duration::from_secs(5)).success());
     let direct = stage.cluster.connect_shard(0).await;
-    let balance: i32 = direct.query_one("SELECT balance FROM accounts WHERE id = $1 FOR UPDATE", &[&key]).await.expect("a row").get(0);
+    let balance: i32 =
+        direct.query_one("SELECT balance FROM accounts WHERE id = $1 FOR UPDATE", &[&key]).await.expect("a row").get(0);
     assert_eq!(balance, 100, "rolled back");
 }
 
