@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
 use super::command::text_field;
+use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
@@ -82,7 +83,7 @@ impl Session {
         let types = self.describe(statement).await?.parameter_types.clone();
         let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
-        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.context.catalog.version });
+        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.schema_version() });
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,
@@ -95,9 +96,11 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let home = self.home()?.id;
         for participant in self.of_shards(shards) {
+            let types = if participant.shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            super::describe::prepare_on(connection, &fragment, false, prepared_max);
+            super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, &after_names));
@@ -108,7 +111,7 @@ impl Session {
         let result = self.scatter_on(shards, &spec).await;
         if result.is_err() {
             for participant in self.of_shards(shards) {
-                participant.connection.prepared.remove(fragment.id);
+                participant.connection.prepared.doubt(fragment.id);
             }
         }
         result
@@ -181,7 +184,8 @@ impl Session {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
             None => Inputs::literals(text, &read.literals),
         };
-        let lines = self.explain_lines(inner, text, &inputs).await?;
+        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
+        let lines = self.explain_lines(inner, text, why, &inputs).await?;
         originate::row_description(&mut self.client.output, &[text_field("QUERY PLAN")]);
         for line in &lines {
             originate::data_row(&mut self.client.output, &[Some(line)]);
@@ -190,12 +194,20 @@ impl Session {
         Ok(())
     }
 
-    async fn explain_lines(&mut self, inner: &Analysis, text: &str, inputs: &Inputs<'_>) -> Result<Vec<String>, Failure> {
+    async fn explain_lines(
+        &mut self,
+        inner: &Analysis,
+        text: &str,
+        mut why: Vec<String>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<String>, Failure> {
         let snapshot = self.gateway.map.snapshot();
         let name = |id: ShardId| snapshot.shard(id).map_or_else(|| format!("{}", id.0), |shard| shard.name.clone());
         let alone = text.get(inner.start..inner.end).unwrap_or(text).trim();
         let mut lines = Vec::new();
-        let why = if inner.why.is_empty() { vec!["The statement names no sharded table.".to_owned()] } else { inner.why.clone() };
+        if why.is_empty() {
+            why.push("The statement names no sharded table.".to_owned());
+        }
         if super::command::is_own(&inner.command) {
             lines.push("Route: local".to_owned());
             lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));

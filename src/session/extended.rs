@@ -21,6 +21,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Effect;
+use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -126,8 +127,7 @@ impl Session {
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
-        let key =
-            Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.context.catalog.version });
+        let key = Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.schema_version() });
         let id = self.gateway.registry.id(&key);
         Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
     }
@@ -217,7 +217,16 @@ impl Session {
         }
         let types = self.parameter_types(&statement, &bind).await?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
-        match self.route(analysis, &inputs).await? {
+        let route = match self.route(analysis, &inputs).await {
+            Ok(route) => route,
+            Err(failure) => {
+                self.count_refusal(&failure);
+                // What PostgreSQL has to say against the statement comes first.
+                self.answer_parse().await?;
+                return Err(failure);
+            }
+        };
+        match route {
             Route::Shard(shard) => {
                 self.check_portal_is_new(&portal, Some(shard))?;
                 self.bind_on_shard(shard, statement, &bind, portal).await
@@ -287,13 +296,14 @@ impl Session {
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let types = self.type_names(shard, &statement)?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        if !prepare_on(connection, &statement, is_due, prepared_max) && is_due {
+        if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
@@ -392,10 +402,12 @@ impl Session {
         match self.portal(name)? {
             Portal::Shard { shard } => {
                 let shard = *shard;
+                self.gateway.counters.statement(RouteKind::SingleShard);
                 self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
+                self.gateway.counters.statement(RouteKind::Local);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -403,6 +415,7 @@ impl Session {
             }
             Portal::Scatter { statement, bind, shards } => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                self.gateway.counters.statement(RouteKind::Scatter);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }

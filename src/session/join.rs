@@ -11,13 +11,14 @@ use std::task::Poll;
 
 use bytes::Bytes;
 
+use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::LocalSetting;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
+use crate::backend::{Checkout, CheckoutError, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{Shard, ShardId, map_unreachable};
 use crate::wire::originate;
 
 impl Session {
@@ -30,7 +31,10 @@ impl Session {
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        let mut connection = self.wait_for_connection(&pool, kind).await?;
+        let mut connection = match self.wait_for_connection(&pool, kind).await? {
+            Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            checked_out => checked_out?,
+        };
         if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
@@ -44,16 +48,16 @@ impl Session {
     }
 
     /// A connection, unless the client cancels while it waits for one.
-    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Pooled, Failure> {
+    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Result<Pooled, CheckoutError>, Failure> {
         let mut checkout = pin!(pool.checkout(kind, self.runtime));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
-            return Ok(found?);
+            return Ok(found);
         }
         let cancelled = self.cancel.cancelled();
         tokio::select! {
             biased;
-            found = checkout => Ok(found?),
+            found = checkout => Ok(found),
             () = cancelled => {
                 Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
             }

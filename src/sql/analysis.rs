@@ -4,7 +4,7 @@
 //! to find it, so that one analysis serves every execution.
 
 use crate::error::PgError;
-use crate::shard_key::{KeyFunction, KeyType, Oid};
+use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 
 /// One statement of a query string.
@@ -20,8 +20,8 @@ pub struct Analysis {
     pub merge: Result<Merge, PgError>,
     /// Highest `$n` used; 0 for none.
     pub parameter_count: u16,
-    /// One sentence a fact, for `EXPLAIN (SHARDS)`: which condition pinned the shard, or why it is not narrowed.
-    pub why: Vec<String>,
+    /// For `EXPLAIN (SHARDS)`: which condition pinned the shard, or why it is not narrowed. [`Fact::sentence`] makes words of it.
+    pub why: Vec<Fact>,
     /// A comment `/* shardgate: shard=name */`: the statement goes to that shard unchanged.
     pub shard_hint: Option<String>,
     /// The route does not depend on any literal other than by its ordinal, so texts of the same shape share it. Then `start`
@@ -29,6 +29,15 @@ pub struct Analysis {
     pub is_template: bool,
     /// Calls that concern the session rather than data.
     pub session_calls: Vec<SessionCall>,
+}
+
+/// One thing that decided where a statement goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A whole sentence.
+    Sentence(String),
+    /// How the key of a sharded table's rows is restricted.
+    Restriction { table: String, condition: KeyCondition, key: Vec<KeyColumn> },
 }
 
 /// A call of a function whose effect outlives the statement without being data.
@@ -286,6 +295,9 @@ pub enum Command {
         tag: String,
         creates_temporary: Option<String>,
         outside_transaction: bool,
+        /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
+        /// a transaction block, whose later statements would take the new name for a home table.
+        renames_distributed: bool,
     },
     Truncate,
     Lock,

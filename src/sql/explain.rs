@@ -1,64 +1,105 @@
 //! Words for `EXPLAIN (SHARDS)`: which condition a table's key has, and why.
 //!
-//! Literals appear by number: the sentence is shared by all texts of a shape, and logs may show it.
+//! A reading is shared by all texts of a shape, so the facts name literals by number only; the words are made for one text,
+//! with its literals as they stand there. For the client that sent the text, never for a log.
 
-use super::analysis::{Comparison, KeyCondition, KeyTest, KeyValue, Test};
-use crate::shard_key::KeyColumn;
+use super::analysis::{Comparison, Fact, KeyCondition, KeyTest, KeyValue, Test};
+use super::lexer::Literal;
+use crate::shard_key::{KeyColumn, KeyType, Oid, oid};
 
-/// One sentence about a sharded table of the statement.
-pub fn part(table: &str, condition: &KeyCondition, key: &[KeyColumn]) -> String {
-    match condition {
-        KeyCondition::All => format!("table \"{table}\" is not restricted by its shard key ({})", key_names(key)),
-        KeyCondition::Nothing => format!("table \"{table}\" is restricted to no row"),
-        condition => format!("table \"{table}\" is restricted by {}", self::condition(condition, key)),
+impl Fact {
+    /// The fact as a sentence about this text. `literals`: of the text, as [`super::Read`] has them.
+    pub fn sentence(&self, text: &str, literals: &[Literal]) -> String {
+        match self {
+            Fact::Sentence(sentence) => sentence.clone(),
+            Fact::Restriction { table, condition, key } => Words { text, literals, key }.restriction(table, condition),
+        }
     }
 }
 
-fn key_names(key: &[KeyColumn]) -> String {
-    key.iter().map(key_column).collect::<Vec<String>>().join(", ")
+/// A text, and the key that its conditions are about.
+struct Words<'t> {
+    text: &'t str,
+    literals: &'t [Literal],
+    key: &'t [KeyColumn],
+}
+
+const PARTS_SHOWN_MAX: usize = 5;
+const LITERAL_CHARACTERS_MAX: usize = 60;
+
+impl Words<'_> {
+    fn restriction(&self, table: &str, condition: &KeyCondition) -> String {
+        match condition {
+            KeyCondition::All => {
+                let key: Vec<String> = self.key.iter().map(key_column).collect();
+                format!("Table \"{table}\" is not restricted by its shard key ({}).", key.join(", "))
+            }
+            KeyCondition::Nothing => format!("Table \"{table}\" is restricted to no row."),
+            condition => format!("Table \"{table}\" is restricted by {}.", self.condition(condition)),
+        }
+    }
+
+    /// A condition in SQL's words.
+    fn condition(&self, condition: &KeyCondition) -> String {
+        let join = |parts: &[KeyCondition], word: &str| {
+            let shown: Vec<String> = parts.iter().take(PARTS_SHOWN_MAX).map(|part| self.condition(part)).collect();
+            let more = if parts.len() > PARTS_SHOWN_MAX { format!(" {word} ...") } else { String::new() };
+            format!("({}{more})", shown.join(&format!(" {word} ")))
+        };
+        match condition {
+            KeyCondition::All => "anything".to_owned(),
+            KeyCondition::Nothing => "nothing".to_owned(),
+            KeyCondition::Test(test) => self.test(test),
+            KeyCondition::And(parts) => join(parts, "AND"),
+            KeyCondition::Or(parts) => join(parts, "OR"),
+        }
+    }
+
+    fn test(&self, test: &KeyTest) -> String {
+        let left = match self.key.get(test.column) {
+            Some(column) if test.function.is_some() => column.column.clone(),
+            Some(column) => key_column(column),
+            None => "key".to_owned(),
+        };
+        match &test.test {
+            Test::Equals(right) => format!("{left} = {}", self.value(right)),
+            Test::Stored(stored) => format!("{left} := {}", self.value(&stored.value)),
+            Test::In(values) => {
+                let shown: Vec<String> = values.iter().take(PARTS_SHOWN_MAX).map(|value| self.value(value)).collect();
+                let more = if values.len() > PARTS_SHOWN_MAX { ", ..." } else { "" };
+                format!("{left} IN ({}{more})", shown.join(", "))
+            }
+            Test::AnyOf(array) => format!("{left} = ANY ({})", self.value(array)),
+            Test::Compare(comparison, right) => format!("{left} {} {}", comparison_symbol(*comparison), self.value(right)),
+        }
+    }
+
+    fn value(&self, value: &KeyValue) -> String {
+        match value {
+            KeyValue::Parameter { number, cast } => format!("${number}{}", cast_words(*cast)),
+            KeyValue::Literal { ordinal, negative, cast } => {
+                let sign = if *negative { "-" } else { "" };
+                format!("{sign}{}{}", self.literal(*ordinal), cast_words(*cast))
+            }
+            KeyValue::Null => "NULL".to_owned(),
+            KeyValue::Bool(true) => "true".to_owned(),
+            KeyValue::Bool(false) => "false".to_owned(),
+            KeyValue::Constant { text, .. } => format!("'{}'", shortened(&text.replace('\'', "''"))),
+        }
+    }
+
+    /// As it stands in the text.
+    fn literal(&self, ordinal: u16) -> String {
+        let literal = self.literals.get(usize::from(ordinal));
+        let token = literal.and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
+        token.map_or_else(|| format!("literal {}", usize::from(ordinal) + 1), shortened)
+    }
 }
 
 fn key_column(column: &KeyColumn) -> String {
     match &column.function {
         Some(function) => function.to_sql(&column.column),
         None => column.column.clone(),
-    }
-}
-
-/// A condition in SQL's words.
-pub fn condition(condition: &KeyCondition, key: &[KeyColumn]) -> String {
-    let join = |parts: &[KeyCondition], word: &str| {
-        let shown: Vec<String> = parts.iter().take(PARTS_SHOWN_MAX).map(|part| self::condition(part, key)).collect();
-        let more = if parts.len() > PARTS_SHOWN_MAX { format!(" {word} …") } else { String::new() };
-        format!("({}{more})", shown.join(&format!(" {word} ")))
-    };
-    match condition {
-        KeyCondition::All => "anything".to_owned(),
-        KeyCondition::Nothing => "nothing".to_owned(),
-        KeyCondition::Test(key_test) => test(key_test, key),
-        KeyCondition::And(parts) => join(parts, "AND"),
-        KeyCondition::Or(parts) => join(parts, "OR"),
-    }
-}
-
-const PARTS_SHOWN_MAX: usize = 5;
-
-fn test(test: &KeyTest, key: &[KeyColumn]) -> String {
-    let left = match key.get(test.column) {
-        Some(column) if test.function.is_some() => column.column.clone(),
-        Some(column) => key_column(column),
-        None => "key".to_owned(),
-    };
-    match &test.test {
-        Test::Equals(right) => format!("{left} = {}", value(right)),
-        Test::Stored(stored) => format!("{left} := {}", value(&stored.value)),
-        Test::In(values) => {
-            let shown: Vec<String> = values.iter().take(PARTS_SHOWN_MAX).map(value).collect();
-            let more = if values.len() > PARTS_SHOWN_MAX { ", …" } else { "" };
-            format!("{left} IN ({}{more})", shown.join(", "))
-        }
-        Test::AnyOf(array) => format!("{left} = ANY ({})", value(array)),
-        Test::Compare(comparison, right) => format!("{left} {} {}", comparison_symbol(*comparison), value(right)),
     }
 }
 
@@ -71,19 +112,28 @@ fn comparison_symbol(comparison: Comparison) -> &'static str {
     }
 }
 
-fn value(value: &KeyValue) -> String {
-    let with_cast = |text: String, cast: &Option<u32>| match cast {
-        Some(oid) => format!("{text}::{oid}"),
-        None => text,
+fn cast_words(cast: Option<Oid>) -> String {
+    let Some(cast) = cast else {
+        return String::new();
     };
-    match value {
-        KeyValue::Parameter { number, cast } => with_cast(format!("${number}"), cast),
-        KeyValue::Literal { ordinal, negative, cast } => {
-            with_cast(format!("{}literal {}", if *negative { "-" } else { "" }, usize::from(*ordinal) + 1), cast)
-        }
-        KeyValue::Null => "NULL".to_owned(),
-        KeyValue::Bool(true) => "true".to_owned(),
-        KeyValue::Bool(false) => "false".to_owned(),
-        KeyValue::Constant { text, .. } => format!("'{}'", text.replace('\'', "''")),
+    match (type_name(cast), oid::array_element(cast).and_then(type_name)) {
+        (Some(name), _) => format!("::{name}"),
+        (None, Some(element)) => format!("::{element}[]"),
+        (None, None) => format!("::{cast}"),
+    }
+}
+
+fn type_name(type_oid: Oid) -> Option<&'static str> {
+    match type_oid {
+        oid::NUMERIC => Some("numeric"),
+        oid::VARCHAR => Some("character varying"),
+        other => KeyType::of_column(other).map(KeyType::name),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LITERAL_CHARACTERS_MAX) {
+        Some((cut, _)) => format!("{}...", text.get(..cut).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }

@@ -4,6 +4,8 @@ pub mod analysis;
 pub mod body;
 mod cache;
 mod context;
+#[cfg(test)]
+mod corpus;
 mod ddl;
 pub mod explain;
 pub mod lexer;
@@ -12,10 +14,13 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
+mod schema_guard;
 mod session_command;
 mod set_config;
 mod shardgate_call;
 mod statement;
+#[cfg(test)]
+mod testing;
 mod tree;
 
 pub use cache::{Analyzed, Analyzer, Read};

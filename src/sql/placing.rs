@@ -2,12 +2,12 @@
 
 use pg_raw_parse::nodes;
 
-use super::analysis::{Command, Effect, KeyCondition, Merge, Part, QueryKind, Scope, SessionCall};
+use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::query::{Reader, Resolved, resolve};
 use super::statement::Source;
 use crate::error::PgError;
-use crate::shardmap::TableKind;
+use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 
 /// Everything of an analysis but the offsets.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Placement {
     pub scope: Scope,
     pub effect: Effect,
     pub merge: Result<Merge, PgError>,
-    pub why: Vec<String>,
+    pub why: Vec<Fact>,
     pub session_calls: Vec<SessionCall>,
     pub fixed_literals: Vec<u16>,
     pub is_template: bool,
@@ -69,7 +69,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
     };
     let scope = refusal.map_or(Scope::EveryShard, Scope::Refused);
     Placement {
-        why: vec!["The target is a reference table: every shard has a copy.".to_owned()],
+        why: vec![Fact::Sentence("The target is a reference table: every shard has a copy.".to_owned())],
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
@@ -153,20 +153,24 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
     if reader.notes.has_map || has_proxy {
         return own_scope(reader, &parts);
     }
+    let mut home_reason = None;
     if let Some(reason) = reader.notes.home_reason.take() {
-        reader.why.push(reason);
+        reader.why.push(Fact::Sentence(reason.clone()));
+        home_reason = Some(reason);
         parts.push(Part::Home);
     }
     let has_sharded = parts.iter().any(|part| matches!(part, Part::Sharded { .. }));
     if reader.notes.has_system && (has_sharded || reader.notes.has_replicated) {
-        reader.why.push("Catalogue relations are read on the home shard.".to_owned());
+        let reason = "Catalogue relations are read on the home shard.".to_owned();
+        reader.why.push(Fact::Sentence(reason.clone()));
+        home_reason = Some(reason);
         parts.push(Part::Home);
     }
     let parts = distinct(parts);
     let has_home = parts.contains(&Part::Home);
     match (has_sharded, has_home) {
         (false, true) => Scope::Placed { parts, pushdown: Ok(()) },
-        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(reader.why.last())) },
+        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(home_reason.as_deref())) },
         (true, false) => {
             let pushdown = reader.notes.pushdown.take().map_or(Ok(()), Err);
             Scope::Placed { parts, pushdown }
@@ -194,9 +198,16 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
         return Some(Scope::Refused(refusal));
     }
     parts.push(Part::Home);
-    parts.extend(map.groups.keys().map(|group| Part::Sharded { group: *group, condition: KeyCondition::All }));
-    reader.why.push(with_full_stop(&reason));
+    parts.extend(every_group(map));
+    reader.why.push(Fact::Sentence(with_full_stop(&reason)));
     Some(Scope::Placed { parts: distinct(std::mem::take(parts)), pushdown: Err(refusal) })
+}
+
+/// A part for all rows of each group, in a fixed order.
+pub fn every_group(map: &MapSnapshot) -> impl Iterator<Item = Part> {
+    let mut groups: Vec<GroupId> = map.groups.keys().copied().collect();
+    groups.sort_unstable();
+    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All })
 }
 
 fn with_full_stop(reason: &str) -> String {
@@ -214,7 +225,8 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
         };
         if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
             let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
-            reader.why.push(format!("Table \"{}\" is touched by a function, trigger or policy.", relation.name));
+            let fact = format!("Table \"{}\" is touched by a function, trigger or policy.", relation.name);
+            reader.why.push(Fact::Sentence(fact));
             reader.notes.not_pushable(PgError::unsupported(
                 format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
                 "What it reads or writes may be on another shard.",
@@ -245,10 +257,10 @@ fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
     if notes.has_map { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy_relations)) }
 }
 
-fn mixed(reason: Option<&String>) -> PgError {
+fn mixed(reason: Option<&str>) -> PgError {
     PgError::unsupported(
         "home and sharded tables in one statement are not supported across shards",
-        reason.map_or("Home tables are only on the home shard.", String::as_str),
+        reason.unwrap_or("Home tables are only on the home shard."),
         "Make the home table a reference table, shard it by the same key, or read the tables one after the other.",
     )
 }

@@ -66,6 +66,7 @@ pub fn is_known(node: Node<'_>) -> bool {
             | Node::GroupingFunc(_)
             | Node::GroupingSet(_)
             | Node::MergeSupportFunc(_)
+            | Node::CurrentOfExpr(_)
             | Node::JsonValueExpr(_)
             | Node::JsonBehavior(_)
             | Node::JsonArgument(_)

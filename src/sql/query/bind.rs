@@ -8,13 +8,13 @@ use pg_raw_parse::{Node, nodes};
 use super::expression::{Findings, Place, Scope};
 use super::from::LEAVES_MAX;
 use super::leaves::Leaf;
-use super::predicate::Operand;
+use super::predicate::{Operand, is_star};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
-use crate::sql::analysis::{KeyValue, Merge, Part};
+use crate::sql::analysis::{Fact, KeyValue, Merge, Part};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
@@ -38,8 +38,7 @@ pub struct Reader<'c> {
     pub notes: Notes,
     /// What the statement needs to be on one shard.
     pub parts: Vec<Part>,
-    /// One sentence a fact.
-    pub why: Vec<String>,
+    pub why: Vec<Fact>,
     /// What holds for the rows that a modification in WITH returns, by the leaf that stands for them.
     pub returned: HashMap<usize, Facts>,
     /// EXCLUDED of the INSERT that is read.
@@ -239,6 +238,7 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes, windows: Some(select.window_clause()) };
         block.filter = self.filter(select.where_clause(), &scope, &mut findings)?;
+        block.row_subquery_count = findings.subqueries.len();
         let (outputs, is_complete) = self.targets(select.target_list().iter(), &scope, &mut findings)?;
         block.grouping = self.grouping(select, &scope, &outputs, &mut findings)?;
         for window in select.window_clause() {
@@ -311,7 +311,7 @@ impl<'c> Reader<'c> {
             single => vec![single],
         };
         let mut link = Facts::new();
-        if tests.len() != bound.outputs.len() {
+        if tests.len() != bound.outputs.len() || !bound.is_complete || tests.iter().copied().any(is_star) {
             return link;
         }
         for (index, test) in tests.into_iter().enumerate() {

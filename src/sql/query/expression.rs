@@ -73,7 +73,7 @@ impl<'c> Reader<'c> {
             tree::is_known(node)
         });
         if let Some(unknown) = unknown {
-            self.notes.not_pushable(super::functions::unknown_construct(unknown));
+            self.notes.touches_anything.get_or_insert_with(|| format!("The statement has {unknown}, which may read any table."));
         }
         if let Some(name) = clock {
             self.notes.clock(name);
@@ -169,11 +169,11 @@ impl<'c> Reader<'c> {
             None => true,
         };
         if !columns.is_empty() && !columns.iter().any(is_local) {
-            self.notes.not_pushable(PgError::unsupported(
-                "an aggregate of an outer query inside a sub-select is not supported across shards",
-                "All arguments of the aggregate are columns of the outer query.",
-                "Compute the aggregate in the outer query's select list.",
-            ));
+            // The query around it is then one over a group, and not what it was taken for.
+            self.notes.touches_anything.get_or_insert_with(|| {
+                "All arguments of an aggregate in a sub-select are columns of the query around it, to which it then belongs."
+                    .to_owned()
+            });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::leaves::LeafKey;
+use super::leaves::{LeafKey, same_family};
 use super::{Block, Body, Bound, Column, Distinct, Facts, FromItem, Grouping, Join, Predicate, SetOperation, Term};
 use crate::shard_key::KeyType;
 use crate::shardmap::Strategy;
@@ -173,15 +173,21 @@ impl Derivation<'_, '_> {
         let can_compare = self.strategy == Strategy::Range;
         for (index, key) in self.key.iter().enumerate() {
             let plain = Term::from(key.term.column);
-            let (function, applies) = if classes.same(term, &key.term) {
-                let is_bytewise = term_type != KeyType::Text || (self.sorts_bytewise)(term);
-                (None, !is_order || (can_compare && is_bytewise))
+            let column_type = key.column.column_type;
+            let (function, compared, applies) = if classes.same(term, &key.term) {
+                let compared = match &key.term.function {
+                    Some(function) => function.result_type(column_type),
+                    None => Some(column_type),
+                };
+                let is_bytewise = !matches!(term_type, KeyType::Text | KeyType::Bpchar) || (self.sorts_bytewise)(term);
+                (None, compared, !is_order || (can_compare && is_bytewise))
             } else if key.term.function.is_some() && classes.same(term, &plain) {
-                (key.term.function.clone(), !is_order)
+                (key.term.function.clone(), Some(column_type), !is_order)
             } else {
                 continue;
             };
-            if applies {
+            // The column of a view over a union may hold this one converted to another type.
+            if applies && compared.is_some_and(|compared| same_family(compared, term_type)) {
                 return KeyCondition::Test(KeyTest { column: index, column_type: term_type, function, test: test.clone() });
             }
         }

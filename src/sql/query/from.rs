@@ -36,19 +36,32 @@ impl<'c> Reader<'c> {
             Node::RangeFunction(function) => {
                 let mut findings = Findings::default();
                 let scope = Scope { frame, ctes, windows: None };
+                let mut name = "function";
                 for item in function.functions() {
-                    self.scan(item, &scope, Place::Inside, &mut findings)?;
+                    // The call, and perhaps its column definitions.
+                    let call = item.as_node_list().and_then(|item| item.first()).unwrap_or(item);
+                    if let Node::FuncCall(call) = call {
+                        name = call.funcname().iter().next_back().and_then(Node::as_str).unwrap_or(name);
+                    }
+                    self.scan(call, &scope, Place::Inside, &mut findings)?;
                 }
                 subqueries.append(&mut findings.subqueries);
-                self.unknown_rows(function.alias(), frame)
+                self.unknown_rows(function.alias(), name, frame)
             }
             Node::RangeTableFunc(table) => {
                 let mut findings = Findings::default();
                 let scope = Scope { frame, ctes, windows: None };
                 self.scan(table.docexpr(), &scope, Place::Inside, &mut findings)?;
                 self.scan(table.rowexpr(), &scope, Place::Inside, &mut findings)?;
+                for namespace in table.namespaces() {
+                    self.scan(namespace, &scope, Place::Inside, &mut findings)?;
+                }
+                for column in table.columns() {
+                    self.scan(column.colexpr(), &scope, Place::Inside, &mut findings)?;
+                    self.scan(column.coldefexpr(), &scope, Place::Inside, &mut findings)?;
+                }
                 subqueries.append(&mut findings.subqueries);
-                self.unknown_rows(table.alias(), frame)
+                self.unknown_rows(table.alias(), "xmltable", frame)
             }
             Node::RangeTableSample(sample) => {
                 self.notes.not_pushable(PgError::unsupported(
@@ -56,13 +69,18 @@ impl<'c> Reader<'c> {
                     "Each shard would draw a sample of its own.",
                     "Restrict the statement to one shard key.",
                 ));
+                let mut findings = Findings::default();
+                let scope = Scope { frame, ctes, windows: None };
+                for argument in sample.args() {
+                    self.scan(argument, &scope, Place::Inside, &mut findings)?;
+                }
+                self.scan(sample.repeatable(), &scope, Place::Inside, &mut findings)?;
+                subqueries.append(&mut findings.subqueries);
                 self.item_of_from(sample.relation(), frame, ctes, subqueries)
             }
             Node::JoinExpr(join) => self.join(join, frame, ctes, subqueries),
-            _ => {
-                self.notes.not_pushable(super::functions::unknown_construct("this item of the FROM clause"));
-                self.unknown_rows(None, frame)
-            }
+            // What it reads, and which names it makes visible, is not known.
+            _ => Err(super::functions::unknown_construct("this item of the FROM clause")),
         }
     }
 
@@ -188,10 +206,14 @@ impl<'c> Reader<'c> {
     }
 
     /// Rows whose columns are not known, the same on every shard.
-    fn unknown_rows(&mut self, alias: Option<&nodes::Alias>, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
-        let name = alias.and_then(|alias| alias.aliasname()).unwrap_or("function").to_owned();
-        let leaf = self.add_leaf(Leaf { name, kind: LeafKind::Replicated, columns: Columns::Unknown, renamed: Vec::new() })?;
+    fn unknown_rows(&mut self, alias: Option<&nodes::Alias>, name: &str, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
+        let name = alias.and_then(|alias| alias.aliasname()).unwrap_or(name).to_owned();
+        let kind = LeafKind::Replicated;
+        let leaf = self.add_leaf(Leaf { name: name.clone(), kind, columns: Columns::Unknown, renamed: Vec::new() })?;
         self.show(leaf, alias, None, frame);
+        if let Some(visible) = frame.items.last_mut() {
+            visible.name = Some(name);
+        }
         Ok(FromItem::Leaf(leaf))
     }
 
@@ -237,6 +259,12 @@ impl<'c> Reader<'c> {
             } else {
                 on.extend(self.outer_on(join.quals(), &scope, &mut findings)?);
             }
+        }
+        if let Some(alias) = join.join_using_alias() {
+            let names: Vec<&str> = join.using_clause().iter().filter_map(|name| name.sval()).collect();
+            let columns = frame.merged.iter().filter(|(name, _)| names.contains(&name.as_str())).cloned().collect();
+            let columns = VisibleColumns::Join { columns, is_complete: true };
+            frame.items.push(Visible { name: alias.aliasname().map(str::to_owned), schema: None, columns });
         }
         if let Some(alias) = join.alias() {
             self.hide_behind_alias(alias, frame, before);
@@ -284,15 +312,25 @@ impl<'c> Reader<'c> {
                     facts.push(Rc::new(Predicate::Same(left.into(), right.into())));
                 }
             }
+            // Of two types, the merged column is of a third perhaps, in which more values are equal.
+            let is_alike = matches!((left, right), (Some(left), Some(right)) if self.is_alike(left, right));
             let merged = match kind {
-                Join::Inner | Join::Left => left,
-                Join::Right => right,
-                Join::Full => None,
+                Join::Inner | Join::Left if is_alike => left,
+                Join::Right if is_alike => right,
+                Join::Inner | Join::Left | Join::Right | Join::Full => None,
             };
             frame.merged.retain(|(known, _)| *known != name);
             frame.merged.push((name, merged));
         }
         facts
+    }
+
+    fn is_alike(&self, left: Column, right: Column) -> bool {
+        let (left, right) = (self.properties(left), self.properties(right));
+        left.type_oid != 0
+            && left.type_oid == right.type_oid
+            && left.is_deterministic == right.is_deterministic
+            && left.is_collation_c == right.is_collation_c
     }
 
     fn column_among(&self, name: &str, frame: &Frame<'_>, from: usize, to: usize) -> Option<Column> {
@@ -346,6 +384,11 @@ impl<'c> Reader<'c> {
         let hidden = frame.items.split_off(before.min(frame.items.len()));
         let mut outputs = Vec::new();
         let mut is_complete = frame.merged.is_empty() && !frame.has_unknown_merge && alias.colnames().is_empty();
+        if !alias.colnames().is_empty() && !frame.merged.is_empty() {
+            // The merged columns have other names now.
+            frame.merged.clear();
+            frame.has_unknown_merge = true;
+        }
         for item in &hidden {
             is_complete &= self.star_of(item, &mut outputs);
         }

@@ -19,7 +19,7 @@ impl<'c> Reader<'c> {
         let names = tree::names(call.funcname())?;
         match names.as_slice() {
             ["pg_catalog", name] => Some(name),
-            [name] if !self.context.catalog.function_names.contains_key(*name) => Some(name),
+            [name] if self.user_functions(None, name).is_empty() => Some(name),
             _ => None,
         }
     }

@@ -359,7 +359,7 @@ impl<'c> Reader<'c> {
             self.scan(infer.where_clause(), scope, Place::Inside, findings)?;
         }
         for assignment in conflict.target_list() {
-            self.scan(assignment.val(), scope, Place::Stored, findings)?;
+            self.scan(Node::ResTarget(assignment), scope, Place::Stored, findings)?;
         }
         self.scan(conflict.where_clause(), scope, Place::Inside, findings)?;
         self.check_key_assignments(conflict.target_list(), target, scope, &Facts::new());
@@ -401,7 +401,9 @@ fn select_values(node: Node<'_>) -> Option<Vec<Node<'_>>> {
     let Node::SelectStmt(select) = node else {
         return None;
     };
-    if select.op != nodes::SetOperation::SETOP_NONE || !select.values_lists().is_empty() {
+    // A grouping set makes NULLs of what it leaves out, constants among them.
+    let has_sets = select.group_clause().iter().any(|item| matches!(item, Node::GroupingSet(_)));
+    if select.op != nodes::SetOperation::SETOP_NONE || !select.values_lists().is_empty() || has_sets {
         return None;
     }
     let values: Vec<Node<'_>> = select.target_list().iter().map(|target| target.val()).collect();

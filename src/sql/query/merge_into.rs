@@ -6,7 +6,7 @@ use super::bind::{Reader, unknown_query};
 use super::expression::{Findings, Place, Scope};
 use super::facts;
 use super::leaves::LeafKey;
-use super::modify::{Modified, Target, TargetKind};
+use super::modify::{Modified, Target, TargetKind, key_update};
 use super::predicate::Operand;
 use super::scope::Frame;
 use super::with::CteList;
@@ -81,7 +81,7 @@ impl<'c> Reader<'c> {
             let Node::ResTarget(assignment) = assignment else {
                 return Err(unknown_query());
             };
-            self.scan(assignment.val(), scope, Place::Stored, findings)?;
+            self.scan(Node::ResTarget(assignment), scope, Place::Stored, findings)?;
             columns.push(assignment.name().unwrap_or_default().to_owned());
             if clause.command_type == nodes::CmdType::CMD_UPDATE {
                 self.check_merge_assignment(assignment, into, scope);
@@ -109,11 +109,7 @@ impl<'c> Reader<'c> {
         };
         if !self.is_same_value(column, assignment.val(), scope, into.on) {
             let name = column.column.column.clone();
-            self.notes.not_pushable(PgError::unsupported(
-                format!("cannot update shard key column \"{name}\""),
-                "Changing it could move the row to another shard.",
-                "Delete the row and insert it with the new key.",
-            ));
+            self.notes.not_pushable(key_update(&name));
             let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
             self.add_part(*group, KeyCondition::All, &format!("{name} (assigned)"), &key);
         }

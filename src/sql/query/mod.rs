@@ -37,7 +37,7 @@ use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
 
-pub use relations::{Resolved, placed, resolve};
+pub use relations::{Resolved, means_temporary, placed, resolve};
 
 /// A column of a leaf, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +157,8 @@ pub struct Block {
     /// Conjuncts of WHERE, and what sub-selects in it imply.
     pub filter: Facts,
     pub subqueries: Vec<Subquery>,
+    /// The first of `subqueries`, in FROM and WHERE, are evaluated for rows; the others perhaps for groups.
+    pub row_subquery_count: usize,
     pub grouping: Grouping,
     pub distinct: Distinct,
     /// PARTITION BY of each window function; an empty list is one window over all rows.

@@ -177,7 +177,7 @@ impl<'c> Reader<'c> {
         self.check_current_of(update.where_clause());
         let filter = self.filter(update.where_clause(), &scope, &mut findings)?;
         for assignment in update.target_list() {
-            self.scan(assignment.val(), &scope, Place::Stored, &mut findings)?;
+            self.scan(Node::ResTarget(assignment), &scope, Place::Stored, &mut findings)?;
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
@@ -266,11 +266,7 @@ impl<'c> Reader<'c> {
                 continue;
             }
             let name = column.column.column.clone();
-            self.notes.not_pushable(PgError::unsupported(
-                format!("cannot update shard key column \"{name}\""),
-                "Changing it could move the row to another shard.",
-                "Delete the row and insert it with the new key.",
-            ));
+            self.notes.not_pushable(key_update(&name));
             let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
             self.add_part(*group, KeyCondition::All, &format!("{name} (assigned)"), &key);
         }
@@ -288,9 +284,14 @@ impl<'c> Reader<'c> {
             }
             Operand::Value(value @ KeyValue::Parameter { .. }) => {
                 let plain = Term::from(key.term.column);
-                facts::conjuncts(filter.iter().map(Rc::as_ref)).into_iter().any(|predicate| {
+                let is_known = facts::conjuncts(filter.iter().map(Rc::as_ref)).into_iter().any(|predicate| {
                     matches!(predicate, Predicate::Test { term, test: Test::Equals(known), .. } if *term == plain && *known == value)
-                })
+                });
+                if is_known {
+                    // Equal is the same only where the value pins the shard: 'a ' of type char equals 'a'.
+                    self.notes.not_pushable(key_update(&key.column.column));
+                }
+                is_known
             }
             Operand::Value(_) | Operand::Other => false,
         }
@@ -314,4 +315,12 @@ impl<'c> Reader<'c> {
             }
         }
     }
+}
+
+pub fn key_update(column: &str) -> PgError {
+    PgError::unsupported(
+        format!("cannot update shard key column \"{column}\""),
+        "Changing it could move the row to another shard.",
+        "Delete the row and insert it with the new key.",
+    )
 }

@@ -14,8 +14,7 @@ use super::{Block, Body, Bound, Column, Distinct, Facts, FromItem, Grouping, Joi
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, Part};
-use crate::sql::explain;
+use crate::sql::analysis::{Fact, KeyCondition, Part};
 
 /// Where the rows of a relation expression are.
 #[derive(Clone, Debug)]
@@ -67,11 +66,12 @@ impl Reader<'_> {
             }
             Body::SetOperation { operation, is_all, left, right, has_limit, subqueries } => {
                 let leaf = leaf.filter(|_| !has_limit);
-                let left_placed = self.place(left, leaf, environment, anchors);
-                let right_placed = self.place(right, leaf, environment, anchors);
+                let (left_bound, right_bound) = (left.as_ref(), right.as_ref());
+                let left_placed = self.place(left_bound, leaf, environment, anchors);
+                let right_placed = self.place(right_bound, leaf, environment, anchors);
                 self.place_subqueries(subqueries, environment, anchors);
-                let left = self.without_gather(left_placed);
-                let right = self.without_gather(right_placed);
+                let left = self.branch(left_bound, left_placed);
+                let right = self.branch(right_bound, right_placed);
                 let inside = SetBranches { bound, left, right };
                 self.place_set_operation(*operation, *is_all, inside)
             }
@@ -81,10 +81,10 @@ impl Reader<'_> {
             }
             Body::Recursive { start, step } => {
                 // A filter from outside does not commute with the recursion, but what holds around a sub-select holds in both.
-                let start = self.place(start, None, environment, anchors);
-                let start = self.without_gather(start);
-                let step = self.place(step, None, environment, anchors);
-                let step = self.without_gather(step);
+                let start_placed = self.place(start, None, environment, anchors);
+                let start = self.branch(start, start_placed);
+                let step_placed = self.place(step, None, environment, anchors);
+                let step = self.branch(step, step_placed);
                 self.recursive(start, step)
             }
             Body::Modification { .. } => {
@@ -111,7 +111,13 @@ impl Reader<'_> {
         if let Distribution::Sharded(sharded) = &distribution {
             inner_anchors.extend(sharded.keys.iter().cloned());
         }
+        let has_group_of_nothing = matches!(block.grouping, Grouping::Whole | Grouping::Sets);
         for (index, subquery) in block.subqueries.iter().enumerate() {
+            if has_group_of_nothing && index >= block.row_subquery_count {
+                // There is a group over all rows even without a row: nothing that holds for rows holds here.
+                self.place_subquery(subquery, environment, &inner_anchors);
+                continue;
+            }
             let mut known = row_facts.clone();
             let others = block.subqueries.iter().enumerate().filter(|(other, _)| *other != index);
             known.extend(others.flat_map(|(_, other)| other.outward()));
@@ -176,24 +182,30 @@ impl Reader<'_> {
         placed.distribution
     }
 
-    /// A sub-select of FROM or a branch: a LIMIT inside cuts rows of all shards together.
-    fn nested(&mut self, bound: &Bound, leaf: Option<usize>, environment: &Facts, anchors: &[RowKey]) -> Distribution {
-        let placed = self.place(bound, leaf, environment, anchors);
+    /// A sub-select or a branch of a set operation: a LIMIT inside cuts rows of all shards together.
+    fn branch(&mut self, bound: &Bound, placed: Placed) -> Distribution {
         let distribution = self.without_gather(placed);
         let has_limit = match &bound.body {
             Body::Block(block) => block.has_limit,
             Body::SetOperation { has_limit, .. } => *has_limit,
             Body::Values { .. } | Body::Recursive { .. } | Body::Modification { .. } | Body::SelfReference => false,
         };
-        let Distribution::Sharded(mut sharded) = distribution else {
-            return distribution;
-        };
-        if has_limit && !sharded.is_anchored() {
+        if has_limit && matches!(&distribution, Distribution::Sharded(sharded) if !sharded.is_anchored()) {
             self.notes.not_pushable(gather(
                 "LIMIT in a sub-select is not supported across shards",
                 "Each shard would take that many rows of its own.",
             ));
         }
+        distribution
+    }
+
+    /// A sub-select of FROM or of an expression.
+    fn nested(&mut self, bound: &Bound, leaf: Option<usize>, environment: &Facts, anchors: &[RowKey]) -> Distribution {
+        let placed = self.place(bound, leaf, environment, anchors);
+        let distribution = self.branch(bound, placed);
+        let Distribution::Sharded(mut sharded) = distribution else {
+            return distribution;
+        };
         if let Some(leaf) = leaf {
             let output_keys = std::mem::take(&mut sharded.output_keys);
             sharded.keys.extend(output_keys.into_iter().map(|(group, positions)| {
@@ -307,9 +319,9 @@ impl Reader<'_> {
     }
 
     pub fn add_part(&mut self, group: GroupId, condition: KeyCondition, table: &str, key: &[KeyColumn]) {
-        let line = explain::part(table, &condition, key);
-        if !self.why.contains(&line) {
-            self.why.push(line);
+        let fact = Fact::Restriction { table: table.to_owned(), condition: condition.clone(), key: key.to_vec() };
+        if !self.why.contains(&fact) {
+            self.why.push(fact);
         }
         let is_known = self.parts.iter().any(|known| match known {
             Part::Sharded { group: known_group, condition: known } => *known_group == group && *known == condition,

@@ -128,7 +128,8 @@ impl Reader<'_> {
     }
 
     fn compare_rows(&mut self, left: &NodeList, operator: Operator, right: &NodeList, frame: &Frame<'_>) -> Predicate {
-        if left.len() != right.len() {
+        // `t.*` in a row is several columns: what stands at which place is not known.
+        if left.len() != right.len() || left.iter().chain(right).any(is_star) {
             return Predicate::Unknown;
         }
         let mut pairs = left.iter().zip(right.iter());
@@ -227,7 +228,12 @@ impl Reader<'_> {
         match node {
             Node::ColumnRef(column) => self.column_term(column, frame),
             Node::FuncCall(call) => self.function_term(call, frame),
-            Node::A_Expr(e) if e.kind == nodes::A_Expr_Kind::AEXPR_OP && tree::single_name(e.name()) == Some("%") => {
+            // A user's % may take a bigint and an integer, which the catalogue's own does not without a conversion.
+            Node::A_Expr(e)
+                if e.kind == nodes::A_Expr_Kind::AEXPR_OP
+                    && tree::single_name(e.name()) == Some("%")
+                    && !self.context.catalog.operator_functions.contains_key("%") =>
+            {
                 self.key_function("%", [e.lexpr(), e.rexpr()].into_iter(), frame)
             }
             Node::ParamRef(_) | Node::A_Const(_) => self.value(node, None).map_or(Operand::Other, Operand::Value),
@@ -311,6 +317,8 @@ impl Reader<'_> {
     pub fn value(&mut self, node: Node<'_>, cast: Option<Oid>) -> Option<KeyValue> {
         match node {
             Node::ParamRef(parameter) => Some(KeyValue::Parameter { number: u16::try_from(parameter.number).ok()?, cast }),
+            // In a list, a NULL of this type makes PostgreSQL compare timestamps by the session's TimeZone.
+            Node::A_Const(constant) if constant.isnull && cast == Some(oid::TIMESTAMPTZ) => None,
             Node::A_Const(constant) if constant.isnull => Some(KeyValue::Null),
             Node::A_Const(constant) => match constant.val()? {
                 ConstValue::Boolean(value) => (cast.is_none() || cast == Some(oid::BOOL)).then_some(KeyValue::Bool(value)),
@@ -393,6 +401,16 @@ fn combine(left: Operand, operator: Operator, right: Operand) -> Predicate {
         }
         _ => Predicate::Unknown,
     }
+}
+
+/// `*`, `t.*` or `(expression).*`.
+pub fn is_star(node: Node<'_>) -> bool {
+    let last = match node {
+        Node::ColumnRef(column) => column.fields().iter().next_back(),
+        Node::A_Indirection(indirection) => indirection.indirection().iter().next_back(),
+        _ => None,
+    };
+    matches!(last, Some(Node::A_Star(_)))
 }
 
 fn mirrored(comparison: Comparison) -> Comparison {

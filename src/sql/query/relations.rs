@@ -55,7 +55,7 @@ pub fn resolve_name<'c>(
         Some("pg_catalog" | "information_schema" | "pg_toast") => return Resolved::System,
         Some("pg_temp") => return Resolved::Home(None),
         Some(_) => {}
-        None if context.temporary_tables.iter().any(|table| table == name) => return Resolved::Home(None),
+        None if means_temporary(context, name, search_path) => return Resolved::Home(None),
         None => {}
     }
     let relation = match schema {
@@ -82,6 +82,16 @@ pub fn resolve_name<'c>(
         }
         None => Resolved::Home(None),
     }
+}
+
+/// An unqualified name means a temporary table of the session: these are found first, unless the path names `pg_temp` later.
+pub fn means_temporary(context: &Context, name: &str, search_path: &[String]) -> bool {
+    context.temporary_tables.iter().any(|table| table == name)
+        && search_path
+            .iter()
+            .position(|schema| schema == "pg_temp")
+            .and_then(|position| search_path.get(..position))
+            .is_none_or(|before| context.catalog.resolve(None, name, before).is_none())
 }
 
 fn is_in_map(context: &Context, schema: Option<&str>, name: &str, search_path: &[String]) -> bool {
