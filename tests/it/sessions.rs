@@ -8,3 +8,5 @@ mod limits;
 mod outage;
 mod parity;
 mod stage;
+
+pub use stage::Stage;
