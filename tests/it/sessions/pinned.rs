@@ -50,9 +50,9 @@ async fn temporary_tables(stage: &Stage) {
     assert!(owner.ask("SELECT * FROM mine").await.starts_with("E(42P01 "));
     assert_eq!(pins(&mut other, "temp").await, "");
     // Under the name of a table that everybody sees, for this client alone.
-    succeed(&mut owner, "CREATE TEMP TABLE notes (only text)").await;
+    succeed(&mut owner, "CREATE TEMP TABLE notes (single text)").await;
     succeed(&mut owner, "INSERT INTO notes VALUES ('mine')").await;
-    assert_eq!(owner.value("SELECT only FROM notes").await, "mine");
+    assert_eq!(owner.value("SELECT single FROM notes").await, "mine");
     assert_eq!(other.value("SELECT count(*) FROM notes").await, "0");
     drop(owner);
     assert_eq!(other.value("SELECT count(*) FROM notes").await, "0");

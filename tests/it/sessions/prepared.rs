@@ -9,6 +9,7 @@ async fn prepared_statements_outlive_connections_and_schema_changes() {
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     terminated_connections(&stage).await;
     schema_changes(&stage).await;
+    search_paths(&stage).await;
     more_texts_than_a_connection_keeps(&stage).await;
     a_driver(&stage).await;
     stage.assert_log_is_clean();
@@ -78,6 +79,35 @@ async fn schema_changes(stage: &Stage) {
     succeed(&mut changer, "INSERT INTO notes VALUES ('new')").await;
     here.bind("", "notes", &[]).execute("", 0).sync();
     assert_eq!(here.transcript().await, "2 D(new) C(SELECT 1) Z(I)");
+}
+
+/// The same text means another table for who has another search path; connections are shared all the same.
+async fn search_paths(stage: &Stage) {
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE SCHEMA a",
+        "CREATE TABLE a.t AS SELECT 1 AS n",
+        "CREATE SCHEMA b",
+        "CREATE TABLE b.t AS SELECT 'x'::text AS n, 2 AS m",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    for _ in 0..3 {
+        for (path, row) in [("a", "1"), ("b", "x,2")] {
+            let options = format!("-c search_path={path}");
+            let parameters = [("user", "postgres"), ("database", "app"), ("options", &options)];
+            let mut client = WireClient::connect_with(stage.proxy.address(), &parameters).await;
+            client.unnamed("SELECT * FROM t", &[]).sync();
+            assert_eq!(client.transcript().await, format!("1 2 D({row}) C(SELECT 1) Z(I)"), "in {path}");
+            client.parse("s", "SELECT * FROM t").describe(b'S', "s").bind("", "s", &[]).execute("", 0).sync();
+            let columns = if path == "a" { "n" } else { "n,m" };
+            assert_eq!(
+                client.transcript().await,
+                format!("1 t(0 parameters) T({columns}) 2 D({row}) C(SELECT 1) Z(I)"),
+                "in {path}"
+            );
+        }
+    }
 }
 
 async fn more_texts_than_a_connection_keeps(stage: &Stage) {
