@@ -136,7 +136,7 @@ async fn second_writers(stage: &Stage) {
     client.unnamed(&one, &[]).unnamed(&other, &[]).sync();
     let told = client.transcript().await;
     assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
-    assert_eq!(client.value("SELECT count(*) FROM accounts WHERE balance <> 100").await, "0");
+    assert!(client.ask("SELECT id FROM accounts WHERE balance <> 100").await.contains("C(SELECT 0)"));
     // Reading there is fine, and so is the second shard after a savepoint is undone.
     succeed(&mut client, &format!("BEGIN; {one}; SAVEPOINT s")).await;
     assert!(client.ask(&other).await.starts_with("E(0A000 "));
