@@ -22,12 +22,30 @@ async fn connections_are_waited_for_in_order_and_not_for_ever() {
         ("cross_shard.idle_in_pipeline_timeout_ms", "300"),
     ];
     let stage = Stage::start(2, options(&settings)).await;
+    begin_holds_nothing(&stage).await;
     deadline_and_order(&stage).await;
     cancel_requests(&stage).await;
     clients_that_leave(&stage).await;
     an_idle_pipeline_ends(&stage).await;
     more_clients_than_places(&stage).await;
     stage.assert_log_is_clean();
+}
+
+/// BEGIN costs no trip and no connection, nor do savepoints and settings before the first statement.
+async fn begin_holds_nothing(stage: &Stage) {
+    let mut clients = Vec::new();
+    for number in 0..8 {
+        let mut client = stage.client().await;
+        for statement in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "SAVEPOINT s", "SET LOCAL application_name = 'x'"] {
+            succeed(&mut client, statement).await;
+        }
+        clients.push((number, client));
+    }
+    let key = stage.key(1, 0);
+    for (number, client) in &mut clients {
+        assert_eq!(client.value(&format!("SELECT {number} FROM accounts WHERE id = {key}")).await, number.to_string());
+        succeed(client, "COMMIT").await;
+    }
 }
 
 /// Two hold the connections; the others are served in the order in which they asked, or told that nothing became free.
@@ -208,6 +226,36 @@ async fn more_clients_than_places(stage: &Stage) {
     let freed_at = Instant::now();
     while WireClient::try_connect(stage.proxy.address(), &[("user", "postgres"), ("database", "app")]).await.is_err() {
         assert!(freed_at.elapsed() < Duration::from_secs(5), "the place is not free again");
+    }
+}
+
+/// Sessions that hold a connection of one shard and want one of the other, and their mirror image: the share that is kept for
+/// late joiners serves them one after another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_want_each_others_shards_do_not_wait_for_each_other() {
+    let settings = [("pool.size_per_shard", "4"), ("pool.late_joiner_share", "0.25"), ("pool.checkout_timeout_ms", "8000")];
+    let stage = Stage::start(2, options(&settings)).await;
+    for _ in 0..5 {
+        let mut clients = Vec::new();
+        for (own, other) in [(0, 1), (1, 0)] {
+            for nth in 0..3 {
+                let mut client = stage.client().await;
+                succeed(&mut client, &format!("BEGIN; UPDATE accounts SET balance = 100 WHERE id = {}", stage.key(own, nth))).await;
+                clients.push((client, stage.key(other, nth)));
+            }
+        }
+        let tasks: Vec<_> = clients
+            .into_iter()
+            .map(|(mut client, key)| {
+                tokio::spawn(async move {
+                    assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {key}")).await, format!("o{key}"));
+                    succeed(&mut client, "COMMIT").await;
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("served");
+        }
     }
 }
 
