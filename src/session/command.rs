@@ -511,7 +511,8 @@ impl Session {
     }
 
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        if !declare::is_query(&call.function) {
+        let is_query = declare::is_query(&call.function);
+        if !is_query {
             self.leave_transaction(&call.function).await?;
         }
         let arguments = call
@@ -526,7 +527,9 @@ impl Session {
         };
         let control = Arc::clone(&self.gateway.control);
         let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
-        self.gateway.refresh_catalog().await?;
+        if !is_query {
+            self.gateway.refresh_catalog().await?;
+        }
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {
