@@ -283,6 +283,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.temporary_tables.transaction_ended();
         self.forget_portals();
         self.touched.clear();
         Ok(())
