@@ -14,7 +14,7 @@ use crate::backend::Reply;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Scope, Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
+use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
 use crate::sql::lexer::{self, TokenKind};
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -124,7 +124,9 @@ impl Session {
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
             Command::Explain { inner, .. } => self.explain_shards(inner, text, bind).await,
-            Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => self.change_temporary(statement, text, bind).await,
+            Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
+                self.change_temporary(statement, text, bind).await
+            }
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);

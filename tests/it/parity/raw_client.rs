@@ -112,7 +112,7 @@ impl RawClient {
         let mut parts = Vec::new();
         while parts.len() < expected {
             parts.push(self.part().await);
-            if matches!(parts.last(), Some(Part::Error(_))) {
+            if matches!(parts.last(), Some(Part::Error(_) | Part::Closed)) {
                 break;
             }
         }

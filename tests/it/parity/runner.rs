@@ -103,7 +103,10 @@ impl<'a> Runner<'a> {
             Mode::Text => {
                 let values = values.iter().map(|value| value.as_ref().map(|text| text.clone().into_bytes())).collect();
                 let messages = batch(&step.text, Vec::new(), Format::Text, values, Format::Text);
-                (vec![send_copy(&mut self.plain, &messages, &step.copy).await], vec![send_copy(&mut self.proxy, &messages, &step.copy).await])
+                (
+                    vec![send_copy(&mut self.plain, &messages, &step.copy).await],
+                    vec![send_copy(&mut self.proxy, &messages, &step.copy).await],
+                )
             }
             Mode::Binary => self.named(step, values).await,
             Mode::Declared => {
@@ -182,6 +185,27 @@ impl<'a> Runner<'a> {
             answers.iter().for_each(|answer| write!(told, "{answer}").expect("text"));
         }
         self.tally.differences.push(told);
+    }
+
+    /// Back to the first rows, which both sides must have changed alike.
+    pub async fn restore(&mut self, name: &str) {
+        if let Some(difference) = self.world.check_and_restore(false).await {
+            self.tally.differences.push(format!("{name}: answers differ\nrows afterwards:\n{difference}"));
+        }
+    }
+
+    /// Messages and Flush: so many answers must come without a Sync.
+    pub async fn flush(&mut self, name: &str, messages: &[Message], expected: usize) {
+        self.tally.statements += 1;
+        self.tally.checks += 1;
+        for client in [&mut self.plain, &mut self.proxy] {
+            messages.iter().for_each(|message| client.put(message));
+        }
+        let (plain, proxy) = (self.plain.flush(expected).await, self.proxy.flush(expected).await);
+        if plain.lines(RowOrder::Total) != proxy.lines(RowOrder::Total) {
+            let told = format!("{name}: answers differ\n    {messages:?}\n    PostgreSQL:\n{plain}    Shardgate:\n{proxy}");
+            self.tally.differences.push(told);
+        }
     }
 
     /// Messages that are spelt out, in one round trip.
