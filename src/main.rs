@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 fine; 1 failed, or `check` has findings; 2 wrong usage.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -13,6 +13,7 @@ use shardgate::demo::{self, DemoOptions, ShardAddress};
 use shardgate::telemetry::LogControl;
 use shardgate::{server, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// A gateway in front of PostgreSQL shards.
@@ -122,8 +123,9 @@ fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     current_thread_runtime()?.block_on(async {
         let shutdown = CancellationToken::new();
         let signals = Signals::listen()?;
-        let watch = tokio::spawn(signals.watch(path, logs, shutdown.clone()));
-        let served = server::serve(config, shutdown).await;
+        let (reload, reloads) = mpsc::channel(1);
+        let watch = tokio::spawn(signals.watch(Reloader { path, logs, reload }, shutdown.clone()));
+        let served = server::serve(config, reloads, shutdown).await;
         watch.abort();
         served
     })?;
@@ -161,7 +163,7 @@ impl Signals {
     }
 
     /// The first SIGTERM or SIGINT drains; a second SIGINT ends the process at once, for a person who does not want to wait.
-    async fn watch(mut self, path: Option<PathBuf>, logs: LogControl, shutdown: CancellationToken) {
+    async fn watch(mut self, reloader: Reloader, shutdown: CancellationToken) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => shutdown.cancel(),
@@ -171,17 +173,35 @@ impl Signals {
                     }
                     shutdown.cancel();
                 }
-                _ = self.hang_up.recv() => reload(path.as_deref(), &logs),
+                _ = self.hang_up.recv() => reloader.reload().await,
             }
         }
     }
 }
 
-/// Takes over what can change while the proxy runs: the log level. Anything that is wrong leaves all as it is.
-fn reload(path: Option<&Path>, logs: &LogControl) {
-    match Config::load(path).map_err(anyhow::Error::from).and_then(|config| Ok(logs.set_level(&config.log.level)?)) {
-        Ok(()) => tracing::info!("settings reloaded"),
-        Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+/// Reads the settings again.
+struct Reloader {
+    path: Option<PathBuf>,
+    logs: LogControl,
+    reload: mpsc::Sender<Config>,
+}
+
+impl Reloader {
+    /// Sets the log level and hands the rest to the server. Settings that are wrong leave all as it is.
+    async fn reload(&self) {
+        let read = || -> anyhow::Result<Config> {
+            let config = Config::load(self.path.as_deref())?;
+            self.logs.set_level(&config.log.level)?;
+            Ok(config)
+        };
+        match read() {
+            Ok(config) => {
+                if self.reload.send(config).await.is_err() {
+                    tracing::info!("settings not reloaded, the proxy is stopping");
+                }
+            }
+            Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::futures::Notified;
 
 use crate::backend::Connection;
 use crate::net::ShardEndpoint;
+use crate::telemetry::CancelOutcome;
 
 /// The sessions of this proxy by their cancel key.
 #[derive(Default)]
@@ -64,10 +65,11 @@ impl CancelRegistry {
     }
 
     /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.
-    pub async fn cancel(&self, key: CancelKey) {
+    pub async fn cancel(&self, key: CancelKey) -> CancelOutcome {
         let target = self.sessions.lock().get(&key).cloned();
-        if let Some(target) = target {
-            target.cancel().await;
+        match target {
+            Some(target) => target.cancel().await,
+            None => CancelOutcome::Unknown,
         }
     }
 }
@@ -102,7 +104,7 @@ impl CancelTarget {
         was_sent
     }
 
-    pub async fn cancel(&self) {
+    pub async fn cancel(&self) -> CancelOutcome {
         // Wakes who waits now: no request is left over for a later wait.
         self.stop_waiting.notify_waiters();
         let running = {
@@ -111,10 +113,12 @@ impl CancelTarget {
             state.cancelled.extend(running.iter().map(|backend| backend.process_id));
             running
         };
+        let outcome = if running.is_empty() { CancelOutcome::Late } else { CancelOutcome::Forwarded };
         for backend in running {
             if let Err(error) = backend.endpoint.cancel(&backend.key).await {
                 tracing::warn!(%error, "cancel request not delivered");
             }
         }
+        outcome
     }
 }

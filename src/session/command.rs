@@ -287,6 +287,7 @@ impl Session {
         self.transaction.end();
         self.temporary_tables.transaction_ended();
         self.forget_portals();
+        self.gateway.counters.commit();
         self.touched.clear();
         Ok(())
     }
@@ -342,6 +343,9 @@ impl Session {
             }
         }
         self.touched.clear();
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
         self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);

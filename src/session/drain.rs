@@ -75,6 +75,9 @@ impl Session {
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
         }
+        for sqlstate in &noticed.errors {
+            self.gateway.counters.error(sqlstate);
+        }
         for (name, value) in &noticed.parameters {
             self.report_parameter(name, value);
         }

@@ -21,6 +21,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Effect;
+use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -219,6 +220,7 @@ impl Session {
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
+                self.count_refusal(&failure);
                 // What PostgreSQL has to say against the statement comes first.
                 self.answer_parse().await?;
                 return Err(failure);
@@ -400,10 +402,12 @@ impl Session {
         match self.portal(name)? {
             Portal::Shard { shard } => {
                 let shard = *shard;
+                self.gateway.counters.statement(RouteKind::SingleShard);
                 self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
+                self.gateway.counters.statement(RouteKind::Local);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -411,6 +415,7 @@ impl Session {
             }
             Portal::Scatter { statement, bind, shards } => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                self.gateway.counters.statement(RouteKind::Scatter);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }

@@ -19,6 +19,7 @@ use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::{Analyzer, Context};
+use crate::telemetry::Counters;
 
 pub struct Gateway {
     pub config: Arc<Config>,
@@ -33,6 +34,7 @@ pub struct Gateway {
     pub cancels: CancelRegistry,
     pub control: Arc<Control>,
     pub clients: Clients,
+    pub counters: Counters,
     /// Parameter types and row descriptions as the home shard gave them.
     pub(super) descriptions: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
@@ -63,7 +65,7 @@ pub(super) struct ContextKey {
 }
 
 impl Gateway {
-    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>) -> Self {
+    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>, counters: Counters) -> Self {
         let map_database = Shard {
             id: MAP_DATABASE,
             name: "map".to_owned(),
@@ -79,6 +81,7 @@ impl Gateway {
             analyzer: Analyzer::new(),
             cancels: CancelRegistry::default(),
             clients: Clients::default(),
+            counters,
             descriptions: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
@@ -98,6 +101,14 @@ impl Gateway {
         self.pools.retain(|pool| {
             pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
         });
+    }
+
+    /// New sessions of these users are to log in to the shards with what they have now; those that run keep their pools.
+    pub fn forget_pools_of<'a>(&self, users: impl Iterator<Item = &'a str>) {
+        if self.config.auth.backend_user == BackendUser::Client {
+            let users: Vec<&str> = users.collect();
+            self.pools.retain(|pool| pool.shard == MAP_DATABASE || !users.contains(&pool.user()));
+        }
     }
 
     /// A version of the schema that one session alone sees.

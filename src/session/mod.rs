@@ -43,6 +43,7 @@ mod transaction;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -55,6 +56,7 @@ use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
 use crate::sql::Context;
+use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
@@ -84,12 +86,17 @@ pub struct Connected {
     /// What login has left to be sent.
     pub reply: BytesMut,
     pub address: SocketAddr,
+    pub accepted_at: Instant,
+    /// The first ReadyForQuery has gone out by then, or the connection is closed.
+    pub login_deadline: tokio::time::Instant,
     /// Index of the runtime that the session lives on.
     pub runtime: usize,
 }
 
 pub struct Session {
     gateway: Arc<Gateway>,
+    accepted_at: Instant,
+    login_deadline: tokio::time::Instant,
     runtime: usize,
     client: Client,
     identity: Identity,
@@ -129,7 +136,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(gateway: Arc<Gateway>, identity: Identity, connected: Connected) -> Self {
-        let Connected { stream, input, reply, address, runtime } = connected;
+        let Connected { stream, input, reply, address, accepted_at, login_deadline, runtime } = connected;
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
@@ -141,6 +148,8 @@ impl Session {
             using: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
+            accepted_at,
+            login_deadline,
             runtime,
             identity,
             statements: HashMap::new(),
@@ -167,23 +176,45 @@ impl Session {
 
     /// Serves the client until it goes, or `stop` says that the proxy drains and no transaction is open.
     pub async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
-        let end = match self.greet().await {
+        let end = match self.greet_in_time().await {
             Ok(()) => self.serve(&stop).await,
             Err(end) => end,
         };
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
         if let Err(error) = self.finish_schema_change().await {
             tracing::warn!(%error, "a schema change is left open in the map database");
         }
         match end {
             SessionEnd::Fatal(error) => {
+                self.gateway.counters.error(&error.code.0);
                 originate::error(&mut self.client.output, &error);
                 if self.client.flush().await.is_err() {
                     tracing::debug!("client gone before its last message");
                 }
             }
-            SessionEnd::ClientGone => self.cancel.cancel().await,
+            SessionEnd::ClientGone => {
+                self.cancel.cancel().await;
+            }
             SessionEnd::Terminated => {}
         }
+    }
+
+    /// The end of the login, which has one deadline from accept on.
+    async fn greet_in_time(&mut self) -> Result<(), SessionEnd> {
+        let greeted = tokio::time::timeout_at(self.login_deadline, self.greet()).await;
+        let counters = &self.gateway.counters;
+        match &greeted {
+            Ok(Ok(())) => {
+                counters.connection(ConnectionOutcome::Login);
+                counters.login_took(self.accepted_at.elapsed());
+            }
+            Ok(Err(SessionEnd::Fatal(_))) => counters.connection(ConnectionOutcome::Refused),
+            Ok(Err(SessionEnd::ClientGone | SessionEnd::Terminated)) => counters.connection(ConnectionOutcome::Closed),
+            Err(_) => counters.connection(ConnectionOutcome::Timeout),
+        }
+        greeted.unwrap_or(Err(SessionEnd::Terminated))
     }
 
     async fn serve(&mut self, stop: &tokio_util::sync::CancellationToken) -> SessionEnd {
@@ -268,10 +299,14 @@ impl Session {
             Client(Result<(), SessionEnd>),
             Shard(usize, Result<(), ConnectionError>),
         }
+        // Outside of a transaction block a client that has sent Flush and no Sync holds the connection for nothing.
+        let idle_max =
+            (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let (client, participants) = (&mut self.client, &mut self.participants);
         let event = tokio::select! {
             biased;
             () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
+            () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
             event = std::future::poll_fn(|context| {
                 if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
                     return std::task::Poll::Ready(Event::Client(filled));
@@ -318,6 +353,7 @@ impl Session {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
+                self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
             }
@@ -328,6 +364,7 @@ impl Session {
     }
 
     fn fail(&mut self, error: PgError) {
+        self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();
     }
@@ -382,6 +419,22 @@ impl Drop for Session {
 
 fn shutting_down() -> SessionEnd {
     SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+/// Until it has been as long as this; for ever without a limit.
+async fn idle(max: Option<Duration>) {
+    match max {
+        Some(max) => tokio::time::sleep(max).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn idle_in_pipeline() -> SessionEnd {
+    let error = PgError::fatal(
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection because a pipeline was not ended by Sync",
+    );
+    SessionEnd::Fatal(error.with_detail("The limit is cross_shard.idle_in_pipeline_timeout_ms."))
 }
 
 /// The error for a connection that broke in mid-statement.

@@ -6,6 +6,7 @@
 //! and the session writes its own.
 
 use bytes::{Buf, BytesMut};
+use smallvec::SmallVec;
 
 use crate::backend::{Connection, ConnectionError, Pending, Reply, StatementId};
 use crate::error::{PgError, SqlState};
@@ -33,6 +34,8 @@ pub(super) struct Noticed {
     pub has_failed: bool,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
+    /// SQLSTATEs of the errors that went to the client.
+    pub errors: SmallVec<[[u8; 5]; 1]>,
     /// Values of settings that the shard reported.
     pub parameters: Vec<(String, String)>,
 }
@@ -227,6 +230,7 @@ fn take_error(
         | Reply::Local(_) => skip_to_sync(connection),
     }
     noticed.has_failed = true;
+    noticed.errors.push(fields.get(b'C').and_then(|code| code.try_into().ok()).unwrap_or(*b"XX000"));
     output.extend_from_slice(&frame);
     Ok(None)
 }

@@ -13,6 +13,7 @@ use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{PartitionId, Shard, ShardId};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::telemetry::RouteKind;
 
 /// Where to send it.
 #[derive(Debug)]
@@ -124,6 +125,25 @@ impl Session {
                 ))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Counts a statement that is about to run by its route, or one that is refused.
+    #[inline]
+    pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
+        match &route {
+            Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
+            Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Err(failure) => self.count_refusal(failure),
+        }
+        route
+    }
+
+    pub(super) fn count_refusal(&self, failure: &Failure) {
+        if let Failure::Error(error) = failure
+            && error.code == SqlState::FEATURE_NOT_SUPPORTED
+        {
+            self.gateway.counters.statement(RouteKind::Refused);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, TransactionModes};
+use crate::telemetry::RouteKind;
 use crate::wire::{originate, query, shard_tag};
 
 impl Session {
@@ -44,10 +45,12 @@ impl Session {
             [statement] => {
                 self.check_not_failed(&statement.command)?;
                 if super::command::is_own(&statement.command) {
+                    self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
                 }
                 let inputs = Inputs::literals(text, &read.literals);
-                match self.route(statement, &inputs).await {
+                let route = self.route(statement, &inputs).await;
+                match self.counted(route) {
                     Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
                     Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
                     Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
@@ -107,6 +110,7 @@ impl Session {
         let statements = &read.analyzed.statements;
         if let Some(shard) = self.common_shard(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
+            self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
             return self.run_on_shard(shard, decisive, text, 0).await;
         }
@@ -143,11 +147,13 @@ impl Session {
             self.batch.is_implicit = true;
         }
         if super::command::is_own(&statement.command) {
+            self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        match self.route(statement, inputs).await? {
+        let route = self.route(statement, inputs).await;
+        match self.counted(route)? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
             route => self.run_elsewhere(route, statement, text, inputs).await,
         }

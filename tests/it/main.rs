@@ -6,9 +6,12 @@
 mod containers;
 mod declare;
 mod hostile_startup;
+mod limits;
 mod login;
 mod login_to_shard;
+mod metrics;
 mod parity;
+mod rebalance;
 mod servers;
 mod sessions;
 mod shard_key_conversion;
