@@ -131,7 +131,10 @@ impl Session {
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {
                 // Never counted against the client's texts: there are a handful.
-                connection.prepared.insert(id, usize::MAX);
+                for unwanted in connection.prepared.insert(id, usize::MAX) {
+                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.expect(Reply::Close, false);
+                }
                 id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
                 connection.expect(Reply::Parse(id), false);
             }

@@ -235,6 +235,16 @@ fn errors() -> Vec<(&'static str, Vec<Cycle>)> {
                 vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
             ],
         ),
+        (
+            "a failed pipeline takes its writes on several shards back",
+            vec![
+                ["1", "2", "3", "5"]
+                    .iter()
+                    .flat_map(|key| [parse("", "UPDATE accounts SET note = 'lost' WHERE id = $1"), bind("", "", &[key]), execute("", 0)])
+                    .chain([parse("", "SELECT 1 / 0"), bind("", "", &[]), execute("", 0)])
+                    .collect(),
+            ],
+        ),
         ("a bad value", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["x"]), execute("", 0)], one()]),
         ("too few values", vec![vec![parse("", "SELECT $1::int, $2::int"), bind("", "", &["1"]), execute("", 0)], one()]),
         ("too many values", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["1", "2"]), execute("", 0)], one()]),

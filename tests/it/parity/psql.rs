@@ -22,7 +22,7 @@ pub fn run(world: &World, tally: &mut Tally) {
 const COMMANDS: &[&str] = &[
     "\\dt",
     "\\dt+ public.languages",
-    "\\dt *.*accounts",
+    "\\dt (public|sales).accounts",
     "\\d",
     "\\d accounts",
     "\\d entries",
@@ -42,7 +42,7 @@ const COMMANDS: &[&str] = &[
     "\\sv active_accounts",
     "\\dT",
     "\\dT+ mood",
-    "\\dn",
+    "\\dn (public|sales)",
     "\\du",
     "\\dd accounts",
     "\\dp accounts",
@@ -60,5 +60,5 @@ const COMMANDS: &[&str] = &[
     "SELECT 1 \\gdesc",
     "SELECT id, balance, opened FROM accounts WHERE id = 3 \\gdesc",
     "\\crosstabview",
-    "SELECT nothing FROM accounts",
+    "SELECT nothing FROM accounts WHERE id = 1",
 ];
