@@ -614,11 +614,6 @@ pub(super) fn text_field(name: &str) -> FieldDescription {
     }
 }
 
-fn first_word(text: &str) -> &str {
-    let word = lexer::tokens(text).find(|token| token.kind == TokenKind::Word);
-    word.and_then(|word| text.get(word.start..word.end)).unwrap_or_default()
-}
-
 fn rows_body(fields: &[FieldDescription]) -> Bytes {
     let mut frame = BytesMut::new();
     originate::row_description(&mut frame, fields);

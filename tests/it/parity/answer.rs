@@ -62,6 +62,11 @@ impl Told {
         self.fields.iter().find(|(field, _)| *field == letter).map(|(_, value)| value.as_str())
     }
 
+    /// Not supported, and told why and what to do.
+    pub fn is_refusal(&self) -> bool {
+        matches!((self.get('C'), self.get('D'), self.get('H')), (Some("0A000"), Some(_), Some(_)))
+    }
+
     fn line(&self) -> String {
         let mut line = String::new();
         for (letter, value) in self.fields.iter().filter(|(letter, _)| !UNTOLD.contains(letter)) {
