@@ -86,7 +86,9 @@ impl Session {
                 let shard = self.gateway.shard(id)?;
                 // What the transaction has set is replayed after BEGIN, to be undone with it.
                 let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
-                let connection = self.checkout(&shard, &settings).await?;
+                self.learn_home_oids(&shard).await?;
+                let mut connection = self.checkout(&shard, &settings).await?;
+                self.learn_oids(&mut connection, &shard).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1
             }
