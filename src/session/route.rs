@@ -128,13 +128,13 @@ impl Session {
         }
     }
 
-    /// Counts a statement that is about to run by its route, or one that is refused.
+    /// Counts a statement that is about to run by its route.
     #[inline]
     pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
-            Err(failure) => self.count_refusal(failure),
+            Err(_) => {}
         }
         route
     }

@@ -67,6 +67,7 @@ impl Session {
             let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
             self.describe(&prepared).await?;
         }
+        self.count_refusal(&failure);
         Err(failure)
     }
 
@@ -153,7 +154,7 @@ impl Session {
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let route = self.route(statement, inputs).await;
-        match self.counted(route)? {
+        match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
             route => self.run_elsewhere(route, statement, text, inputs).await,
         }
