@@ -289,6 +289,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.temporary_tables.transaction_ended();
         self.forget_portals();
         self.gateway.counters.commit();
         self.touched.clear();
