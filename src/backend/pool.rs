@@ -164,6 +164,8 @@ struct State {
     open: usize,
     in_use: usize,
     waiters: VecDeque<Waiter>,
+    /// Length of the queue at which those who have given up are taken out.
+    waiters_checked_at: usize,
     health: Health,
     /// Connections opened before this are not given out: the shard has been away since.
     not_before: Instant,
@@ -204,6 +206,7 @@ impl Pool {
             open: 0,
             in_use: 0,
             waiters: VecDeque::new(),
+            waiters_checked_at: WAITERS_CHECKED_AT,
             health: Health::new(limits.backoff),
             not_before: Instant::now(),
         };
@@ -280,6 +283,7 @@ impl Pool {
             }
         }
         let (sender, receiver) = oneshot::channel();
+        state.forget_gone_waiters();
         let waiter = Waiter { kind, sender };
         match kind {
             Checkout::First => state.waiters.push_back(waiter),
@@ -455,7 +459,7 @@ impl Pool {
             user: self.credentials.user.to_string(),
             active: state.in_use,
             idle: state.open - state.in_use,
-            waiting: state.waiters.len(),
+            waiting: state.waiters.iter().filter(|waiter| !waiter.sender.is_closed()).count(),
         }
     }
 }
@@ -475,6 +479,14 @@ impl State {
 
     fn take_idle_elsewhere(&mut self) -> Option<Box<Connection>> {
         self.idle.iter_mut().max_by_key(|idle| idle.len()).and_then(Vec::pop)
+    }
+
+    /// Takes out who has given up, when the queue has doubled: so it is never longer than twice those who wait.
+    fn forget_gone_waiters(&mut self) {
+        if self.waiters.len() >= self.waiters_checked_at {
+            self.waiters.retain(|waiter| !waiter.sender.is_closed());
+            self.waiters_checked_at = (self.waiters.len() * 2).max(WAITERS_CHECKED_AT);
+        }
     }
 
     /// The first waiter that may take a connection now.
@@ -513,6 +525,9 @@ impl Drop for Slot<'_> {
         }
     }
 }
+
+/// A queue shorter than this is not looked through.
+const WAITERS_CHECKED_AT: usize = 64;
 
 /// The pools of one proxy, by shard and user.
 pub struct Pools {

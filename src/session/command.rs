@@ -14,7 +14,8 @@ use crate::backend::Reply;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
+use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::sql::lexer::{self, TokenKind};
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -123,7 +124,9 @@ impl Session {
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
             Command::Explain { inner, .. } => self.explain_shards(inner, text, bind).await,
-            Command::Ddl { tag, creates_temporary: Some(name), .. } => self.create_temporary(tag, name, statement, alone).await,
+            Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
+                self.change_temporary(statement, text, bind).await
+            }
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
@@ -282,8 +285,8 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
-        self.gateway.counters.commit();
         self.forget_portals();
+        self.gateway.counters.commit();
         self.touched.clear();
         Ok(())
     }
@@ -342,6 +345,7 @@ impl Session {
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }
+        self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
@@ -384,6 +388,7 @@ impl Session {
         let index = self.transaction.find_savepoint(name)?;
         let sql = format!("ROLLBACK TO SAVEPOINT \"{}\"", name.replace('"', "\"\""));
         self.on_those_who_know(index, &sql, index + 1).await?;
+        self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.rollback_to(index) {
             self.change_settings(settings);
         }
@@ -464,15 +469,14 @@ impl Session {
                 self.statements.clear();
                 self.portals.clear();
                 self.cursors.clear();
-                self.temporary_tables.clear();
+                self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"
             }
             Discard::Temporary => {
-                self.temporary_tables.clear();
-                self.participants.retain(|participant| participant.pinned_by != Some(super::route::TEMPORARY_TABLE));
+                self.discard_temporary().await?;
                 "DISCARD TEMP"
             }
             Discard::Plans => "DISCARD PLANS",
@@ -607,6 +611,11 @@ pub(super) fn text_field(name: &str) -> FieldDescription {
         typmod: -1,
         format: 0,
     }
+}
+
+fn first_word(text: &str) -> &str {
+    let word = lexer::tokens(text).find(|token| token.kind == TokenKind::Word);
+    word.and_then(|word| text.get(word.start..word.end)).unwrap_or_default()
 }
 
 fn rows_body(fields: &[FieldDescription]) -> Bytes {

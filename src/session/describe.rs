@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::participant::Participant;
 use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
 use crate::error::{PgError, SqlState};
@@ -56,7 +57,8 @@ impl Session {
             Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
             Some(_) | None => self.home()?,
         };
-        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && participant.has_begun);
+        let is_own = |participant: &Participant| participant.has_begun || participant.pinned_by.is_some();
+        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && is_own(participant));
         let description = match in_transaction {
             Some(index) => {
                 self.drain_with_flush(index).await?;

@@ -72,11 +72,11 @@ impl Session {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
-        for sqlstate in &noticed.errors {
-            self.gateway.counters.error(sqlstate);
-        }
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
+        }
+        for sqlstate in &noticed.errors {
+            self.gateway.counters.error(sqlstate);
         }
         for (name, value) in &noticed.parameters {
             self.report_parameter(name, value);

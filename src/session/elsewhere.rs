@@ -83,7 +83,7 @@ impl Session {
         let types = self.describe(statement).await?.parameter_types.clone();
         let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
-        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.context.catalog.version });
+        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.schema_version() });
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,

@@ -127,8 +127,7 @@ impl Session {
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
-        let key =
-            Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.context.catalog.version });
+        let key = Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.schema_version() });
         let id = self.gateway.registry.id(&key);
         Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
     }
@@ -221,6 +220,7 @@ impl Session {
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
+                self.count_refusal(&failure);
                 // What PostgreSQL has to say against the statement comes first.
                 self.answer_parse().await?;
                 self.count_refusal(&failure);

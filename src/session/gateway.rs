@@ -42,6 +42,7 @@ pub struct Gateway {
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
     next_context: AtomicU64,
+    next_temporary_version: AtomicU64,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
 }
@@ -85,6 +86,7 @@ impl Gateway {
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
             next_context: AtomicU64::new(1),
+            next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             refreshing: tokio::sync::Mutex::new(()),
             config,
             map,
@@ -107,6 +109,11 @@ impl Gateway {
             let users: Vec<&str> = users.collect();
             self.pools.retain(|pool| pool.shard == MAP_DATABASE || !users.contains(&pool.user()));
         }
+    }
+
+    /// A version of the schema that one session alone sees.
+    pub(super) fn temporary_version(&self) -> u64 {
+        self.next_temporary_version.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What a session has before its first statement; never used for one.
@@ -171,3 +178,6 @@ const CONTEXTS_MAX: u64 = 1_000;
 const GREETINGS_MAX: u64 = 10_000;
 /// Defaults of roles and databases may change: learn them anew after this.
 const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Versions of the shared catalogue count from 1, those of single sessions from the middle.
+const TEMPORARY_VERSIONS: u64 = 1 << 63;

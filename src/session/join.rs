@@ -31,7 +31,10 @@ impl Session {
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        let mut connection = self.wait_for_connection(&pool, kind).await?;
+        let mut connection = match self.wait_for_connection(&pool, kind).await? {
+            Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            checked_out => checked_out?,
+        };
         if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
@@ -45,16 +48,16 @@ impl Session {
     }
 
     /// A connection, unless the client cancels while it waits for one.
-    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Pooled, Failure> {
+    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Result<Pooled, CheckoutError>, Failure> {
         let mut checkout = pin!(pool.checkout(kind, self.runtime));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
-            return found.map_err(|error| unavailable(pool, error));
+            return Ok(found);
         }
         let cancelled = self.cancel.cancelled();
         tokio::select! {
             biased;
-            found = checkout => found.map_err(|error| unavailable(pool, error)),
+            found = checkout => Ok(found),
             () = cancelled => {
                 Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
             }
@@ -75,7 +78,10 @@ impl Session {
     #[inline]
     pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
-            Some(index) => index,
+            Some(index) => {
+                self.refresh_settings(index).await?;
+                index
+            }
             None => {
                 let shard = self.gateway.shard(id)?;
                 // What the transaction has set is replayed after BEGIN, to be undone with it.
@@ -89,6 +95,29 @@ impl Session {
             self.catch_up(index);
         }
         Ok(index)
+    }
+
+    /// A connection that the session has kept gets what was set since.
+    async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
+        if participant.has_begun || Arc::ptr_eq(&participant.connection.settings, wanted) {
+            return Ok(());
+        }
+        let connection = &mut participant.connection;
+        if participant.needs_sync {
+            // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
+            connection.is_pinned = true;
+            let statements = connection.settings.statements_to(wanted);
+            connection.settings = Arc::clone(wanted);
+            statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            return Ok(());
+        }
+        match connection.apply_settings(wanted).await {
+            Ok(()) => Ok(()),
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
     }
 
     /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
@@ -201,13 +230,6 @@ fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
     connection.expect(Reply::Bind, false);
     connection.expect(Reply::Execute, false);
     participant.needs_sync = true;
-}
-
-fn unavailable(pool: &Pool, error: CheckoutError) -> Failure {
-    match error {
-        CheckoutError::Unavailable { .. } if pool.shard == MAP_DATABASE => map_unreachable().into(),
-        error => error.into(),
-    }
 }
 
 /// Before the first shard is added only the functions and relations of the schema `shardgate` work.

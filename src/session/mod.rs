@@ -37,6 +37,7 @@ mod set_config;
 mod setting;
 mod simple;
 mod statement;
+mod temporary;
 mod transaction;
 
 use std::collections::HashMap;
@@ -65,6 +66,7 @@ use greet::Greeting;
 use participant::Participant;
 use relations::{ClientRow, Held};
 use statement::{Portal, Statement};
+use temporary::TemporaryTables;
 use transaction::Transaction;
 
 /// Who the client is, as login found out.
@@ -116,7 +118,7 @@ pub struct Session {
     /// newer one. `None` between transactions.
     using: Option<Arc<MapSnapshot>>,
     batch: Batch,
-    temporary_tables: Vec<String>,
+    temporary_tables: TemporaryTables,
     /// The search path that `context` was made for, as text.
     context_search_path: String,
     /// The open transaction changes the schema, as was announced.
@@ -162,7 +164,7 @@ impl Session {
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
-            temporary_tables: Vec::new(),
+            temporary_tables: TemporaryTables::default(),
             context_search_path: String::new(),
             schema_change: None,
             pools: Vec::new(),

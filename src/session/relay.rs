@@ -32,10 +32,10 @@ pub(super) enum Step {
 pub(super) struct Noticed {
     /// An ErrorResponse went to the client.
     pub has_failed: bool,
-    /// SQLSTATEs of the errors that went to the client.
-    pub errors: SmallVec<[[u8; 5]; 1]>,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
+    /// SQLSTATEs of the errors that went to the client.
+    pub errors: SmallVec<[[u8; 5]; 1]>,
     /// Values of settings that the shard reported.
     pub parameters: Vec<(String, String)>,
 }

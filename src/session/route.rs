@@ -26,6 +26,7 @@ pub(super) enum Route {
 impl Session {
     /// Reads what names mean anew when the schema, the map or the search path has changed.
     pub(super) async fn refresh_context(&mut self) -> Result<(), Failure> {
+        self.refresh_temporary_tables().await?;
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
@@ -34,7 +35,7 @@ impl Session {
         let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
             && self.context.map.tables_version == map.tables_version
             && self.context.map.epoch.incarnation == map.epoch.incarnation
-            && self.context.temporary_tables.len() == self.temporary_tables.len()
+            && self.context.temporary_tables == self.temporary_tables.names
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
         if is_current && self.context.id != 0 {
             self.using.get_or_insert(map);
@@ -48,7 +49,7 @@ impl Session {
             tables_version: map.tables_version,
             incarnation: map.epoch.incarnation,
             search_path: parse_search_path(&search_path_text, &user),
-            temporary_tables: self.temporary_tables.clone(),
+            temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
         self.context = self.gateway.context(key, &catalog, &map);

@@ -5,13 +5,15 @@ use pg_raw_parse::{Node, nodes};
 use super::analysis::Command;
 use super::context::Context;
 use super::query::means_temporary;
-use super::{shardgate_call, tree};
+use super::tree;
 use crate::error::PgError;
 
-/// Tag, name of a temporary relation that is created, and whether PostgreSQL refuses the statement in a transaction block.
+/// What a schema change is, as far as its kind says.
 pub struct Ddl {
     pub tag: String,
+    /// Name of a temporary relation.
     pub creates_temporary: Option<String>,
+    /// PostgreSQL refuses it in a transaction block.
     pub outside_transaction: bool,
 }
 
@@ -31,8 +33,9 @@ impl Ddl {
         self
     }
 
-    pub fn into_command(self) -> Command {
-        Command::Ddl { tag: self.tag, creates_temporary: self.creates_temporary, outside_transaction: self.outside_transaction }
+    pub fn into_command(self, renames_distributed: bool) -> Command {
+        let Self { tag, creates_temporary, outside_transaction } = self;
+        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed }
     }
 }
 
@@ -100,21 +103,6 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
         Node::RuleStmt(s) => s.relation(),
         _ => None,
     }
-}
-
-/// Refuses what would leave the shard map or the shards wrong.
-pub fn guard(node: Node<'_>) -> Result<(), PgError> {
-    let Some(relation) = relation_of(node) else {
-        return Ok(());
-    };
-    if relation.schemaname() == Some(shardgate_call::SCHEMA) {
-        return Err(PgError::unsupported(
-            "the schema shardgate cannot be changed",
-            "It belongs to the proxy.",
-            "Use the functions of the schema.",
-        ));
-    }
-    Ok(())
 }
 
 /// `None`: not a schema change.

@@ -14,6 +14,7 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
+mod schema_guard;
 mod session_command;
 mod set_config;
 mod shardgate_call;

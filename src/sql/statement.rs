@@ -8,7 +8,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, session_command, set_config};
+use super::{ddl, schema_guard, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -227,10 +227,11 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
             "Run it on each server directly, if it must be run.",
         ));
     };
-    ddl::guard(node)?;
+    schema_guard::guard(node, context)?;
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
-    Ok(Placement::new(found.into_command(), scope, Effect::Write))
+    let command = found.into_command(schema_guard::renames_distributed(node, context));
+    Ok(Placement::new(command, scope, Effect::Write))
 }
 
 /// CREATE TABLE AS, SELECT INTO, CREATE MATERIALIZED VIEW: a table of the home shard with rows from a query.
@@ -244,7 +245,12 @@ fn place_table_as(
 ) -> Result<Placement, PgError> {
     let relation = into.and_then(|into| into.rel());
     let temporary = relation.filter(|relation| ddl::is_temporary(relation)).and_then(|relation| relation.relname());
-    let command = Command::Ddl { tag: tag.to_owned(), creates_temporary: temporary.map(str::to_owned), outside_transaction: false };
+    let command = Command::Ddl {
+        tag: tag.to_owned(),
+        creates_temporary: temporary.map(str::to_owned),
+        outside_transaction: false,
+        renames_distributed: false,
+    };
     if into.is_some_and(|into| into.skip_data) && temporary.is_none() {
         return Ok(Placement::new(command, Scope::EveryShard, Effect::Write));
     }
@@ -292,7 +298,7 @@ fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
         Node::DoStmt(_) => Command::Do,
         Node::CopyStmt(_) => Command::Copy(CopyDirection::Server),
         Node::TransactionStmt(_) => Command::TwoPhase,
-        other => ddl::classify(other).map_or(Command::Maintenance, ddl::Ddl::into_command),
+        other => ddl::classify(other).map_or(Command::Maintenance, |found| found.into_command(false)),
     };
     let has_reference_tables = context.map.tables.values().any(|table| table.kind == crate::shardmap::TableKind::Reference);
     if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {

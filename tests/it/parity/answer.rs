@@ -139,9 +139,19 @@ impl Answer {
     /// One line a message, equal when two answers mean the same. Of an answer that ends in an error, what came before it does
     /// not count: where several shards take part, an error in a bound value is found when the portal is executed.
     pub fn lines(&self, order: RowOrder) -> Vec<String> {
-        let failed_at = self.parts.iter().position(|part| matches!(part, Part::Error(_)));
-        let parts = self.parts.get(failed_at.unwrap_or(0)..).unwrap_or_default();
-        Self::lines_of(parts, order)
+        // A changed setting may be told before the statement's end or after it.
+        let (settings, others): (Vec<Part>, Vec<Part>) =
+            self.parts.iter().cloned().partition(|part| matches!(part, Part::Setting(..)));
+        let mut lines = Self::lines_without_settings(&others, order);
+        let mut settings: Vec<String> = settings.iter().map(|setting| setting.line(&[])).collect();
+        settings.sort();
+        lines.extend(settings);
+        lines
+    }
+
+    fn lines_without_settings(parts: &[Part], order: RowOrder) -> Vec<String> {
+        let failed_at = parts.iter().position(|part| matches!(part, Part::Error(_)));
+        Self::lines_of(parts.get(failed_at.unwrap_or(0)..).unwrap_or_default(), order)
     }
 
     fn lines_of(parts: &[Part], order: RowOrder) -> Vec<String> {

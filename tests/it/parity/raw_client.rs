@@ -45,7 +45,7 @@ impl RawClient {
         let mut client = Self { stream, input: BytesMut::new(), output: BytesMut::new() };
         let parameters = [("user", "postgres"), ("database", database)].into_iter().chain(settings.iter().copied());
         frontend::startup_message(parameters, &mut client.output).expect("startup");
-        let greeting = client.exchange(b"").await;
+        let greeting = client.exchange(b"", false).await;
         assert!(greeting.error().is_none(), "login: {greeting}");
         client
     }
@@ -53,7 +53,7 @@ impl RawClient {
     /// The simple protocol. `copy`: what a COPY FROM STDIN gets.
     pub async fn query(&mut self, text: &str, copy: &[u8]) -> Answer {
         frontend::query(text, &mut self.output).expect("query");
-        self.exchange(copy).await
+        self.exchange(copy, false).await
     }
 
     /// For statements of the harness itself: the rows as text.
@@ -99,10 +99,10 @@ impl RawClient {
         .expect("a message");
     }
 
-    /// Sends what has been put, and Sync, and reads up to ReadyForQuery.
-    pub async fn sync(&mut self) -> Answer {
+    /// Sends what has been put, and Sync, and reads up to ReadyForQuery. `copy` as for [`RawClient::query`].
+    pub async fn sync(&mut self, copy: &[u8]) -> Answer {
         self.put(&Message::Sync);
-        self.exchange(b"").await
+        self.exchange(copy, true).await
     }
 
     /// Sends what has been put and reads until as many parts have come as are expected.
@@ -119,7 +119,8 @@ impl RawClient {
         Answer { parts }
     }
 
-    async fn exchange(&mut self, copy: &[u8]) -> Answer {
+    /// `is_extended`: COPY swallows the Sync that came with it, so another one follows the data.
+    async fn exchange(&mut self, copy: &[u8], is_extended: bool) -> Answer {
         self.send().await;
         let mut parts = Vec::new();
         loop {
@@ -129,6 +130,9 @@ impl RawClient {
                     frontend::CopyData::new(copy).expect("data").write(&mut self.output);
                 }
                 frontend::copy_done(&mut self.output);
+                if is_extended {
+                    frontend::sync(&mut self.output);
+                }
                 self.send().await;
             }
             let is_last = matches!(part, Part::Ready(_) | Part::Closed);

@@ -103,18 +103,21 @@ impl<'a> Runner<'a> {
             Mode::Text => {
                 let values = values.iter().map(|value| value.as_ref().map(|text| text.clone().into_bytes())).collect();
                 let messages = batch(&step.text, Vec::new(), Format::Text, values, Format::Text);
-                (vec![send(&mut self.plain, &messages).await], vec![send(&mut self.proxy, &messages).await])
+                (
+                    vec![send_copy(&mut self.plain, &messages, &step.copy).await],
+                    vec![send_copy(&mut self.proxy, &messages, &step.copy).await],
+                )
             }
             Mode::Binary => self.named(step, values).await,
             Mode::Declared => {
                 let types = declared(&mut self.plain, &step.text).await;
                 let values = self.encoded(&types, values).await;
                 let messages = batch(&step.text, types, Format::Binary, values.clone(), Format::Text);
-                let plain = send(&mut self.plain, &messages).await;
+                let plain = send_copy(&mut self.plain, &messages, &step.copy).await;
                 // Types that users make have other oids there.
                 let types = declared(&mut self.proxy, &step.text).await;
                 let messages = batch(&step.text, types, Format::Binary, values, Format::Text);
-                (vec![plain], vec![send(&mut self.proxy, &messages).await])
+                (vec![plain], vec![send_copy(&mut self.proxy, &messages, &step.copy).await])
             }
         }
     }
@@ -143,8 +146,8 @@ impl<'a> Runner<'a> {
             ];
             let times = if step.text.to_ascii_uppercase().starts_with("SELECT") { 2 } else { 1 };
             for _ in 0..times {
-                all_plain.push(send(&mut self.plain, &execute).await);
-                all_proxy.push(send(&mut self.proxy, &execute).await);
+                all_plain.push(send_copy(&mut self.plain, &execute, &step.copy).await);
+                all_proxy.push(send_copy(&mut self.proxy, &execute, &step.copy).await);
             }
         }
         let close = [Message::CloseStatement(name())];
@@ -228,8 +231,12 @@ async fn declared(client: &mut RawClient, text: &str) -> Vec<u32> {
 }
 
 async fn send(client: &mut RawClient, messages: &[Message]) -> Answer {
+    send_copy(client, messages, b"").await
+}
+
+async fn send_copy(client: &mut RawClient, messages: &[Message], copy: &[u8]) -> Answer {
     messages.iter().for_each(|message| client.put(message));
-    client.sync().await
+    client.sync(copy).await
 }
 
 fn batch(text: &str, types: Vec<u32>, format: Format, values: Vec<Option<Vec<u8>>>, results: Format) -> Vec<Message> {

@@ -216,7 +216,7 @@ impl World {
             results: vec![Format::Binary],
         });
         plain.put(&Message::Execute { portal: String::new(), rows: 0 });
-        let answer = plain.sync().await;
+        let answer = plain.sync(b"").await;
         let row = answer.rows().next()?;
         row.first().cloned().flatten()
     }

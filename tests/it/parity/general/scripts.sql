@@ -223,11 +223,13 @@ SET timezone = 'nowhere/at_all';
 --! end
 --! script
 SET datestyle = 'German';
+--! refused
 SELECT day FROM orders WHERE id < 3 ORDER BY day;
 SELECT day FROM orders WHERE day = '2024-01-14';
 SELECT day FROM orders WHERE day = '14.01.2024';
 SET datestyle = 'SQL, DMY';
 SELECT day FROM orders WHERE day = '14/01/2024';
+--! refused
 SELECT d, ts, tz FROM kitchen WHERE id < 4 ORDER BY d;
 SET intervalstyle = 'iso_8601';
 SELECT iv FROM kitchen WHERE id = 3;
@@ -285,6 +287,7 @@ SELECT 1;
 --! end
 --! script
 SET client_min_messages = notice;
+--! refused
 DO $$ BEGIN RAISE NOTICE 'told %', 1; END $$;
 SET client_min_messages = warning;
 SELECT 1;
@@ -433,6 +436,37 @@ INSERT INTO accounts VALUES (5);
 SELECT * FROM accounts WHERE id = 5;
 DROP TABLE accounts;
 SELECT name FROM accounts WHERE id = 5;
+--! end
+--! script
+BEGIN;
+CREATE TEMP TABLE accounts (id int, name text);
+INSERT INTO accounts VALUES (1, 'mine');
+SELECT * FROM accounts;
+ROLLBACK;
+SELECT id, name FROM accounts ORDER BY id;
+BEGIN;
+SAVEPOINT a;
+CREATE TEMP TABLE accounts ON COMMIT DROP AS SELECT 5 AS id;
+SELECT * FROM accounts;
+ROLLBACK TO a;
+SELECT id, name FROM accounts ORDER BY id LIMIT 3;
+CREATE TEMP TABLE accounts (id int) ON COMMIT DROP;
+SELECT * FROM accounts;
+COMMIT;
+SELECT id FROM accounts ORDER BY id;
+CREATE TEMP VIEW accounts AS SELECT 7 AS seven;
+SELECT * FROM accounts;
+ALTER TABLE pg_temp.accounts RENAME TO other;
+SELECT id FROM accounts ORDER BY id;
+SELECT * FROM other;
+DISCARD TEMP;
+SELECT * FROM other;
+--! refused
+CREATE TEMP TABLE filled AS SELECT * FROM accounts;
+CREATE TEMP TABLE full_ AS SELECT * FROM audit;
+SELECT count(*) FROM full_;
+DISCARD ALL;
+SELECT count(*) FROM full_;
 --! end
 -- DISCARD and DEALLOCATE.
 --! script

@@ -6,8 +6,12 @@ INSERT INTO accounts VALUES (102, 'all', 1, 2, FALSE, '2024-05-05 00:00+00', 'no
 --! 104 | NULL | 1
 --! -5 | negative | NULL
 INSERT INTO accounts (id, name, balance) VALUES ($1, $2, $3) RETURNING id, balance;
+--! refused
+--! extended
 --! x | y
 INSERT INTO accounts (id, name) VALUES ($1, $2);
+--! 1 | x | y
+INSERT INTO accounts (id, name, balance) VALUES ($1, $2, $3);
 INSERT INTO accounts (name, id) VALUES ('other order', 105);
 INSERT INTO accounts (id, name) VALUES (1, 'there already');
 INSERT INTO accounts (id, name) VALUES (106, NULL);
@@ -113,6 +117,7 @@ UPDATE places SET k = k + 10 WHERE (region, tenant) = ('us', 2) RETURNING k;
 UPDATE orders SET total = 0 WHERE day = '2024-01-14' RETURNING *;
 UPDATE books SET title = upper(title) WHERE isbn = '0000079191' RETURNING title;
 UPDATE books SET pages = 0 WHERE right(isbn, 1) = '1';
+--! refused
 UPDATE active_accounts SET name = 'through the view' WHERE id = 4 RETURNING *;
 UPDATE "Mixed Case" SET "Select" = 'x' WHERE "Id" = 3;
 UPDATE kitchen SET m = 'sad', jb = jb || '{"n": 1}', ia = ia || 9 WHERE id = 3 RETURNING m, jb, ia;
@@ -129,11 +134,13 @@ DELETE FROM places WHERE region = 'eu' AND tenant = 1;
 DELETE FROM orders WHERE day = '2024-01-14' AND id = 1;
 DELETE FROM orders WHERE day >= '2024-02-02' AND day < '2024-02-20' RETURNING id;
 DELETE FROM books WHERE isbn = 'nothing1';
+--! refused
 DELETE FROM active_accounts WHERE id = 40 RETURNING id;
 DELETE FROM accounts WHERE id = 'x';
 DELETE FROM accounts WHERE nothing = 1;
 WITH gone AS (DELETE FROM entries WHERE account_id = 8 RETURNING *) SELECT count(*), sum(amount) FROM gone;
 WITH gone AS (DELETE FROM entries WHERE account_id = 8 RETURNING *) INSERT INTO entries SELECT account_id, n + 50, amount FROM gone RETURNING n;
+--! refused
 WITH up AS (UPDATE accounts SET note = 'w' WHERE id = 8 RETURNING id) SELECT e.n FROM entries e JOIN up ON up.id = e.account_id ORDER BY e.n;
 MERGE INTO entries e USING (VALUES (8, 2, 1.5), (8, 99, 2.5)) v (a, n, x) ON e.account_id = 8 AND e.account_id = v.a AND e.n = v.n WHEN MATCHED THEN UPDATE SET amount = v.x WHEN NOT MATCHED THEN INSERT (account_id, n, amount) VALUES (8, v.n, v.x);
 -- EXPLAIN of writes; ANALYZE runs them.
@@ -150,25 +157,20 @@ COPY (SELECT id, name FROM accounts WHERE id = 3) TO STDOUT;
 COPY (SELECT id, name FROM audit ORDER BY id) TO STDOUT (DELIMITER ';');
 COPY (SELECT account_id, n FROM entries WHERE account_id = 4 ORDER BY n) TO STDOUT;
 COPY nothing TO STDOUT;
---! simple
 COPY audit (id, what) FROM STDIN;
 200	first
 201	second
 \.
---! simple
 COPY audit (id, what) FROM STDIN WITH (FORMAT csv);
 300,"quoted, text"
 301,
 \.
---! simple
 COPY audit (id, what) FROM STDIN;
 1	there already
 \.
---! simple
 COPY audit (id, what) FROM STDIN;
 x	not a number
 \.
---! simple
 COPY audit (nothing) FROM STDIN;
 1
 \.
