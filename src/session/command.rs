@@ -15,7 +15,6 @@ use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
-use crate::sql::lexer::{self, TokenKind};
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -611,11 +610,6 @@ pub(super) fn text_field(name: &str) -> FieldDescription {
         typmod: -1,
         format: 0,
     }
-}
-
-fn first_word(text: &str) -> &str {
-    let word = lexer::tokens(text).find(|token| token.kind == TokenKind::Word);
-    word.and_then(|word| text.get(word.start..word.end)).unwrap_or_default()
 }
 
 fn rows_body(fields: &[FieldDescription]) -> Bytes {

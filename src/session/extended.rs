@@ -220,7 +220,6 @@ impl Session {
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
-                self.count_refusal(&failure);
                 // What PostgreSQL has to say against the statement comes first.
                 self.answer_parse().await?;
                 self.count_refusal(&failure);

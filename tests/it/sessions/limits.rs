@@ -71,7 +71,7 @@ async fn deadline_and_order(stage: &Stage) {
 }
 
 async fn until_waiting(stage: &Stage, count: usize) {
-    let waits = format!("shardgate_pool_waiting{{shard=\"shard1\"}} {count}");
+    let waits = format!("shardgate_pool_waiting_sessions{{shard=\"shard1\"}} {count}");
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let metrics = stage.proxy.admin("/metrics").map(|(_, body)| body).unwrap_or_default();
