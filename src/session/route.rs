@@ -107,25 +107,6 @@ impl Session {
         }
     }
 
-    /// Counts a statement that is about to run by its route.
-    #[inline]
-    pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
-        match &route {
-            Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
-            Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
-            Err(_) => {}
-        }
-        route
-    }
-
-    pub(super) fn count_refusal(&self, failure: &Failure) {
-        if let Failure::Error(error) = failure
-            && error.code == SqlState::FEATURE_NOT_SUPPORTED
-        {
-            self.gateway.counters.statement(RouteKind::Refused);
-        }
-    }
-
     /// FETCH, MOVE and CLOSE go where the cursor is.
     fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
         match command {
@@ -143,6 +124,25 @@ impl Session {
                 ))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Counts a statement that is about to run by its route.
+    #[inline]
+    pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
+        match &route {
+            Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
+            Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Err(_) => {}
+        }
+        route
+    }
+
+    pub(super) fn count_refusal(&self, failure: &Failure) {
+        if let Failure::Error(error) = failure
+            && error.code == SqlState::FEATURE_NOT_SUPPORTED
+        {
+            self.gateway.counters.statement(RouteKind::Refused);
         }
     }
 
