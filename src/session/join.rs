@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
-    fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+    pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
         if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
             return Ok(Arc::clone(pool));
         }
