@@ -2,16 +2,18 @@
 //!
 //! Exit codes: 0 fine; 1 failed, or `check` has findings; 2 wrong usage.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use shardgate::config::Config;
+use shardgate::declare;
 use shardgate::demo::{self, DemoOptions, ShardAddress};
 use shardgate::telemetry::LogControl;
 use shardgate::{server, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// A gateway in front of PostgreSQL shards.
@@ -28,6 +30,14 @@ enum Command {
     Serve(ConfigArgument),
     /// Create or upgrade the schema of the map database, and stop
     Init(ConfigArgument),
+    /// Look at the configuration, the map database and every shard; one line for each finding
+    Check {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// The findings as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// A local cluster of real PostgreSQL servers with a book catalogue, until Ctrl-C
     Demo(DemoCommand),
 }
@@ -102,6 +112,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(ConfigArgument { config }) => serve(config),
         Command::Init(ConfigArgument { config }) => init(config),
+        Command::Check { config: ConfigArgument { config }, json } => check(config, json),
         Command::Demo(command) => run_demo(command),
     }
 }
@@ -112,8 +123,9 @@ fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     current_thread_runtime()?.block_on(async {
         let shutdown = CancellationToken::new();
         let signals = Signals::listen()?;
-        let watch = tokio::spawn(signals.watch(path, logs, shutdown.clone()));
-        let served = server::serve(config, shutdown).await;
+        let (reload, reloads) = mpsc::channel(1);
+        let watch = tokio::spawn(signals.watch(Reloader { path, logs, reload }, shutdown.clone()));
+        let served = server::serve(config, reloads, shutdown).await;
         watch.abort();
         served
     })?;
@@ -125,6 +137,12 @@ fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     telemetry::init_logs(&config.log)?;
     current_thread_runtime()?.block_on(server::init(&config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let config = Config::load(path.as_deref())?;
+    let code = current_thread_runtime()?.block_on(declare::check::run(&config, is_json))?;
+    Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the operating system tells the proxy.
@@ -145,7 +163,7 @@ impl Signals {
     }
 
     /// The first SIGTERM or SIGINT drains; a second SIGINT ends the process at once, for a person who does not want to wait.
-    async fn watch(mut self, path: Option<PathBuf>, logs: LogControl, shutdown: CancellationToken) {
+    async fn watch(mut self, reloader: Reloader, shutdown: CancellationToken) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => shutdown.cancel(),
@@ -155,17 +173,35 @@ impl Signals {
                     }
                     shutdown.cancel();
                 }
-                _ = self.hang_up.recv() => reload(path.as_deref(), &logs),
+                _ = self.hang_up.recv() => reloader.reload().await,
             }
         }
     }
 }
 
-/// Takes over what can change while the proxy runs: the log level. Anything that is wrong leaves all as it is.
-fn reload(path: Option<&Path>, logs: &LogControl) {
-    match Config::load(path).map_err(anyhow::Error::from).and_then(|config| Ok(logs.set_level(&config.log.level)?)) {
-        Ok(()) => tracing::info!("settings reloaded"),
-        Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+/// Reads the settings again.
+struct Reloader {
+    path: Option<PathBuf>,
+    logs: LogControl,
+    reload: mpsc::Sender<Config>,
+}
+
+impl Reloader {
+    /// Sets the log level and hands the rest to the server. Settings that are wrong leave all as it is.
+    async fn reload(&self) {
+        let read = || -> anyhow::Result<Config> {
+            let config = Config::load(self.path.as_deref())?;
+            self.logs.set_level(&config.log.level)?;
+            Ok(config)
+        };
+        match read() {
+            Ok(config) => {
+                if self.reload.send(config).await.is_err() {
+                    tracing::info!("settings not reloaded, the proxy is stopping");
+                }
+            }
+            Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+        }
     }
 }
 

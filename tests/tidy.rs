@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// From the top down.
 const LAYERS: &[(u32, &[&str])] = &[
     (6, &["server", "demo"]),
-    (5, &[]),
+    (5, &["session"]),
     (4, &["execute", "declare", "rebalance"]),
     (3, &["plan", "routing", "backend"]),
     (2, &["sql", "shardmap"]),

@@ -27,6 +27,7 @@ use super::{Connection, Health, ShardAddress};
 use crate::auth::{BackendCredentials, ShardError};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
+use crate::telemetry::{Metrics, PoolCounters};
 
 /// Limits of every pool.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,7 @@ impl From<CheckoutError> for PgError {
         match error {
             CheckoutError::Unavailable { shard, reason } => {
                 PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
-                    .with_detail(format!("{reason}."))
+                    .with_detail(sentence(&reason))
                     .with_hint("Retry; statements for other shards are not affected.")
             }
             CheckoutError::Timeout { shard, size, timeout } => PgError::new(
@@ -83,6 +84,11 @@ impl From<CheckoutError> for PgError {
             }
         }
     }
+}
+
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).chain(['.']).collect()).unwrap_or_default()
 }
 
 /// A connection that is checked out. Dropping it closes it; [`Pooled::release`] gives it back when it is clean.
@@ -146,6 +152,7 @@ pub struct Pool {
     pub address: ShardAddress,
     credentials: BackendCredentials,
     limits: PoolLimits,
+    counters: PoolCounters,
     state: Mutex<State>,
 }
 
@@ -157,6 +164,8 @@ struct State {
     open: usize,
     in_use: usize,
     waiters: VecDeque<Waiter>,
+    /// Length of the queue at which those who have given up are taken out.
+    waiters_checked_at: usize,
     health: Health,
     /// Connections opened before this are not given out: the shard has been away since.
     not_before: Instant,
@@ -189,16 +198,19 @@ impl Pool {
         credentials: BackendCredentials,
         limits: PoolLimits,
         runtimes: usize,
+        metrics: &Metrics,
     ) -> Self {
+        let counters = PoolCounters::new(metrics, &address.name);
         let state = State {
             idle: (0..runtimes.max(1)).map(|_| Vec::new()).collect(),
             open: 0,
             in_use: 0,
             waiters: VecDeque::new(),
+            waiters_checked_at: WAITERS_CHECKED_AT,
             health: Health::new(limits.backoff),
             not_before: Instant::now(),
         };
-        Self { shard, address, credentials, limits, state: Mutex::new(state) }
+        Self { shard, address, credentials, limits, counters, state: Mutex::new(state) }
     }
 
     /// A clean connection. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller that has
@@ -211,22 +223,12 @@ impl Pool {
                 Found::Idle(connection) => Grant::Connection(connection),
                 Found::Slot => Grant::Slot,
                 Found::Down => return Err(self.unavailable("The last attempt to connect failed")),
-                Found::Wait(mut receiver) => match tokio::time::timeout_at(deadline, &mut receiver).await {
-                    Ok(Ok(grant)) => grant,
-                    Ok(Err(_)) => return Err(self.unavailable("The pool is closed")),
-                    Err(_) => {
-                        receiver.close();
-                        // A grant may have been sent at the last moment.
-                        if let Ok(grant) = receiver.try_recv() {
-                            self.return_grant(grant);
-                        }
-                        return Err(CheckoutError::Timeout {
-                            shard: self.address.name.clone(),
-                            size: self.limits.size,
-                            timeout: self.limits.checkout_timeout,
-                        });
-                    }
-                },
+                Found::Wait(receiver) => {
+                    let since = Instant::now();
+                    let granted = self.wait(receiver, deadline).await;
+                    self.counters.waited(since.elapsed());
+                    granted?
+                }
             };
             match grant {
                 Grant::Slot => return self.open(runtime).await,
@@ -235,6 +237,26 @@ impl Pool {
                         return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self) });
                     }
                 }
+            }
+        }
+    }
+
+    /// In the queue, until it is this session's turn.
+    async fn wait(&self, mut receiver: oneshot::Receiver<Grant>, deadline: tokio::time::Instant) -> Result<Grant, CheckoutError> {
+        match tokio::time::timeout_at(deadline, &mut receiver).await {
+            Ok(Ok(grant)) => Ok(grant),
+            Ok(Err(_)) => Err(self.unavailable("The pool is closed")),
+            Err(_) => {
+                receiver.close();
+                // A grant may have been sent at the last moment.
+                if let Ok(grant) = receiver.try_recv() {
+                    self.return_grant(grant);
+                }
+                Err(CheckoutError::Timeout {
+                    shard: self.address.name.clone(),
+                    size: self.limits.size,
+                    timeout: self.limits.checkout_timeout,
+                })
             }
         }
     }
@@ -261,6 +283,7 @@ impl Pool {
             }
         }
         let (sender, receiver) = oneshot::channel();
+        state.forget_gone_waiters();
         let waiter = Waiter { kind, sender };
         match kind {
             Checkout::First => state.waiters.push_back(waiter),
@@ -310,6 +333,10 @@ impl Pool {
         let attempt =
             tokio::time::timeout(self.limits.connect_timeout, super::open::open(&self.address, &self.credentials, runtime));
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
+        match &opened {
+            Ok(_) => self.counters.connected(),
+            Err(_) => self.counters.failed(),
+        }
         match opened {
             Ok(connection) => {
                 slot.used();
@@ -416,6 +443,11 @@ impl Pool {
         expired.into_iter().for_each(|connection| connection.close());
     }
 
+    /// As whom its connections are logged in.
+    pub fn user(&self) -> &str {
+        &self.credentials.user
+    }
+
     pub fn is_up(&self) -> bool {
         self.state.lock().health.is_up()
     }
@@ -427,7 +459,7 @@ impl Pool {
             user: self.credentials.user.to_string(),
             active: state.in_use,
             idle: state.open - state.in_use,
-            waiting: state.waiters.len(),
+            waiting: state.waiters.iter().filter(|waiter| !waiter.sender.is_closed()).count(),
         }
     }
 }
@@ -447,6 +479,14 @@ impl State {
 
     fn take_idle_elsewhere(&mut self) -> Option<Box<Connection>> {
         self.idle.iter_mut().max_by_key(|idle| idle.len()).and_then(Vec::pop)
+    }
+
+    /// Takes out who has given up, when the queue has doubled: so it is never longer than twice those who wait.
+    fn forget_gone_waiters(&mut self) {
+        if self.waiters.len() >= self.waiters_checked_at {
+            self.waiters.retain(|waiter| !waiter.sender.is_closed());
+            self.waiters_checked_at = (self.waiters.len() * 2).max(WAITERS_CHECKED_AT);
+        }
     }
 
     /// The first waiter that may take a connection now.
@@ -486,16 +526,20 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// A queue shorter than this is not looked through.
+const WAITERS_CHECKED_AT: usize = 64;
+
 /// The pools of one proxy, by shard and user.
 pub struct Pools {
     pools: RwLock<HashMap<(ShardId, String), Arc<Pool>>>,
     limits: PoolLimits,
     runtimes: usize,
+    metrics: Metrics,
 }
 
 impl Pools {
-    pub fn new(limits: PoolLimits, runtimes: usize) -> Self {
-        Self { pools: RwLock::new(HashMap::new()), limits, runtimes }
+    pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics) -> Self {
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics }
     }
 
     /// The pool of this shard and user; made when it is first asked for.
@@ -507,7 +551,7 @@ impl Pools {
         let mut pools = self.pools.write();
         let pool = pools.entry(key).or_insert_with(|| {
             let (address, credentials) = make();
-            Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes))
+            Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics))
         });
         Arc::clone(pool)
     }

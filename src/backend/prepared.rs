@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use moka::sync::Cache;
+use smallvec::SmallVec;
 
 /// Number of a text in this proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,13 +28,16 @@ impl StatementId {
     }
 }
 
-/// What makes two prepared statements the same: text, declared types, and the catalogue version they were prepared under, so
-/// that a statement prepared after a schema change never meets a plan from before it.
+/// What makes two prepared statements the same: text, declared types, and what names in it mean: the catalogue version and the
+/// search path they were prepared under. A plan from before a schema change, or for a table of the same name in another schema,
+/// would fail with "cached plan must not change result type".
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StatementText {
     pub text: Bytes,
     pub types: Box<[u32]>,
     pub catalog_version: u64,
+    /// The schemas in order, parted by zeros.
+    pub search_path: Arc<str>,
 }
 
 /// Gives every statement text its id. Bounded: a text that fell out gets a new id when it is prepared again.
@@ -57,6 +61,8 @@ impl StatementRegistry {
 pub struct PreparedStatements {
     known: HashSet<StatementId, std::hash::BuildHasherDefault<IdHasher>>,
     order: VecDeque<StatementId>,
+    /// May be there or not. At most [`DOUBTFUL_MAX`] and one for each Parse that is under way.
+    doubtful: VecDeque<StatementId>,
 }
 
 impl PreparedStatements {
@@ -65,29 +71,43 @@ impl PreparedStatements {
         self.known.contains(&id)
     }
 
-    /// Remembers that a Parse was sent. Returns the statement to close when more than `max` would be held.
-    pub fn insert(&mut self, id: StatementId, max: usize) -> Option<StatementId> {
+    /// Remembers that a Parse is sent. Returns the statements to close before it, so that at most `max` are held and the name
+    /// is free.
+    pub fn insert(&mut self, id: StatementId, max: usize) -> SmallVec<[StatementId; 2]> {
+        let mut to_close = SmallVec::new();
         if !self.known.insert(id) {
-            return None;
+            return to_close;
+        }
+        if let Some(place) = self.doubtful.iter().position(|doubtful| *doubtful == id) {
+            self.doubtful.remove(place);
+            to_close.push(id);
+        }
+        if self.doubtful.len() > DOUBTFUL_MAX {
+            to_close.extend(self.doubtful.pop_front());
         }
         self.order.push_back(id);
-        if self.order.len() <= max.max(1) {
-            return None;
+        if self.order.len() > max.max(1)
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+            to_close.push(oldest);
         }
-        let oldest = self.order.pop_front()?;
-        self.known.remove(&oldest);
-        Some(oldest)
+        to_close
     }
 
-    /// A Parse failed or was skipped: the connection does not have it.
-    pub fn remove(&mut self, id: StatementId) {
-        self.known.remove(&id);
-        self.order.retain(|known| *known != id);
+    /// Something failed between Parse and the end: whether the connection has the statement is not known. To close one that it
+    /// does not have is no error, to parse one that it has is.
+    pub fn doubt(&mut self, id: StatementId) {
+        if self.known.remove(&id) {
+            self.order.retain(|known| *known != id);
+            self.doubtful.push_back(id);
+        }
     }
 
     pub fn clear(&mut self) {
         self.known.clear();
         self.order.clear();
+        self.doubtful.clear();
     }
 }
 
@@ -111,6 +131,8 @@ impl std::hash::Hasher for IdHasher {
     }
 }
 
+const DOUBTFUL_MAX: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,7 +141,8 @@ mod tests {
     fn the_same_text_and_types_share_a_name() {
         let registry = StatementRegistry::new(100);
         let text = |text: &'static str, types: &[u32], catalog_version| {
-            Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: types.into(), catalog_version })
+            let text = Bytes::from_static(text.as_bytes());
+            Arc::new(StatementText { text, types: types.into(), catalog_version, search_path: Arc::default() })
         };
         let first = registry.id(&text("select $1", &[23], 1));
         assert_eq!(first, registry.id(&text("select $1", &[23], 1)));
@@ -132,10 +155,24 @@ mod tests {
     #[test]
     fn the_oldest_is_closed_when_a_connection_is_full() {
         let mut prepared = PreparedStatements::default();
-        assert_eq!(prepared.insert(StatementId(1), 2), None);
-        assert_eq!(prepared.insert(StatementId(2), 2), None);
-        assert_eq!(prepared.insert(StatementId(1), 2), None);
-        assert_eq!(prepared.insert(StatementId(3), 2), Some(StatementId(1)));
+        assert!(prepared.insert(StatementId(1), 2).is_empty());
+        assert!(prepared.insert(StatementId(2), 2).is_empty());
+        assert!(prepared.insert(StatementId(1), 2).is_empty());
+        assert_eq!(prepared.insert(StatementId(3), 2).to_vec(), [StatementId(1)]);
         assert!(!prepared.has(StatementId(1)) && prepared.has(StatementId(3)));
+    }
+
+    #[test]
+    fn one_in_doubt_is_closed_before_it_is_parsed_again() {
+        let mut prepared = PreparedStatements::default();
+        assert!(prepared.insert(StatementId(1), 100).is_empty());
+        prepared.doubt(StatementId(1));
+        assert!(!prepared.has(StatementId(1)));
+        assert_eq!(prepared.insert(StatementId(1), 100).to_vec(), [StatementId(1)]);
+        for id in 2..=50 {
+            prepared.insert(StatementId(id), 100);
+            prepared.doubt(StatementId(id));
+        }
+        assert!(prepared.doubtful.len() <= DOUBTFUL_MAX + 1);
     }
 }

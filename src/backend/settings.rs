@@ -40,25 +40,29 @@ impl Settings {
     }
 
     /// SQL that turns a connection with these settings into one with `wanted`; empty when they are equal.
-    ///
-    /// The role is set last: a setting may need the rights of the login role.
     pub fn change_to(&self, wanted: &Settings) -> String {
-        let mut sql = String::new();
+        self.statements_to(wanted).iter().flat_map(|statement| [statement.as_str(), ";"]).collect()
+    }
+
+    /// The same, statement by statement. The role is set last: a setting may need the rights of the login role.
+    pub fn statements_to(&self, wanted: &Settings) -> Vec<String> {
+        let mut statements = Vec::new();
         for (name, _) in self.iter().filter(|(name, _)| wanted.get(name).is_none()) {
-            sql.push_str("RESET ");
+            let mut sql = String::from("RESET ");
             push_setting_name(&mut sql, name);
-            sql.push(';');
+            statements.push(sql);
         }
         let changed = wanted.iter().filter(|(name, value)| self.get(name) != Some(*value));
         let (roles, others): (Vec<_>, Vec<_>) = changed.partition(|(name, _)| matches!(*name, "role" | "session_authorization"));
         for (name, value) in others.into_iter().chain(roles.into_iter().rev()) {
-            sql.push_str("SELECT pg_catalog.set_config(");
+            let mut sql = String::from("SELECT pg_catalog.set_config(");
             push_literal(&mut sql, name);
             sql.push(',');
             push_literal(&mut sql, value);
-            sql.push_str(",false);");
+            sql.push_str(",false)");
+            statements.push(sql);
         }
-        sql
+        statements
     }
 }
 

@@ -11,6 +11,7 @@
 mod enums;
 mod error;
 mod layers;
+mod reload;
 mod secret;
 mod sections;
 mod validate;

@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
+use crate::error::{PgError, SqlState};
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, Oid, oid};
-use crate::sql::analysis::KeyValue;
+use crate::sql::analysis::{Count, KeyValue};
 use crate::sql::lexer::Literal;
 use crate::wire::Bind;
 
@@ -65,6 +66,34 @@ impl<'a> Inputs<'a> {
     /// The parameters of a Bind message; `types` as in [`Parameter::oid`]. One whose type is missing or 0 is unknown.
     pub fn bound(text: &'a str, literals: &'a [Literal], bind: &'a Bind<'a>, types: &'a [Oid]) -> Self {
         Self { text, literals, parameters: Parameters::Bound { bind, types } }
+    }
+
+    /// The value of a LIMIT or OFFSET; `None`: NULL, which is no limit.
+    pub fn count(&self, count: &Count) -> Result<Option<i64>, PgError> {
+        let number = match count {
+            Count::Constant(value) => i64::try_from(*value).ok(),
+            Count::Literal(ordinal) => {
+                let literal = self.literals.get(usize::from(*ordinal)).and_then(|literal| literal.value(self.text));
+                literal.and_then(|text| text.parse::<i64>().ok())
+            }
+            Count::Parameter(number) => match self.parameter(*number) {
+                Some(Parameter { value: None, .. }) => return Ok(None),
+                Some(Parameter { format: Format::Text, value: Some(bytes), .. }) => {
+                    std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok())
+                }
+                // PostgreSQL infers int8 unless the client declares another integer.
+                Some(Parameter { format: Format::Binary, value: Some(bytes), .. }) => match bytes.len() {
+                    2 => bytes.try_into().ok().map(i16::from_be_bytes).map(i64::from),
+                    4 => bytes.try_into().ok().map(i32::from_be_bytes).map(i64::from),
+                    _ => bytes.try_into().ok().map(i64::from_be_bytes),
+                },
+                None => None,
+            },
+        };
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid value for LIMIT or OFFSET")),
+        }
     }
 
     fn parameter(&self, number: u16) -> Option<Parameter<'a>> {

@@ -10,8 +10,9 @@ use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::session::Gateway;
 use crate::shardmap::{MapOptions, ProxyId, ShardMap};
+use crate::telemetry::{Counters, Metrics};
 
-pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize) -> anyhow::Result<Arc<Gateway>> {
+pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize, metrics: &Metrics) -> anyhow::Result<Arc<Gateway>> {
     let map = ShardMap::connect(MapOptions {
         url: config.map.url.reveal().to_owned(),
         migrate: config.map.migrate,
@@ -27,8 +28,8 @@ pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize) -> anyhow::Re
         BackendUser::Shard => Vec::new(),
     };
     let control = Arc::new(Control::new(Arc::clone(&map), client_roles));
-    let pools = Pools::new(pool_limits(config), runtimes);
-    let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control));
+    let pools = Pools::new(pool_limits(config), runtimes, metrics.clone());
+    let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control, Counters::new(metrics)));
     // While the home shard is away its schema is read later; clients get an error until then.
     if let Err(error) = gateway.refresh_catalog().await {
         tracing::warn!(%error, "the home shard's schema could not be read yet");

@@ -5,28 +5,44 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{AuthError, Authenticator};
 use crate::config::Config;
 use crate::error::{PgError, SqlState};
 use crate::net::{Opening, OpeningError, ServerTls, Startup, write_error};
-use crate::session::{Gateway, Identity, Session};
+use crate::session::{Connected, Gateway, Identity, Session};
+use crate::telemetry::ConnectionOutcome;
 
 /// Lets clients in.
 pub(super) struct Doorkeeper {
     gateway: Arc<Gateway>,
-    authenticator: Authenticator,
-    tls: ServerTls,
+    entrance: ArcSwap<Entrance>,
     clients: AtomicUsize,
     clients_max: usize,
     login_timeout: Duration,
     startup_packet_bytes_max: u32,
+}
+
+/// What new settings can replace while the proxy runs.
+struct Entrance {
+    authenticator: Authenticator,
+    tls: ServerTls,
+}
+
+impl Entrance {
+    fn new(config: &Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            authenticator: Authenticator::new(&config.auth, &config.database.name),
+            tls: ServerTls::load(&config.listen.tls)?,
+        })
+    }
 }
 
 /// One of `listen.max_clients` places.
@@ -42,8 +58,7 @@ impl Doorkeeper {
     pub fn new(config: &Config, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
         Ok(Self {
             gateway,
-            authenticator: Authenticator::new(&config.auth, &config.database.name),
-            tls: ServerTls::load(&config.listen.tls)?,
+            entrance: ArcSwap::from_pointee(Entrance::new(config)?),
             clients: AtomicUsize::new(0),
             clients_max: config.listen.max_clients as usize,
             login_timeout: config.listen.login_timeout(),
@@ -51,18 +66,30 @@ impl Doorkeeper {
         })
     }
 
+    /// Takes over users and certificates for the clients to come; sessions go on with what they logged in with.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.entrance.store(Arc::new(Entrance::new(config)?));
+        Ok(())
+    }
+
     /// Serves one connection to its end.
     pub async fn serve(&self, stream: TcpStream, address: SocketAddr, runtime: usize, stop: CancellationToken) {
+        let accepted_at = Instant::now();
+        let login_deadline = tokio::time::Instant::from_std(accepted_at) + self.login_timeout;
         let place = self.take_place();
-        match timeout(self.login_timeout, self.login(stream, place.is_some())).await {
-            Ok(Some((startup, identity, reply))) => {
+        match timeout_at(login_deadline, self.login(stream, place.is_some())).await {
+            Ok(Ok((startup, identity, reply))) => {
                 let Startup { stream, buffer, .. } = startup;
                 // Boxed by itself: what login needed is gone before the session begins.
-                let session = Session::new(Arc::clone(&self.gateway), runtime, stream, buffer, reply, identity, address);
+                let connected = Connected { stream, input: buffer, reply, address, accepted_at, login_deadline, runtime };
+                let session = Session::new(Arc::clone(&self.gateway), identity, connected);
                 session.run(stop).await;
             }
-            Ok(None) => {}
-            Err(_) => tracing::debug!(%address, "login not complete within listen.login_timeout_ms"),
+            Ok(Err(outcome)) => self.gateway.counters.connection(outcome),
+            Err(_) => {
+                self.gateway.counters.connection(ConnectionOutcome::Timeout);
+                tracing::debug!(%address, "login not complete within listen.login_timeout_ms");
+            }
         }
         drop(place);
     }
@@ -76,28 +103,29 @@ impl Doorkeeper {
         }
     }
 
-    /// `None`: there is no session, and the client has been told why where that is possible.
-    async fn login(&self, stream: TcpStream, has_place: bool) -> Option<(Startup, Identity, BytesMut)> {
-        let mut startup = match Opening::read(stream, &self.tls, self.startup_packet_bytes_max).await {
+    /// An error: there is no session, and the client has been told why where that is possible.
+    async fn login(&self, stream: TcpStream, has_place: bool) -> Result<(Startup, Identity, BytesMut), ConnectionOutcome> {
+        let entrance = self.entrance.load_full();
+        let mut startup = match Opening::read(stream, &entrance.tls, self.startup_packet_bytes_max).await {
             Ok(Opening::Startup(startup)) => startup,
             Ok(Opening::Cancel { key, stream }) => {
                 self.cancel(&key).await;
                 // Closed only now: the client waits for the end of the stream.
                 drop(stream);
-                return None;
+                return Err(ConnectionOutcome::Cancel);
             }
             Err(error) => {
                 log_opening(&error);
-                return None;
+                return Err(ConnectionOutcome::Closed);
             }
         };
         if !has_place {
             self.refuse(&mut startup, &too_many_clients(self.clients_max)).await;
-            return None;
+            return Err(ConnectionOutcome::Limit);
         }
         let mut reply = BytesMut::new();
         let Startup { stream, buffer, parameters, end_point } = &mut startup;
-        let checked = self.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_ref()).await;
+        let checked = entrance.authenticator.authenticate(stream, buffer, &mut reply, parameters, end_point.as_ref()).await;
         match checked {
             Ok(login) => {
                 let not_settings = ["user", "database", "replication"];
@@ -108,15 +136,15 @@ impl Doorkeeper {
                     credentials: login.backend_credentials,
                     parameters: settings.cloned().collect(),
                 };
-                Some((startup, identity, reply))
+                Ok((startup, identity, reply))
             }
             Err(AuthError::Refused(error)) => {
                 self.refuse(&mut startup, &error).await;
-                None
+                Err(ConnectionOutcome::Refused)
             }
             Err(error @ (AuthError::Closed | AuthError::Io(_))) => {
                 tracing::debug!(%error, "login given up");
-                None
+                Err(ConnectionOutcome::Closed)
             }
         }
     }
@@ -131,7 +159,8 @@ impl Doorkeeper {
     async fn cancel(&self, key: &[u8]) {
         let key: Option<[u8; 8]> = key.try_into().ok();
         if let Some([a, b, c, d, e, f, g, h]) = key {
-            self.gateway.cancels.cancel((i32::from_be_bytes([a, b, c, d]), i32::from_be_bytes([e, f, g, h]))).await;
+            let outcome = self.gateway.cancels.cancel((i32::from_be_bytes([a, b, c, d]), i32::from_be_bytes([e, f, g, h]))).await;
+            self.gateway.counters.cancel(outcome);
         }
     }
 }

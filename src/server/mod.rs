@@ -18,13 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, UserConfig};
 use crate::net::Listener;
 use crate::session::Gateway;
+use crate::telemetry::Metrics;
 use admin::Readiness;
 use client::Doorkeeper;
 
@@ -32,6 +33,9 @@ use client::Doorkeeper;
 pub struct Server {
     /// Where it listens: the port that was found when the settings say 0.
     pub address: SocketAddr,
+    /// The settings that are in force.
+    config: Arc<Config>,
+    doorkeeper: Arc<Doorkeeper>,
     readiness: watch::Sender<Readiness>,
     gateway: Arc<Gateway>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -42,11 +46,18 @@ pub struct Server {
     drain_timeout: Duration,
 }
 
-/// Runs a proxy until `shutdown`, then drains it.
-pub async fn serve(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let server = Server::start(config).await?;
-    shutdown.cancelled().await;
-    server.drain().await
+/// Runs a proxy until `shutdown`, then drains it. Meanwhile takes over what comes by `reloads`.
+pub async fn serve(config: Config, mut reloads: mpsc::Receiver<Config>, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut server = Server::start(config).await?;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return server.drain().await,
+            Some(config) = reloads.recv() => match server.reload(config) {
+                Ok(()) => tracing::info!("settings reloaded"),
+                Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+            },
+        }
+    }
 }
 
 /// Creates or upgrades the map's schema and stops.
@@ -64,11 +75,12 @@ impl Server {
             threads => threads as usize,
         };
         let config = Arc::new(config);
-        let gateway = build::gateway(&config, runtimes).await?;
+        let metrics = Metrics::new()?;
+        let gateway = build::gateway(&config, runtimes, &metrics).await?;
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
-        let readiness = operations::start(&config.admin, &gateway, config.listen.max_clients, abort.clone()).await?;
+        let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.
         let first = bind(config.listen.address, config.listen.backlog)?;
@@ -84,7 +96,26 @@ impl Server {
             threads.push(spawned.context("a thread could not be started")?);
         }
         tracing::info!(%address, threads = runtimes, "accepting clients");
-        Ok(Self { address, readiness, gateway, threads, stop, abort, drain_timeout: config.listen.drain_timeout() })
+        let drain_timeout = config.listen.drain_timeout();
+        Ok(Self { address, config, doorkeeper, readiness, gateway, threads, stop, abort, drain_timeout })
+    }
+
+    /// Takes over users and certificates. The rest of what has changed is named in the log: it waits for a restart.
+    pub fn reload(&mut self, new: Config) -> anyhow::Result<()> {
+        let waiting = self.config.changes_for_restart(&new);
+        if !waiting.is_empty() {
+            tracing::warn!(settings = waiting.join(", "), "changed settings wait for a restart");
+        }
+        // Users and their method belong together: under another method they may lack a password.
+        anyhow::ensure!(new.auth.method == self.config.auth.method, "auth.method changes at a restart only, and users with it");
+        let mut config = Config::clone(&self.config);
+        config.auth.users = new.auth.users;
+        config.listen.tls = new.listen.tls;
+        self.doorkeeper.reload(&config)?;
+        let is_changed = |user: &&UserConfig| !config.auth.users.contains(user);
+        self.gateway.forget_pools_of(self.config.auth.users.iter().filter(is_changed).map(|user| user.name.as_str()));
+        self.config = Arc::new(config);
+        Ok(())
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {

@@ -11,23 +11,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Admin, Readiness};
-use crate::config::AdminConfig;
+use crate::config::Config;
 use crate::session::Gateway;
-use crate::telemetry::{Metrics, names};
+use crate::telemetry::{Metrics, names, set_map_counters};
 
 /// Serves the admin HTTP until `stop`. Returns the channel that says whether clients may come.
 pub(super) async fn start(
-    config: &AdminConfig,
+    config: &Config,
+    metrics: Metrics,
     gateway: &Arc<Gateway>,
-    clients_max: u32,
     stop: CancellationToken,
 ) -> anyhow::Result<watch::Sender<Readiness>> {
+    let address = config.admin.address;
     let (tell, readiness) = watch::channel(Readiness::Ready);
-    let listener =
-        TcpListener::bind(config.address).await.with_context(|| format!("cannot listen on {} (admin.address)", config.address))?;
-    let metrics = Metrics::new()?;
-    metrics.gauge(names::BUILD_INFO, &[(names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))]).set(1.0);
-    metrics.gauge(names::CLIENTS_MAX, &[]).set(f64::from(clients_max));
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (admin.address)"))?;
+    metrics.gauge(names::CLIENTS_MAX, &[]).set(f64::from(config.listen.max_clients));
     let gauges = {
         let (metrics, gateway) = (metrics.clone(), Arc::clone(gateway));
         move || set_gauges(&metrics, &gateway)
@@ -46,6 +44,8 @@ fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
     metrics.gauge(names::CLIENTS, &[]).set(gateway.clients.len() as f64);
     metrics.gauge(names::MAP_EPOCH, &[]).set(gateway.map.load().epoch.counter as f64);
     metrics.gauge(names::MAP_REACHABLE, &[]).set(if gateway.map.is_reachable() { 1.0 } else { 0.0 });
+    let map = gateway.map.statistics();
+    set_map_counters(metrics, map.full_loads, map.delta_loads, map.lookup_queries, map.lookup_keys);
     // One shard has a pool for each user.
     let mut shards = std::collections::BTreeMap::<String, (usize, usize, usize, bool)>::new();
     for pool in gateway.pools.all() {

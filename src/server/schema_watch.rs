@@ -20,6 +20,7 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
             changed = epochs.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(IDLE_CHECK) => {}
         }
+        gateway.map.lease().set_clients(gateway.clients.len());
         let now = Instant::now();
         for pool in gateway.pools.all() {
             pool.close_idle(now);

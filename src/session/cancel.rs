@@ -2,16 +2,19 @@
 //!
 //! A cancel request names a backend process, not a statement, and arrives late: it can hit whatever the process does next.
 //! Hence: it is sent only to backends that the session holds at that moment, and a backend that was sent one is never given
-//! back to the pool, it is closed.
+//! back to the pool, it is closed. A session that waits for a connection stops waiting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::backend::Connection;
 use crate::net::ShardEndpoint;
+use crate::telemetry::CancelOutcome;
 
 /// The sessions of this proxy by their cancel key.
 #[derive(Default)]
@@ -26,6 +29,8 @@ pub type CancelKey = (i32, i32);
 #[derive(Default)]
 pub struct CancelTarget {
     state: Mutex<State>,
+    /// Told when a cancel request finds the session waiting for a connection.
+    stop_waiting: Notify,
 }
 
 #[derive(Default)]
@@ -60,10 +65,11 @@ impl CancelRegistry {
     }
 
     /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.
-    pub async fn cancel(&self, key: CancelKey) {
+    pub async fn cancel(&self, key: CancelKey) -> CancelOutcome {
         let target = self.sessions.lock().get(&key).cloned();
-        if let Some(target) = target {
-            target.cancel().await;
+        match target {
+            Some(target) => target.cancel().await,
+            None => CancelOutcome::Unknown,
         }
     }
 }
@@ -73,7 +79,16 @@ impl CancelTarget {
     pub fn started(&self, endpoint: &Arc<ShardEndpoint>, connection: &Connection) {
         let Some(key) = &connection.cancel_key else { return };
         let backend = Backend { endpoint: Arc::clone(endpoint), process_id: key.process_id, key: key.bytes.clone() };
-        self.state.lock().running.push(backend);
+        let mut state = self.state.lock();
+        let is_same = |known: &Backend| known.process_id == backend.process_id && Arc::ptr_eq(&known.endpoint, &backend.endpoint);
+        if !state.running.iter().any(is_same) {
+            state.running.push(backend);
+        }
+    }
+
+    /// Ready when a cancel request comes; made when the session begins to wait for a connection, it misses none from then on.
+    pub fn cancelled(&self) -> Notified<'_> {
+        self.stop_waiting.notified()
     }
 
     /// The backends have answered.
@@ -89,17 +104,21 @@ impl CancelTarget {
         was_sent
     }
 
-    pub async fn cancel(&self) {
+    pub async fn cancel(&self) -> CancelOutcome {
+        // Wakes who waits now: no request is left over for a later wait.
+        self.stop_waiting.notify_waiters();
         let running = {
             let mut state = self.state.lock();
             let running = state.running.clone();
             state.cancelled.extend(running.iter().map(|backend| backend.process_id));
             running
         };
+        let outcome = if running.is_empty() { CancelOutcome::Late } else { CancelOutcome::Forwarded };
         for backend in running {
             if let Err(error) = backend.endpoint.cancel(&backend.key).await {
                 tracing::warn!(%error, "cancel request not delivered");
             }
         }
+        outcome
     }
 }

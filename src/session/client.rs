@@ -113,24 +113,6 @@ impl Client {
         .await
     }
 
-    /// Sends bytes that lie elsewhere, after what is in `output`; spares a copy of long runs.
-    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), SessionEnd> {
-        self.flush().await?;
-        let mut rest = bytes;
-        poll_fn(|context| {
-            while !rest.is_empty() {
-                match Pin::new(&mut self.stream).poll_write(context, rest) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionEnd::from(error))),
-                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionEnd::ClientGone)),
-                    Poll::Ready(Ok(written)) => rest = rest.get(written..).unwrap_or_default(),
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
-    }
-
     fn release_buffers(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = BytesMut::new();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
 
 use super::describe::Description;
 use super::statement::Statement;
@@ -12,7 +13,9 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
-use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, ShardgateCall, TransactionModes};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -29,6 +32,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::TwoPhase
         | Command::SetConstraints
         | Command::Set { .. }
+        | Command::SetConfig(_)
         | Command::Reset(_)
         | Command::ResetAll
         | Command::Discard(_)
@@ -58,7 +62,13 @@ pub(super) fn is_own(command: &Command) -> bool {
 
 impl Session {
     /// In a failed transaction only its end, or the return to a savepoint, is let through.
-    pub(super) fn check_not_failed(&self, command: &Command) -> Result<(), PgError> {
+    pub(super) fn check_not_failed(&mut self, command: &Command) -> Result<(), PgError> {
+        // COMMIT says it by itself.
+        if !matches!(command, Command::Commit { .. } | Command::Rollback { .. })
+            && let Some(loss) = self.transaction.take_untold_loss()
+        {
+            return Err(loss);
+        }
         let ends_it = matches!(command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_));
         if self.transaction.status == Status::Failed && !ends_it {
             return Err(PgError::new(
@@ -75,9 +85,16 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        if let Scope::Refused(refusal) = &statement.scope {
+            self.gateway.counters.statement(RouteKind::Refused);
+            return Err(refusal.clone().into());
+        }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
         match &statement.command {
-            Command::Begin(modes) => self.begin(modes),
+            Command::Begin(modes) => {
+                let is_start = alone.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
+                self.begin(modes, if is_start { "START TRANSACTION" } else { "BEGIN" })
+            }
             Command::Commit { chain } => self.commit(*chain).await,
             Command::Rollback { chain } => self.rollback(*chain).await,
             Command::Savepoint(name) => self.savepoint(name),
@@ -98,6 +115,7 @@ impl Session {
             )
             .into()),
             Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
+            Command::SetConfig(calls) => self.set_config(calls, bind).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
@@ -110,7 +128,9 @@ impl Session {
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
             Command::Explain { inner, .. } => self.explain_shards(inner, text, bind).await,
-            Command::Ddl { tag, creates_temporary: Some(name), .. } => self.create_temporary(tag, name, statement, alone).await,
+            Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
+                self.change_temporary(statement, text, bind).await
+            }
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
@@ -147,6 +167,12 @@ impl Session {
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
                 Some(Description { parameter_types, rows: Some(rows_body(&columns_of(call, columns))) })
             }
+            Command::SetConfig(calls) => {
+                let parameter_types =
+                    declared_types(statement, analysis, |number| super::set_config::parameter_type(calls, number));
+                let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
+                Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
+            }
             Command::Explain { .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
                 Some(Description { parameter_types, rows: Some(rows_body(&[text_field("QUERY PLAN")])) })
@@ -157,20 +183,49 @@ impl Session {
 
     // ---- transactions ----
 
-    fn begin(&mut self, modes: &TransactionModes) -> Result<(), Failure> {
+    fn begin(&mut self, modes: &TransactionModes, tag: &str) -> Result<(), Failure> {
         if self.transaction.is_open() && !std::mem::take(&mut self.batch.is_implicit) {
             self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
         } else if !self.transaction.is_open() {
             self.transaction.begin(modes.clone(), &self.settings);
+            self.adopt_pipeline();
         }
-        originate::command_complete(&mut self.client.output, "BEGIN");
+        originate::command_complete(&mut self.client.output, tag);
+        Ok(())
+    }
+
+    /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
+    fn adopt_pipeline(&mut self) {
+        for index in 0..self.participants.len() {
+            if self.participants.get(index).is_some_and(|participant| participant.needs_sync) {
+                self.catch_up(index);
+            }
+        }
+    }
+
+    /// COMMIT and ROLLBACK without BEGIN end what ran earlier in this pipeline.
+    async fn end_pipeline(&mut self, is_rollback: bool) -> Result<(), Failure> {
+        for index in (0..self.participants.len()).rev() {
+            if is_rollback {
+                self.abort_implicit(index);
+            }
+            self.sync(index).await?;
+            if let Some(participant) = self.participants.get_mut(index) {
+                participant.forget_transaction();
+            }
+        }
         Ok(())
     }
 
     async fn commit(&mut self, chain: bool) -> Result<(), Failure> {
         if !self.check_in_transaction(chain, "COMMIT AND CHAIN")? {
+            self.end_pipeline(false).await?;
             originate::command_complete(&mut self.client.output, "COMMIT");
             return Ok(());
+        }
+        if let Some(loss) = self.transaction.take_untold_loss() {
+            self.rollback_everywhere().await?;
+            return Err(loss.into());
         }
         if self.transaction.status == Status::Failed {
             return self.rollback(chain).await;
@@ -205,33 +260,26 @@ impl Session {
     /// At most one participant has written (`route` refuses a second), so there is nothing to agree on.
     pub(super) async fn commit_everywhere(&mut self, _is_explicit: bool) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| !participant.has_written);
-        let mut result = Ok(());
-        for index in 0..self.participants.len() {
-            if !self.participants.get(index).is_some_and(|participant| participant.has_begun) {
-                continue;
-            }
-            let text = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-            let shard = self.participants.get(index).map(|participant| participant.shard);
-            match self.finish_on(index, text).await {
+        let begun: SmallVec<[(ShardId, bool); 4]> = self
+            .participants
+            .iter()
+            .filter(|participant| participant.has_begun)
+            .map(|participant| (participant.shard, participant.has_written))
+            .collect();
+        for (shard, has_written) in begun {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            match self.finish_on(index, "COMMIT").await {
                 Ok(()) => {}
-                Err(failure) if result.is_ok() => {
-                    result = Err(failure);
-                    // A lost participant has left the list: look at the same place again.
-                    if self.participants.get(index).map(|participant| participant.shard) != shard {
-                        return self.end_transaction_after(result).await;
-                    }
-                }
                 Err(Failure::End(end)) => return Err(end.into()),
-                Err(failure) => tracing::warn!(?failure, "a shard that only read did not end its transaction"),
+                Err(Failure::Error(error)) if !has_written => {
+                    // What was written elsewhere is committed already, and nothing was to be kept here.
+                    tracing::warn!(%error, "a shard that only read was lost at the end of its transaction");
+                }
+                Err(failure) => {
+                    self.rollback_everywhere().await?;
+                    return Err(commit_failure(failure));
+                }
             }
-        }
-        self.end_transaction_after(result).await
-    }
-
-    async fn end_transaction_after(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
-        if result.is_err() {
-            self.rollback_everywhere().await?;
-            return result;
         }
         let settings = Arc::clone(&self.settings);
         for participant in &mut self.participants {
@@ -241,8 +289,10 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.temporary_tables.transaction_ended();
+        self.forget_portals();
+        self.gateway.counters.commit();
         self.touched.clear();
-        self.portals.clear();
         Ok(())
     }
 
@@ -255,6 +305,10 @@ impl Session {
         }
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
         let connection = &mut *participant.connection;
+        if text == "ROLLBACK" && connection.status == b'I' {
+            // A COMMIT that failed has ended the transaction.
+            return Ok(());
+        }
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
         connection.expect(Reply::Query, false);
@@ -268,6 +322,8 @@ impl Session {
             if chain {
                 self.transaction.begin(modes, &self.settings);
             }
+        } else {
+            self.end_pipeline(true).await?;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())
@@ -291,11 +347,21 @@ impl Session {
             }
         }
         self.touched.clear();
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
+        self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
-        self.portals.clear();
+        self.forget_portals();
         Ok(())
+    }
+
+    /// With the transaction its portals and cursors are gone.
+    fn forget_portals(&mut self) {
+        self.portals.clear();
+        self.cursors.retain(|_, (_, is_hold)| *is_hold);
     }
 
     fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
@@ -327,6 +393,7 @@ impl Session {
         let index = self.transaction.find_savepoint(name)?;
         let sql = format!("ROLLBACK TO SAVEPOINT \"{}\"", name.replace('"', "\"\""));
         self.on_those_who_know(index, &sql, index + 1).await?;
+        self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.rollback_to(index) {
             self.change_settings(settings);
         }
@@ -406,15 +473,15 @@ impl Session {
                 }
                 self.statements.clear();
                 self.portals.clear();
-                self.temporary_tables.clear();
+                self.cursors.clear();
+                self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"
             }
             Discard::Temporary => {
-                self.temporary_tables.clear();
-                self.participants.retain(|participant| participant.pinned_by != Some(super::route::TEMPORARY_TABLE));
+                self.discard_temporary().await?;
                 "DISCARD TEMP"
             }
             Discard::Plans => "DISCARD PLANS",
@@ -445,7 +512,8 @@ impl Session {
     }
 
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        if !declare::is_query(&call.function) {
+        let is_query = declare::is_query(&call.function);
+        if !is_query {
             self.leave_transaction(&call.function).await?;
         }
         let arguments = call
@@ -460,7 +528,9 @@ impl Session {
         };
         let control = Arc::clone(&self.gateway.control);
         let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
-        self.gateway.refresh_catalog().await?;
+        if !is_query {
+            self.gateway.refresh_catalog().await?;
+        }
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {
@@ -468,6 +538,19 @@ impl Session {
         }
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
         Ok(())
+    }
+}
+
+/// When the connection broke before the shard's answer to COMMIT, nobody knows.
+fn commit_failure(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error) if error.code == SqlState::CONNECTION_FAILURE => {
+            PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of COMMIT is unknown")
+                .with_detail(format!("The {} before it answered.", error.message))
+                .with_hint("Check whether the transaction was applied before you repeat it.")
+                .into()
+        }
+        other => other,
     }
 }
 
@@ -491,7 +574,7 @@ fn argument_value(argument: &CallArgument, bind: Option<&wire::Bind<'_>>) -> Res
 }
 
 /// A parameter as text; binary integers and booleans are told by their length.
-fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
+pub(super) fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
     let missing = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}"));
     let index = usize::from(number).checked_sub(1).ok_or_else(missing)?;
     let (format, value) = bind.and_then(|bind| bind.parameter(index)).ok_or_else(missing)?;

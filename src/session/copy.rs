@@ -76,6 +76,10 @@ impl Session {
                 client_tag::COPY_DATA => participant.connection.output.extend_from_slice(&frame),
                 client_tag::COPY_DONE | client_tag::COPY_FAIL => {
                     participant.connection.output.extend_from_slice(&frame);
+                    // In the extended protocol the shard keeps its answer until it is asked; the Sync may have gone before.
+                    if participant.connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
+                        originate::flush(&mut participant.connection.output);
+                    }
                     return Ok(Copied::All);
                 }
                 client_tag::SYNC | client_tag::FLUSH => {}

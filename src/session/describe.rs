@@ -4,16 +4,27 @@
 //! the next client that prepares the text costs no trip. Outside the session's transaction, unless it has touched the home
 //! shard, where it may have changed the schema.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::participant::Participant;
 use super::{Failure, Session};
 use crate::backend::{Connection, Reply};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
+use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::Scope;
 use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
+
+/// Whose oids the declared parameter types are. Types that users make have other oids on each shard: where they mean nothing, the
+/// shard infers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypeNames {
+    Home,
+    Foreign,
+}
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +35,30 @@ pub struct Description {
 }
 
 impl Session {
+    /// Clients know types by their oids on the home shard.
+    pub(super) fn type_names(&self, shard: ShardId, statement: &Statement) -> Result<TypeNames, PgError> {
+        let has_user_types = statement.key.types.iter().any(|oid| is_user_type(*oid));
+        Ok(if has_user_types && self.home()?.id != shard { TypeNames::Foreign } else { TypeNames::Home })
+    }
+
     pub(super) async fn describe(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             return Ok(known);
         }
+        let described = self.ask_for_description(statement).await;
+        if described.is_err() {
+            self.forget_unproven(statement.id);
+        }
+        described
+    }
+
+    async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         let home = match statement.analysis().map(|analysis| &analysis.scope) {
             Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
             Some(_) | None => self.home()?,
         };
-        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && participant.has_begun);
+        let is_own = |participant: &Participant| participant.has_begun || participant.pinned_by.is_some();
+        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && is_own(participant));
         let description = match in_transaction {
             Some(index) => {
                 self.drain_with_flush(index).await?;
@@ -45,13 +71,10 @@ impl Session {
                 )
                 .await?
             }
-            None => {
-                let mut connection = self.checkout(&home).await?;
-                let described =
-                    describe_on(&mut connection, statement, self.gateway.config.cross_shard.prepared_statements_max as usize).await;
-                connection.release();
-                described?
-            }
+            None => match self.describe_outside(&home, statement).await {
+                Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
+                described => described?,
+            },
         };
         let description = Arc::new(description);
         if in_transaction.is_none() {
@@ -59,11 +82,56 @@ impl Session {
         }
         Ok(description)
     }
+
+    /// On a connection that has nothing to do with the transaction.
+    async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
+        let mut connection = self.checkout(shard, &self.settings_now()).await?;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let described = describe_on(&mut connection, statement, prepared_max).await;
+        connection.release();
+        described
+    }
+
+    /// While the home shard is away another shard's word counts where all types are PostgreSQL's own: those of users have other
+    /// numbers there. It is not kept, since tables have other numbers too.
+    async fn describe_without_home(
+        &mut self,
+        home: &Arc<Shard>,
+        statement: &Arc<Statement>,
+        reason: PgError,
+    ) -> Result<Arc<Description>, Failure> {
+        let snapshot = self.gateway.map.snapshot();
+        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state == ShardState::Online;
+        let others: Vec<Arc<Shard>> = snapshot.shards.iter().filter(is_other).cloned().collect();
+        drop(snapshot);
+        for shard in others {
+            match self.describe_outside(&shard, statement).await {
+                Ok(description) if has_builtin_types(&description)? => return Ok(Arc::new(description)),
+                Ok(_) => break,
+                Err(Failure::Error(error)) if is_away(&error) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(reason.into())
+    }
+}
+
+fn is_away(error: &PgError) -> bool {
+    matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE)
+}
+
+fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
+    let columns = match &description.rows {
+        Some(rows) => crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?,
+        None => Vec::new(),
+    };
+    let oids = description.parameter_types.iter().copied().chain(columns.iter().map(|column| column.type_oid));
+    Ok(oids.into_iter().all(|oid| oid < FIRST_USER_OID))
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
 async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
-    prepare_on(connection, statement, false, prepared_max);
+    prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
     // Read here, not by the relay: nothing of it goes to the client as it comes.
@@ -76,7 +144,7 @@ async fn describe_on(connection: &mut Connection, statement: &Statement, prepare
             shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
             shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
             shard_tag::ERROR => {
-                connection.prepared.remove(statement.id);
+                connection.prepared.doubt(statement.id);
                 refusal = Some(error_frame(&body));
             }
             shard_tag::READY => {
@@ -92,17 +160,31 @@ async fn describe_on(connection: &mut Connection, statement: &Statement, prepare
 }
 
 /// Puts a Parse before what follows when the connection does not have the statement.
-pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_visible: bool, prepared_max: usize) -> bool {
+pub(super) fn prepare_on(
+    connection: &mut Connection,
+    statement: &Statement,
+    types: TypeNames,
+    is_visible: bool,
+    prepared_max: usize,
+) -> bool {
     if connection.prepared.has(statement.id) {
         return false;
     }
-    if let Some(oldest) = connection.prepared.insert(statement.id, prepared_max) {
-        oldest.with_name(|name| originate::close(&mut connection.output, b'S', name));
+    for unwanted in connection.prepared.insert(statement.id, prepared_max) {
+        unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
         connection.expect(Reply::Close, false);
     }
-    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &statement.key.types));
+    let types: Cow<'_, [u32]> = match types {
+        TypeNames::Home => Cow::Borrowed(&statement.key.types),
+        TypeNames::Foreign => statement.key.types.iter().map(|oid| if is_user_type(*oid) { 0 } else { *oid }).collect(),
+    };
+    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &types));
     connection.expect(Reply::Parse(statement.id), is_visible);
     true
+}
+
+fn is_user_type(oid: u32) -> bool {
+    oid >= FIRST_USER_OID
 }
 
 fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
@@ -137,3 +219,6 @@ pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgEr
     originate::row_description(&mut out, &fields);
     Ok(out)
 }
+
+/// FirstNormalObjectId: types below are the same in every database.
+const FIRST_USER_OID: u32 = 16_384;

@@ -72,6 +72,12 @@ impl Session {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
+        if let Some(id) = noticed.failed_parse {
+            self.forget_unproven(id);
+        }
+        for sqlstate in &noticed.errors {
+            self.gateway.counters.error(sqlstate);
+        }
         for (name, value) in &noticed.parameters {
             self.report_parameter(name, value);
         }
@@ -98,10 +104,9 @@ impl Session {
     }
 
     fn ended_by_shard(&mut self, index: usize, error: PgError) -> Failure {
-        let participant = self.participants.swap_remove(index);
-        participant.connection.pool().suspect();
-        let name = participant.connection.pool().address.name.clone();
-        PgError { message: format!("connection to shard \"{name}\" was lost"), ..error }.into()
+        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let message = format!("connection to shard \"{}\" was lost", name.unwrap_or_default());
+        self.remove_lost(index, PgError { message, ..error }, true)
     }
 
     /// Cancel requests reach this backend from now on.

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
 use super::command::text_field;
+use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
@@ -32,12 +33,18 @@ impl RowSink for Client {
 
 impl Session {
     /// A statement of the simple protocol whose route is not one shard.
-    pub(super) async fn run_elsewhere(&mut self, route: Route, statement: &Analysis, text: &str) -> Result<(), Failure> {
+    pub(super) async fn run_elsewhere(
+        &mut self,
+        route: Route,
+        statement: &Analysis,
+        text: &str,
+        inputs: &Inputs<'_>,
+    ) -> Result<(), Failure> {
         match route {
             Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
-                let spec = Spec { describes: true, ..spec(&merge, None)? };
+                let spec = Spec { describes: true, ..spec(&merge, inputs)? };
                 let fragment = fragment_text(statement, &merge, text);
                 let mut indexes = Vec::with_capacity(shards.len());
                 for shard in &shards {
@@ -73,10 +80,10 @@ impl Session {
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
-        let spec = spec(&merge, Some(&bind))?;
         let types = self.describe(statement).await?.parameter_types.clone();
+        let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
-        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.context.catalog.version });
+        let key = self.statement_text(fragment, types.into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,
@@ -89,9 +96,11 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let home = self.home()?.id;
         for participant in self.of_shards(shards) {
+            let types = if participant.shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            super::describe::prepare_on(connection, &fragment, false, prepared_max);
+            super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, &after_names));
@@ -102,7 +111,7 @@ impl Session {
         let result = self.scatter_on(shards, &spec).await;
         if result.is_err() {
             for participant in self.of_shards(shards) {
-                participant.connection.prepared.remove(fragment.id);
+                participant.connection.prepared.doubt(fragment.id);
             }
         }
         result
@@ -246,7 +255,7 @@ fn describe_merge(merge: &Merge) -> String {
     let count = |count: &Count| match count {
         Count::Constant(count) => count.to_string(),
         Count::Parameter(number) => format!("${number}"),
-        other => format!("{other:?}"),
+        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
     };
     parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}", count(limit))));
     parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
@@ -269,41 +278,21 @@ fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
     out
 }
 
-fn spec(merge: &Merge, bind: Option<&wire::Bind<'_>>) -> Result<Spec, PgError> {
-    let value = |count: &Option<Count>| count.as_ref().map(|count| count_value(count, bind)).transpose().map(Option::flatten);
+fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+    let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
+        None => Ok(None),
+        Some(count) => {
+            let negative = |_| PgError::new(SqlState(*code), format!("{name} must not be negative"));
+            inputs.count(count)?.map(|count| u64::try_from(count).map_err(negative)).transpose()
+        }
+    };
     Ok(Spec {
         order_by: merge.order_by.clone(),
-        limit: value(&merge.limit)?,
-        offset: value(&merge.offset)?.unwrap_or(0),
+        limit: value(&merge.limit, b"2201W", "LIMIT")?,
+        offset: value(&merge.offset, b"2201X", "OFFSET")?.unwrap_or(0),
         hidden_columns: merge.hidden_columns,
         describes: false,
     })
-}
-
-/// LIMIT and OFFSET: NULL is none, negative is an error.
-fn count_value(count: &Count, bind: Option<&wire::Bind<'_>>) -> Result<Option<u64>, PgError> {
-    let Count::Parameter(number) = count else {
-        return match count {
-            Count::Constant(count) => Ok(Some(*count)),
-            other => Err(PgError::internal(format!("count not known: {other:?}"))),
-        };
-    };
-    let index = usize::from(*number) - 1;
-    let (format, value) = bind
-        .and_then(|bind| bind.parameter(index))
-        .ok_or_else(|| PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}")))?;
-    let Some(bytes) = value else { return Ok(None) };
-    let parsed = match format {
-        crate::shard_key::Format::Text => std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse::<i64>().ok()),
-        crate::shard_key::Format::Binary => match bytes.len() {
-            2 => bytes.try_into().ok().map(|bytes| i64::from(i16::from_be_bytes(bytes))),
-            4 => bytes.try_into().ok().map(|bytes| i64::from(i32::from_be_bytes(bytes))),
-            8 => bytes.try_into().ok().map(i64::from_be_bytes),
-            _ => None,
-        },
-    };
-    let parsed = parsed.ok_or_else(|| PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid value for LIMIT or OFFSET"))?;
-    u64::try_from(parsed).map(Some).map_err(|_| PgError::new(SqlState(*b"2201W"), "LIMIT and OFFSET must not be negative"))
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.

@@ -4,20 +4,31 @@
 //! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard; when that stops half-way,
 //! the error says where.
 
-use super::participant::Participant;
-use super::{Failure, Session};
-use crate::error::PgError;
-use crate::shardmap::{Shard, ShardId};
-use crate::sql::analysis::{Analysis, Command, TransactionModes};
 use std::sync::Arc;
 
+use bytes::BytesMut;
+
+use super::{Failure, Session};
 use crate::backend::Reply;
-use crate::wire::originate;
+use crate::error::PgError;
+use crate::shardmap::Shard;
+use crate::sql::analysis::{Analysis, Command, TransactionModes};
+use crate::wire::{self, originate, shard_tag};
 
 impl Session {
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
         let shards = self.shards_home_first()?;
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
+        if let Command::Ddl { renames_distributed: true, .. } = &statement.command
+            && self.transaction.is_open()
+        {
+            return Err(PgError::unsupported(
+                "a sharded or reference table cannot be renamed inside a transaction",
+                "Until the transaction ends, nobody but this session would know the table by its new name.",
+                "Rename it by a statement of its own, outside a transaction block.",
+            )
+            .into());
+        }
         if let Command::Ddl { tag, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
         }
@@ -49,7 +60,11 @@ impl Session {
     async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str, outside: bool) -> Result<(), Failure> {
         let mut done: Vec<&str> = Vec::new();
         for shard in shards {
+            let before = self.client.output.len();
             let result = self.run_on_one(shard, text, shard.is_home).await;
+            if !shard.is_home {
+                drop_notices(&mut self.client.output, before);
+            }
             if let Err(failure) = result {
                 if outside && !done.is_empty() {
                     self.warn(
@@ -64,7 +79,7 @@ impl Session {
         Ok(())
     }
 
-    async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
+    pub(super) async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
         let index = self.join(shard.id).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -72,7 +87,7 @@ impl Session {
         let connection = &mut *participant.connection;
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
-        connection.expect(Reply::Query, is_visible);
+        connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
         let drained = self.drain(index).await;
         if let Some(participant) = self.participants.get_mut(index)
             && drained.is_ok()
@@ -81,31 +96,24 @@ impl Session {
         }
         drained
     }
-
-    /// A temporary table lives on the home shard's connection, which the session keeps from now on.
-    pub(super) async fn create_temporary(
-        &mut self,
-        _tag: &str,
-        name: &str,
-        statement: &Analysis,
-        text: &str,
-    ) -> Result<(), Failure> {
-        let home: ShardId = self.home()?.id;
-        let index = self.join(home).await?;
-        self.pin_if_needed(index, statement);
-        if let Some(participant) = self.participants.get_mut(index) {
-            pin(participant);
-        }
-        let shard = self.home()?;
-        self.run_on_one(&shard, text, true).await?;
-        if !self.temporary_tables.iter().any(|known| known == name) {
-            self.temporary_tables.push(name.to_owned());
-        }
-        Ok(())
-    }
 }
 
-fn pin(participant: &mut Participant) {
-    participant.pinned_by.get_or_insert(super::route::TEMPORARY_TABLE);
-    participant.connection.is_pinned = true;
+/// Notices of shards other than the home shard say again what that one has said. Warnings stay: they may concern one shard.
+fn drop_notices(output: &mut BytesMut, from: usize) {
+    let Some(added) = output.get(from..).map(BytesMut::from) else { return };
+    let mut rest = added.as_ref();
+    let mut kept = BytesMut::with_capacity(rest.len());
+    while let Some(header) = wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten() {
+        let Some((frame, after)) = rest.split_at_checked(header.total) else { break };
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let is_notice = header.tag == shard_tag::NOTICE
+            && wire::error_fields(body).is_ok_and(|fields| fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"NOTICE"));
+        if !is_notice {
+            kept.extend_from_slice(frame);
+        }
+        rest = after;
+    }
+    kept.extend_from_slice(rest);
+    output.truncate(from);
+    output.unsplit(kept);
 }

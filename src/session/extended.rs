@@ -16,11 +16,12 @@ use super::describe::{prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Reply, StatementText};
+use crate::backend::{Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Effect;
+use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -34,6 +35,8 @@ pub(super) struct Batch {
     pub current: Option<ShardId>,
     /// Parsed, not answered yet.
     pub unanswered: Option<Arc<Statement>>,
+    /// Names whose text no shard had seen when they were given.
+    pub unproven: Vec<(Bytes, StatementId)>,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
     /// The open transaction was begun by the proxy for the statements of one Query.
@@ -47,6 +50,7 @@ impl Session {
         }
         self.batch.is_open = true;
         if self.batch.has_failed {
+            // The error itself leaves without being asked for.
             return Ok(());
         }
         let handled = match tag {
@@ -104,11 +108,12 @@ impl Session {
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
-        self.statements.insert(name, Arc::clone(&statement));
+        self.statements.insert(name.clone(), Arc::clone(&statement));
         let is_own = statement.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command));
         if is_own || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
+            self.batch.unproven.push((name, statement.id));
             self.batch.unanswered = Some(statement);
         }
         Ok(())
@@ -122,10 +127,15 @@ impl Session {
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
-        let key =
-            Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.context.catalog.version });
+        let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
         Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
+    }
+
+    /// A text with what its names mean now.
+    pub(super) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
+        let search_path = Arc::clone(&self.statement_search_path);
+        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path })
     }
 
     /// The Parse that is still unanswered: the home shard says whether it is right.
@@ -135,6 +145,15 @@ impl Session {
             self.answer(shard_tag::PARSE_COMPLETE);
         }
         Ok(())
+    }
+
+    /// A shard has refused this text: names that were given to it in this batch do not exist.
+    pub(super) fn forget_unproven(&mut self, id: StatementId) {
+        for (name, _) in self.batch.unproven.extract_if(.., |(_, unproven)| *unproven == id) {
+            if self.statements.get(&name).is_some_and(|statement| statement.id == id) {
+                self.statements.remove(&name);
+            }
+        }
     }
 
     /// A bodyless answer of the proxy's own, in its place among those of the current shard.
@@ -169,9 +188,10 @@ impl Session {
             return Ok(statement);
         }
         let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
-            id: statement.id,
-            key: Arc::clone(&statement.key),
+            id: self.gateway.registry.id(&key),
+            key,
             analyzed: read.analyzed,
             context_id: self.context.id,
             literals: read.literals,
@@ -183,11 +203,11 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
-        let portal = Bytes::copy_from_slice(bind.portal);
-        if !portal.is_empty() && self.portals.contains_key(&portal) {
-            let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(&portal));
-            return Err(PgError::new(SqlState::DUPLICATE_CURSOR, message).into());
+        if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
+            self.answer_parse().await?;
         }
+        let portal = Bytes::copy_from_slice(bind.portal);
+        self.check_portal_is_new(&portal, None)?;
         let Some(analysis) = statement.analysis().filter(|analysis| !super::command::is_own(&analysis.command)) else {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
@@ -198,10 +218,26 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
+        if let Err(mismatch) = Self::check_parameter_count(&statement, &bind) {
+            self.answer_parse().await?;
+            return Err(mismatch.into());
+        }
         let types = self.parameter_types(&statement, &bind).await?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
-        match self.route(analysis, &inputs).await? {
-            Route::Shard(shard) => self.bind_on_shard(shard, statement, &bind, portal).await,
+        let route = match self.route(analysis, &inputs).await {
+            Ok(route) => route,
+            Err(failure) => {
+                // What PostgreSQL has to say against the statement comes first.
+                self.answer_parse().await?;
+                self.count_refusal(&failure);
+                return Err(failure);
+            }
+        };
+        match route {
+            Route::Shard(shard) => {
+                self.check_portal_is_new(&portal, Some(shard))?;
+                self.bind_on_shard(shard, statement, &bind, portal).await
+            }
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
@@ -210,6 +246,32 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// A named portal must not exist. On the shard where it would lie, PostgreSQL knows better whether it still does.
+    fn check_portal_is_new(&self, name: &Bytes, shard: Option<ShardId>) -> Result<(), PgError> {
+        let is_known = match self.portals.get(name) {
+            None => false,
+            Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
+            Some(Portal::Own { .. } | Portal::Scatter { .. }) => true,
+        };
+        if name.is_empty() || !is_known {
+            return Ok(());
+        }
+        let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(name));
+        Err(PgError::new(SqlState::DUPLICATE_CURSOR, message))
+    }
+
+    /// As PostgreSQL says it, with the client's name of the statement.
+    fn check_parameter_count(statement: &Statement, bind: &wire::Bind<'_>) -> Result<(), PgError> {
+        let highest = statement.analysis().map_or(0, |analysis| usize::from(analysis.parameter_count));
+        let required = highest.max(statement.key.types.len());
+        if bind.parameter_count == required {
+            return Ok(());
+        }
+        let (supplied, name) = (bind.parameter_count, String::from_utf8_lossy(bind.statement));
+        let message = format!("bind message supplies {supplied} parameters, but prepared statement \"{name}\" requires {required}");
+        Err(PgError::new(SqlState::PROTOCOL_VIOLATION, message))
     }
 
     /// Parameter types as PostgreSQL infers them; needed only where a key is a parameter that the client did not declare.
@@ -241,19 +303,20 @@ impl Session {
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let types = self.type_names(shard, &statement)?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        if !prepare_on(connection, &statement, is_due, prepared_max) && is_due {
+        if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard, statement });
+        self.portals.insert(portal, Portal::Shard { shard });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
     }
 
@@ -268,11 +331,14 @@ impl Session {
         match wire::describe(body).map_err(SessionEnd::from)? {
             Target::Statement(name) => {
                 let statement = self.statement(name)?;
+                if let Some(analysis) = statement.analysis() {
+                    self.check_not_failed(&analysis.command)?;
+                }
                 self.answer_parse().await?;
                 self.describe_statement(&statement).await
             }
             Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard, .. } => {
+                Portal::Shard { shard } => {
                     let shard = *shard;
                     self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
                 }
@@ -341,12 +407,14 @@ impl Session {
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         match self.portal(name)? {
-            Portal::Shard { shard, .. } => {
+            Portal::Shard { shard } => {
                 let shard = *shard;
+                self.gateway.counters.statement(RouteKind::SingleShard);
                 self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
+                self.gateway.counters.statement(RouteKind::Local);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -354,6 +422,7 @@ impl Session {
             }
             Portal::Scatter { statement, bind, shards } => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                self.gateway.counters.statement(RouteKind::Scatter);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -372,7 +441,7 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
                 }
                 Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. }) | None => {
@@ -399,7 +468,7 @@ impl Session {
             self.fail_batch(failure).await?;
         }
         // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
-        let must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
         let current = self.current_index();
         let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
         let order: Vec<usize> = current.into_iter().chain(others).collect();
@@ -411,7 +480,11 @@ impl Session {
             }
             match self.sync(index).await {
                 Ok(()) => {}
-                Err(failure) => self.settle(failure)?,
+                Err(failure) => {
+                    // Heard of only now: the other shards have not been told to commit yet.
+                    must_abort = !self.transaction.is_open();
+                    self.settle(failure)?;
+                }
             }
         }
         if std::mem::take(&mut self.batch.is_sync_swallowed) {
@@ -426,7 +499,7 @@ impl Session {
 
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
     /// transaction.
-    fn abort_implicit(&mut self, index: usize) {
+    pub(super) fn abort_implicit(&mut self, index: usize) {
         if let Some(participant) = self.participants.get_mut(index)
             && participant.needs_sync
         {

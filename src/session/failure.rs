@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::backend::CheckoutError;
 use crate::error::{PgError, SqlState};
-use crate::wire::DecodeError;
+use crate::wire::{DecodeError, FRAME_HEADER_BYTES, error_fields};
 
 /// Why a session is over.
 #[derive(Debug)]
@@ -27,6 +27,12 @@ pub(super) enum Failure {
     /// A shard's error that has been forwarded already.
     Forwarded,
     End(SessionEnd),
+}
+
+/// Of an ErrorResponse, the whole frame; empty when it cannot be read.
+pub(super) fn sqlstate(frame: &[u8]) -> &[u8] {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    error_fields(body).ok().and_then(|fields| fields.get(b'C')).unwrap_or_default()
 }
 
 impl From<PgError> for Failure {

@@ -8,6 +8,7 @@ use moka::sync::Cache;
 
 use super::cancel::CancelRegistry;
 use super::describe::Description;
+use super::foreign_oids::KnownOids;
 use super::greet::Greeting;
 use super::relations::Clients;
 use crate::auth::BackendCredentials;
@@ -19,6 +20,7 @@ use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::{Analyzer, Context};
+use crate::telemetry::Counters;
 
 pub struct Gateway {
     pub config: Arc<Config>,
@@ -33,13 +35,16 @@ pub struct Gateway {
     pub cancels: CancelRegistry,
     pub control: Arc<Control>,
     pub clients: Clients,
+    pub counters: Counters,
     /// Parameter types and row descriptions as the home shard gave them.
     pub(super) descriptions: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
+    pub(super) oids: KnownOids,
     next_context: AtomicU64,
+    next_temporary_version: AtomicU64,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
 }
@@ -62,7 +67,7 @@ pub(super) struct ContextKey {
 }
 
 impl Gateway {
-    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>) -> Self {
+    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>, counters: Counters) -> Self {
         let map_database = Shard {
             id: MAP_DATABASE,
             name: "map".to_owned(),
@@ -78,10 +83,13 @@ impl Gateway {
             analyzer: Analyzer::new(),
             cancels: CancelRegistry::default(),
             clients: Clients::default(),
+            counters,
             descriptions: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
+            oids: KnownOids::default(),
             next_context: AtomicU64::new(1),
+            next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             refreshing: tokio::sync::Mutex::new(()),
             config,
             map,
@@ -96,6 +104,19 @@ impl Gateway {
         self.pools.retain(|pool| {
             pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
         });
+    }
+
+    /// New sessions of these users are to log in to the shards with what they have now; those that run keep their pools.
+    pub fn forget_pools_of<'a>(&self, users: impl Iterator<Item = &'a str>) {
+        if self.config.auth.backend_user == BackendUser::Client {
+            let users: Vec<&str> = users.collect();
+            self.pools.retain(|pool| pool.shard == MAP_DATABASE || !users.contains(&pool.user()));
+        }
+    }
+
+    /// A version of the schema that one session alone sees.
+    pub(super) fn temporary_version(&self) -> u64 {
+        self.next_temporary_version.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What a session has before its first statement; never used for one.
@@ -160,3 +181,6 @@ const CONTEXTS_MAX: u64 = 1_000;
 const GREETINGS_MAX: u64 = 10_000;
 /// Defaults of roles and databases may change: learn them anew after this.
 const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Versions of the shared catalogue count from 1, those of single sessions from the middle.
+const TEMPORARY_VERSIONS: u64 = 1 << 63;

@@ -19,6 +19,8 @@ pub(super) struct Greeting {
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     /// Effective, as `SHOW search_path` prints it.
     pub search_path: String,
+    /// Transactions are REPEATABLE READ or SERIALIZABLE where BEGIN does not say.
+    pub has_snapshot_by_default: bool,
 }
 
 impl Session {
@@ -56,13 +58,14 @@ impl Session {
                 settings: Arc::default(),
                 parameters: parameters_without_shard(&self.identity.user),
                 search_path: "\"$user\", public".to_owned(),
+                has_snapshot_by_default: false,
             });
         }
         let home_first =
             snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
         let mut failure = None;
         for shard in home_first {
-            match self.checkout(shard).await {
+            match self.checkout(shard, &Arc::default()).await {
                 Ok(mut connection) => {
                     let learned = learn(&mut connection, &wanted).await;
                     match learned {
@@ -111,12 +114,19 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
             settings = settings.with(name, &String::from_utf8_lossy(value));
         }
     }
-    let rows = connection.simple("SELECT pg_catalog.current_setting('search_path')").await?;
-    let search_path = rows.first().and_then(|row| row.first()?.as_ref()).map(|value| String::from_utf8_lossy(value).into_owned());
+    let rows = connection.simple(EFFECTIVE_SETTINGS).await?;
+    let value = |column: usize| {
+        rows.first().and_then(|row| row.get(column)?.as_ref()).map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let has_snapshot_by_default = value(1).is_some_and(|level| matches!(level.as_str(), "repeatable read" | "serializable"));
     let parameters = connection.parameters.clone();
     connection.simple("ROLLBACK").await?;
-    Ok(Greeting { settings: Arc::new(settings), parameters, search_path: search_path.unwrap_or_default() })
+    Ok(Greeting { settings: Arc::new(settings), parameters, search_path: value(0).unwrap_or_default(), has_snapshot_by_default })
 }
+
+/// What the proxy itself goes by.
+const EFFECTIVE_SETTINGS: &str =
+    "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('default_transaction_isolation')";
 
 /// Startup parameters that are settings, `options` taken apart.
 fn startup_settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>, PgError> {

@@ -4,16 +4,21 @@
 //! statements without Sync: an error there makes the shard skip the statement too, so that a write can never run outside the
 //! transaction that it was meant for.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 
+use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
-use super::{Failure, Session, lost};
-use crate::backend::{Checkout, ConnectionError, Pool, Pooled, Reply, StatementText};
+use super::transaction::LocalSetting;
+use super::{Failure, Session, SessionEnd, lost};
+use crate::backend::{Checkout, CheckoutError, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
 use crate::config::PoolMode;
-use crate::error::{PgError, SqlState};
-use crate::shardmap::{Shard, ShardId};
+use crate::error::{PgError, Severity, SqlState};
+use crate::shardmap::{Shard, ShardId, map_unreachable};
 use crate::wire::originate;
 
 impl Session {
@@ -22,12 +27,15 @@ impl Session {
         self.gateway.map.snapshot().home().cloned().ok_or_else(no_shard_yet)
     }
 
-    /// A connection to a shard with the session's settings, outside any transaction.
-    pub(super) async fn checkout(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
+    /// A connection to a shard with these settings, outside any transaction.
+    pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        let mut connection = pool.checkout(kind, self.runtime).await?;
-        if let Err(error) = connection.apply_settings(&self.settings).await {
+        let mut connection = match self.wait_for_connection(&pool, kind).await? {
+            Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            checked_out => checked_out?,
+        };
+        if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
                     let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
@@ -39,8 +47,25 @@ impl Session {
         Ok(connection)
     }
 
+    /// A connection, unless the client cancels while it waits for one.
+    async fn wait_for_connection(&self, pool: &Arc<Pool>, kind: Checkout) -> Result<Result<Pooled, CheckoutError>, Failure> {
+        let mut checkout = pin!(pool.checkout(kind, self.runtime));
+        // Mostly there is nothing to wait for.
+        if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
+            return Ok(found);
+        }
+        let cancelled = self.cancel.cancelled();
+        tokio::select! {
+            biased;
+            found = checkout => Ok(found),
+            () = cancelled => {
+                Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
+            }
+        }
+    }
+
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
-    fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+    pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
         if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
             return Ok(Arc::clone(pool));
         }
@@ -53,10 +78,17 @@ impl Session {
     #[inline]
     pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
-            Some(index) => index,
+            Some(index) => {
+                self.refresh_settings(index).await?;
+                index
+            }
             None => {
                 let shard = self.gateway.shard(id)?;
-                let connection = self.checkout(&shard).await?;
+                // What the transaction has set is replayed after BEGIN, to be undone with it.
+                let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
+                self.learn_home_oids(&shard).await?;
+                let mut connection = self.checkout(&shard, &settings).await?;
+                self.learn_oids(&mut connection, &shard).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1
             }
@@ -67,18 +99,43 @@ impl Session {
         Ok(index)
     }
 
+    /// A connection that the session has kept gets what was set since.
+    async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
+        if participant.has_begun || Arc::ptr_eq(&participant.connection.settings, wanted) {
+            return Ok(());
+        }
+        let connection = &mut participant.connection;
+        if participant.needs_sync {
+            // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
+            connection.is_pinned = true;
+            let statements = connection.settings.statements_to(wanted);
+            connection.settings = Arc::clone(wanted);
+            statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            return Ok(());
+        }
+        match connection.apply_settings(wanted).await {
+            Ok(()) => Ok(()),
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
     /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
-    fn catch_up(&mut self, index: usize) {
+    pub(super) fn catch_up(&mut self, index: usize) {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = self.transaction.begin_text();
-            let key =
-                Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
+            let key = Self::statement_text_anywhere(text);
             let id = self.gateway.registry.id(&key);
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {
                 // Never counted against the client's texts: there are a handful.
-                connection.prepared.insert(id, usize::MAX);
+                for unwanted in connection.prepared.insert(id, usize::MAX) {
+                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.expect(Reply::Close, false);
+                }
                 id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
                 connection.expect(Reply::Parse(id), false);
             }
@@ -89,24 +146,20 @@ impl Session {
             participant.has_begun = true;
             participant.needs_sync = true;
         }
-        let known = (participant.settings_known, participant.savepoints_known);
-        for set in self.transaction.sets.iter().skip(known.0) {
-            let mut sql = String::from("SELECT pg_catalog.set_config(");
-            crate::backend::push_literal(&mut sql, &set.name);
-            sql.push(',');
-            match &set.value {
-                Some(value) => crate::backend::push_literal(&mut sql, value),
-                None => sql.push_str("NULL"),
-            }
-            sql.push_str(if set.is_local { ",true)" } else { ",false)" });
-            hidden_statement(participant, sql.as_bytes());
-        }
-        for savepoint in self.transaction.savepoints.iter().skip(known.1) {
+        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
+        for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
+            put_settings(participant, &self.transaction.sets, savepoint.set_count);
             let sql = format!("SAVEPOINT \"{}\"", savepoint.name.replace('"', "\"\""));
             hidden_statement(participant, sql.as_bytes());
         }
-        participant.settings_known = self.transaction.sets.len();
+        put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
         participant.savepoints_known = self.transaction.savepoints.len();
+    }
+
+    /// A text that means the same under every schema.
+    fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
+        let text = Bytes::from_static(text.as_bytes());
+        Arc::new(StatementText { text, types: Box::default(), catalog_version: 0, search_path: Arc::default() })
     }
 
     /// Gives back the connections that no transaction and no pin holds.
@@ -115,11 +168,12 @@ impl Session {
             return;
         }
         self.cancel.finished();
-        if self.transaction.is_open() || self.gateway.config.pool.mode == PoolMode::Session {
+        if self.transaction.is_open() {
             return;
         }
+        let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
-            if self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
+            if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
                 self.release(index);
             } else if let Some(participant) = self.participants.get_mut(index) {
                 participant.forget_transaction();
@@ -137,10 +191,41 @@ impl Session {
 
     /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
     pub(super) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
+        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let error = lost(&name.unwrap_or_default(), error);
+        self.remove_lost(index, error, true)
+    }
+
+    /// `is_told`: the client hears the error now. A session whose connection held what cannot be brought back ends, as it
+    /// would with its server.
+    pub(super) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
         participant.connection.pool().suspect();
-        lost(&participant.connection.pool().address.name, error).into()
+        if let Some(reason) = participant.pinned_by {
+            let detail = format!("The session's {reason} was on that connection.");
+            return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
+        }
+        if participant.has_begun {
+            self.transaction.lose(&error, is_told);
+        }
+        error.into()
     }
+}
+
+/// Gives the shard the transaction's settings up to this many.
+fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usize) {
+    for set in sets.iter().take(count).skip(participant.settings_known) {
+        let mut sql = String::from("SELECT pg_catalog.set_config(");
+        push_literal(&mut sql, &set.name);
+        sql.push(',');
+        match &set.value {
+            Some(value) => push_literal(&mut sql, value),
+            None => sql.push_str("NULL"),
+        }
+        sql.push_str(if set.is_local { ",true)" } else { ",false)" });
+        hidden_statement(participant, sql.as_bytes());
+    }
+    participant.settings_known = participant.settings_known.max(count);
 }
 
 /// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement

@@ -25,6 +25,7 @@ mod elsewhere;
 mod every_shard;
 mod extended;
 mod failure;
+mod foreign_oids;
 mod gateway;
 mod greet;
 mod join;
@@ -33,14 +34,17 @@ mod relations;
 mod relay;
 mod route;
 mod schema;
+mod set_config;
 mod setting;
 mod simple;
 mod statement;
+mod temporary;
 mod transaction;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -51,8 +55,9 @@ use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
-use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId};
+use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
 use crate::sql::Context;
+use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
@@ -60,8 +65,9 @@ use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
 use participant::Participant;
-use relations::ClientRow;
+use relations::{ClientRow, Held};
 use statement::{Portal, Statement};
+use temporary::TemporaryTables;
 use transaction::Transaction;
 
 /// Who the client is, as login found out.
@@ -73,14 +79,32 @@ pub struct Identity {
     pub parameters: Vec<(String, String)>,
 }
 
+/// A client after its login.
+pub struct Connected {
+    pub stream: ClientStream,
+    /// What the client has sent after its startup.
+    pub input: BytesMut,
+    /// What login has left to be sent.
+    pub reply: BytesMut,
+    pub address: SocketAddr,
+    pub accepted_at: Instant,
+    /// The first ReadyForQuery has gone out by then, or the connection is closed.
+    pub login_deadline: tokio::time::Instant,
+    /// Index of the runtime that the session lives on.
+    pub runtime: usize,
+}
+
 pub struct Session {
     gateway: Arc<Gateway>,
-    /// Index of the runtime that the session lives on.
+    accepted_at: Instant,
+    login_deadline: tokio::time::Instant,
     runtime: usize,
     client: Client,
     identity: Identity,
     statements: HashMap<Bytes, Arc<Statement>>,
     portals: HashMap<Bytes, Portal>,
+    /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
+    cursors: HashMap<String, (ShardId, bool)>,
     transaction: Transaction,
     participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
@@ -95,9 +119,11 @@ pub struct Session {
     /// newer one. `None` between transactions.
     using: Option<Arc<MapSnapshot>>,
     batch: Batch,
-    temporary_tables: Vec<String>,
+    temporary_tables: TemporaryTables,
     /// The search path that `context` was made for, as text.
     context_search_path: String,
+    /// The same as [`crate::backend::StatementText`] has it.
+    statement_search_path: Arc<str>,
     /// The open transaction changes the schema, as was announced.
     schema_change: Option<SchemaChangeId>,
     pools: Vec<Arc<Pool>>,
@@ -107,19 +133,13 @@ pub struct Session {
     cancel_key: CancelKey,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
+    /// How many participants, and how many pinned ones, `row` shows.
+    held_shown: (usize, usize),
 }
 
 impl Session {
-    /// `input`: what the client has sent after its startup; `reply`: what login has left to be sent.
-    pub fn new(
-        gateway: Arc<Gateway>,
-        runtime: usize,
-        stream: ClientStream,
-        input: BytesMut,
-        reply: BytesMut,
-        identity: Identity,
-        address: SocketAddr,
-    ) -> Self {
+    pub fn new(gateway: Arc<Gateway>, identity: Identity, connected: Connected) -> Self {
+        let Connected { stream, input, reply, address, accepted_at, login_deadline, runtime } = connected;
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
@@ -131,10 +151,13 @@ impl Session {
             using: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
+            accepted_at,
+            login_deadline,
             runtime,
             identity,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            cursors: HashMap::new(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
@@ -143,8 +166,10 @@ impl Session {
             reported: Vec::new(),
             batch: Batch::default(),
             row,
-            temporary_tables: Vec::new(),
+            held_shown: (0, 0),
+            temporary_tables: TemporaryTables::default(),
             context_search_path: String::new(),
+            statement_search_path: Arc::default(),
             schema_change: None,
             pools: Vec::new(),
             touched: Vec::new(),
@@ -155,23 +180,45 @@ impl Session {
 
     /// Serves the client until it goes, or `stop` says that the proxy drains and no transaction is open.
     pub async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
-        let end = match self.greet().await {
+        let end = match self.greet_in_time().await {
             Ok(()) => self.serve(&stop).await,
             Err(end) => end,
         };
+        if self.transaction.is_open() {
+            self.gateway.counters.rollback();
+        }
         if let Err(error) = self.finish_schema_change().await {
             tracing::warn!(%error, "a schema change is left open in the map database");
         }
         match end {
             SessionEnd::Fatal(error) => {
+                self.gateway.counters.error(&error.code.0);
                 originate::error(&mut self.client.output, &error);
                 if self.client.flush().await.is_err() {
                     tracing::debug!("client gone before its last message");
                 }
             }
-            SessionEnd::ClientGone => self.cancel.cancel().await,
+            SessionEnd::ClientGone => {
+                self.cancel.cancel().await;
+            }
             SessionEnd::Terminated => {}
         }
+    }
+
+    /// The end of the login, which has one deadline from accept on.
+    async fn greet_in_time(&mut self) -> Result<(), SessionEnd> {
+        let greeted = tokio::time::timeout_at(self.login_deadline, self.greet()).await;
+        let counters = &self.gateway.counters;
+        match &greeted {
+            Ok(Ok(())) => {
+                counters.connection(ConnectionOutcome::Login);
+                counters.login_took(self.accepted_at.elapsed());
+            }
+            Ok(Err(SessionEnd::Fatal(_))) => counters.connection(ConnectionOutcome::Refused),
+            Ok(Err(SessionEnd::ClientGone | SessionEnd::Terminated)) => counters.connection(ConnectionOutcome::Closed),
+            Err(_) => counters.connection(ConnectionOutcome::Timeout),
+        }
+        greeted.unwrap_or(Err(SessionEnd::Terminated))
     }
 
     async fn serve(&mut self, stop: &tokio_util::sync::CancellationToken) -> SessionEnd {
@@ -195,6 +242,7 @@ impl Session {
     /// Handles one whole message at the front of the client's input.
     async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
         let mut frame = self.client.input.split_to(header.total);
+        self.row.set_state(b'A');
         match header.tag {
             client_tag::QUERY => {
                 frame.advance(FRAME_HEADER_BYTES);
@@ -230,7 +278,7 @@ impl Session {
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
     async fn wait_for_client(&mut self, stop: &tokio_util::sync::CancellationToken) -> Result<(), SessionEnd> {
-        if !self.client.output.is_empty() && !self.batch.is_open {
+        if !self.client.output.is_empty() && (!self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
         let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;
@@ -255,10 +303,14 @@ impl Session {
             Client(Result<(), SessionEnd>),
             Shard(usize, Result<(), ConnectionError>),
         }
+        // Outside of a transaction block a client that has sent Flush and no Sync holds the connection for nothing.
+        let idle_max =
+            (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let (client, participants) = (&mut self.client, &mut self.participants);
         let event = tokio::select! {
             biased;
             () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
+            () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
             event = std::future::poll_fn(|context| {
                 if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
                     return std::task::Poll::Ready(Event::Client(filled));
@@ -274,6 +326,8 @@ impl Session {
         match event {
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
+                // Its last words; what they mean is said with the next statement.
+                Ok((relay::Step::Lost(error), _)) => self.lost_between_statements(index, error),
                 Ok(_) => self.client.flush().await,
                 Err(Failure::End(end)) => Err(end),
                 Err(failure) => {
@@ -283,13 +337,17 @@ impl Session {
             },
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
-                let failure = self.participant_lost(index, &error);
-                if self.transaction.is_open() {
-                    self.transaction.fail();
-                    tracing::debug!(error = ?failure, "shard lost between statements");
-                }
-                Ok(())
+                let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+                self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error))
             }
+        }
+    }
+
+    fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
+        tracing::debug!(%error, "shard lost between statements");
+        match self.remove_lost(index, error, false) {
+            Failure::End(end) => Err(end),
+            Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(()),
         }
     }
 
@@ -299,6 +357,7 @@ impl Session {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
+                self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
             }
@@ -309,12 +368,27 @@ impl Session {
     }
 
     fn fail(&mut self, error: PgError) {
+        self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();
     }
 
     fn warn(&mut self, code: SqlState, message: &str) {
         originate::error(&mut self.client.output, &PgError::warning(code, message));
+    }
+
+    /// For `shardgate.clients`; takes a lock only where that has changed.
+    fn show_held(&mut self) {
+        let pinned = self.participants.iter().filter(|participant| participant.pinned_by.is_some()).count();
+        if self.held_shown == (self.participants.len(), pinned) {
+            return;
+        }
+        self.held_shown = (self.participants.len(), pinned);
+        let name = |participant: &Participant| participant.connection.pool().address.name.clone();
+        self.row.set_held(Held {
+            shards: self.participants.iter().map(name).collect(),
+            pinned_by: self.participants.iter().find_map(|participant| participant.pinned_by),
+        });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
@@ -329,6 +403,8 @@ impl Session {
                 self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));
             }
         }
+        self.show_held();
+        self.row.set_state(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
@@ -347,6 +423,22 @@ impl Drop for Session {
 
 fn shutting_down() -> SessionEnd {
     SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+/// Until it has been as long as this; for ever without a limit.
+async fn idle(max: Option<Duration>) {
+    match max {
+        Some(max) => tokio::time::sleep(max).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn idle_in_pipeline() -> SessionEnd {
+    let error = PgError::fatal(
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection because a pipeline was not ended by Sync",
+    );
+    SessionEnd::Fatal(error.with_detail("The limit is cross_shard.idle_in_pipeline_timeout_ms."))
 }
 
 /// The error for a connection that broke in mid-statement.

@@ -6,8 +6,9 @@
 //! and the session writes its own.
 
 use bytes::{Buf, BytesMut};
+use smallvec::SmallVec;
 
-use crate::backend::{Connection, ConnectionError, Pending, Reply};
+use crate::backend::{Connection, ConnectionError, Pending, Reply, StatementId};
 use crate::error::{PgError, SqlState};
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, error_fields, originate, parameter_status, shard_tag};
 
@@ -31,6 +32,10 @@ pub(super) enum Step {
 pub(super) struct Noticed {
     /// An ErrorResponse went to the client.
     pub has_failed: bool,
+    /// The error was about this text: it was not prepared.
+    pub failed_parse: Option<StatementId>,
+    /// SQLSTATEs of the errors that went to the client.
+    pub errors: SmallVec<[[u8; 5]; 1]>,
     /// Values of settings that the shard reported.
     pub parameters: Vec<(String, String)>,
 }
@@ -89,6 +94,10 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
         }
         match header.tag {
             shard_tag::DATA_ROW | shard_tag::COPY_DATA if pending.is_visible => run += header.total,
+            shard_tag::NOTICE if pending.reply == Reply::Echo => {
+                move_run(connection, output, &mut run);
+                connection.input.advance(header.total);
+            }
             shard_tag::NOTICE | shard_tag::NOTIFICATION => run += header.total,
             shard_tag::PARAMETER_STATUS => {
                 move_run(connection, output, &mut run);
@@ -107,6 +116,9 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
             tag => {
                 let is_last = ends(pending.reply, tag).ok_or(crate::wire::DecodeError::Invalid(i64::from(tag)))?;
                 if pending.is_visible {
+                    if tag == shard_tag::ROW_DESCRIPTION {
+                        translate_oids(connection, run, header.total);
+                    }
                     run += header.total;
                 } else {
                     move_run(connection, output, &mut run);
@@ -123,6 +135,13 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
     };
     move_run(connection, output, &mut run);
     Ok(step)
+}
+
+/// Clients know tables and types by the home shard's oids.
+fn translate_oids(connection: &mut Connection, start: usize, length: usize) {
+    if let Some(body) = connection.input.get_mut(start + FRAME_HEADER_BYTES..start + length) {
+        connection.oids.translate(body);
+    }
 }
 
 fn move_run(connection: &mut Connection, output: &mut BytesMut, run: &mut usize) {
@@ -149,11 +168,11 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
         (Reply::DescribeStatement | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
         (Reply::Execute, shard_tag::COMMAND_COMPLETE | shard_tag::PORTAL_SUSPENDED | shard_tag::EMPTY_QUERY) => Some(true),
         (
-            Reply::Execute | Reply::Query,
+            Reply::Execute | Reply::Query | Reply::Echo,
             shard_tag::DATA_ROW | shard_tag::COPY_IN | shard_tag::COPY_OUT | shard_tag::COPY_DATA | shard_tag::COPY_DONE,
         ) => Some(false),
         (
-            Reply::Query,
+            Reply::Query | Reply::Echo,
             shard_tag::ROW_DESCRIPTION | shard_tag::COMMAND_COMPLETE | shard_tag::EMPTY_QUERY | shard_tag::FUNCTION_RESULT,
         ) => Some(false),
         _ => None,
@@ -168,7 +187,7 @@ fn take_ready(connection: &mut Connection, header: FrameHeader, pending: Pending
         reply = connection.pending.front().map_or(reply, |pending| pending.reply);
     }
     match reply {
-        Reply::Query | Reply::Sync => {
+        Reply::Query | Reply::Echo | Reply::Sync => {
             connection.status = connection.input.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E');
             connection.input.advance(header.total);
             connection.pending.pop_front();
@@ -207,9 +226,12 @@ fn take_error(
             return Ok(None);
         }
         // A simple query, or a deferred constraint at the implicit commit: ReadyForQuery still follows.
-        Reply::Query | Reply::Sync => {}
-        Reply::Parse(_)
-        | Reply::ParseUnnamed
+        Reply::Query | Reply::Echo | Reply::Sync => {}
+        Reply::Parse(id) => {
+            noticed.failed_parse = Some(id);
+            skip_to_sync(connection);
+        }
+        Reply::ParseUnnamed
         | Reply::Bind
         | Reply::Close
         | Reply::DescribeStatement
@@ -218,6 +240,7 @@ fn take_error(
         | Reply::Local(_) => skip_to_sync(connection),
     }
     noticed.has_failed = true;
+    noticed.errors.push(fields.get(b'C').and_then(|code| code.try_into().ok()).unwrap_or(*b"XX000"));
     output.extend_from_slice(&frame);
     Ok(None)
 }
@@ -227,7 +250,7 @@ fn skip_to_sync(connection: &mut Connection) {
     while let Some(&pending) = connection.pending.front() {
         match pending.reply {
             Reply::Sync => return,
-            Reply::Parse(id) => connection.prepared.remove(id),
+            Reply::Parse(id) => connection.prepared.doubt(id),
             Reply::ParseUnnamed => connection.unnamed = None,
             Reply::Bind
             | Reply::Close
@@ -235,6 +258,7 @@ fn skip_to_sync(connection: &mut Connection) {
             | Reply::DescribePortal
             | Reply::Execute
             | Reply::Query
+            | Reply::Echo
             | Reply::Abort
             | Reply::Local(_) => {}
         }

@@ -11,9 +11,9 @@ use crate::error::{PgError, SqlState};
 use crate::plan::{self, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{PartitionId, Shard, ShardId};
-use crate::sql::Context;
+use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::telemetry::RouteKind;
 
 /// Where to send it.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(super) enum Route {
 impl Session {
     /// Reads what names mean anew when the schema, the map or the search path has changed.
     pub(super) async fn refresh_context(&mut self) -> Result<(), Failure> {
+        self.refresh_temporary_tables().await?;
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
@@ -34,7 +35,7 @@ impl Session {
         let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
             && self.context.map.tables_version == map.tables_version
             && self.context.map.epoch.incarnation == map.epoch.incarnation
-            && self.context.temporary_tables.len() == self.temporary_tables.len()
+            && self.context.temporary_tables == self.temporary_tables.names
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
         if is_current && self.context.id != 0 {
             self.using.get_or_insert(map);
@@ -48,9 +49,10 @@ impl Session {
             tables_version: map.tables_version,
             incarnation: map.epoch.incarnation,
             search_path: parse_search_path(&search_path_text, &user),
-            temporary_tables: self.temporary_tables.clone(),
+            temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
+        self.statement_search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, &map);
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
@@ -60,8 +62,14 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if statement.session_calls.contains(&SessionCall::SetConfig) {
+            return Err(super::set_config::not_alone().into());
+        }
         if let Some(shard) = self.hinted(statement)? {
             return self.admit(statement, shard.id);
+        }
+        if let Some(shard) = self.cursor_shard(&statement.command)? {
+            return Ok(Route::Shard(shard));
         }
         let target = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
@@ -70,8 +78,8 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.to_home(statement),
-            Scope::Replicated => return self.to_any(statement),
+            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
+            Scope::Replicated => return self.route_anywhere(statement),
             Scope::EveryShard => {
                 return Err(PgError::unsupported(
                     "this statement would write to every shard",
@@ -82,8 +90,7 @@ impl Session {
             }
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
-                let preferred =
-                    self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+                let preferred = self.shards_begun().next();
                 let resolution = Resolution { touched: &self.touched, preferred, deadline };
                 let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
                 if self.transaction.is_open() {
@@ -101,6 +108,45 @@ impl Session {
         }
     }
 
+    /// FETCH, MOVE and CLOSE go where the cursor is.
+    fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
+        match command {
+            Command::Fetch { name } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
+            Command::CloseCursor(None) => {
+                let mut shards = self.cursors.values().map(|(shard, _)| *shard);
+                let first = shards.next();
+                if shards.all(|shard| Some(shard) == first) {
+                    return Ok(first);
+                }
+                Err(PgError::unsupported(
+                    "CLOSE ALL is not supported with cursors on several shards",
+                    "It would have to run on every shard that has one.",
+                    "Close each cursor by its name.",
+                ))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Counts a statement that is about to run by its route.
+    #[inline]
+    pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
+        match &route {
+            Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
+            Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Err(_) => {}
+        }
+        route
+    }
+
+    pub(super) fn count_refusal(&self, failure: &Failure) {
+        if let Failure::Error(error) = failure
+            && error.code == SqlState::FEATURE_NOT_SUPPORTED
+        {
+            self.gateway.counters.statement(RouteKind::Refused);
+        }
+    }
+
     /// `SET shardgate.shard`, or the comment in the text.
     fn hinted(&self, statement: &Analysis) -> Result<Option<Arc<Shard>>, PgError> {
         let Some(name) = statement.shard_hint.as_deref().or_else(|| self.effective("shardgate.shard")) else { return Ok(None) };
@@ -115,10 +161,10 @@ impl Session {
         })
     }
 
-    fn to_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
-        let begun = self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+        let begun = self.shards_begun().next();
         let is_anywhere = matches!(statement.command, Command::Show(_))
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
@@ -128,22 +174,27 @@ impl Session {
     }
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
-    fn to_any(&mut self, statement: &Analysis) -> Result<Route, Failure> {
-        if let Some(participant) = self.participants.first() {
+    fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+        if let Some(participant) = self.participants.iter().find(|participant| participant.shard != MAP_DATABASE) {
             return Ok(Route::Shard(participant.shard));
         }
         let snapshot = self.gateway.map.snapshot();
-        let online: Vec<ShardId> = snapshot
-            .shards
-            .iter()
-            .filter(|shard| shard.state == crate::shardmap::ShardState::Online)
-            .map(|shard| shard.id)
-            .collect();
-        let turn = self.cancel_key.0.unsigned_abs() as usize;
-        match online.get(turn % online.len().max(1)) {
-            Some(&shard) => self.admit(statement, shard),
-            None => self.to_home(statement),
+        let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).collect();
+        let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
+        let (before, from) = online.split_at(turn);
+        let mut in_turn = from.iter().chain(before);
+        // Where all are down, the first one's error tells so.
+        let first = in_turn.clone().next();
+        match in_turn.find(|shard| self.pool(shard).is_ok_and(|pool| pool.is_up())).or(first) {
+            Some(shard) => self.admit(statement, shard.id),
+            None => self.route_home(statement),
         }
+    }
+
+    /// The shards that take part in the transaction. The map database is none: only the cluster's relations are there.
+    fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
+        let begun = self.participants.iter().filter(|participant| participant.has_begun);
+        begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
 
     /// The transaction may go on with these partitions while they are held for a move.
@@ -157,23 +208,38 @@ impl Session {
 
     /// May this shard join the transaction?
     fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
-        if self.transaction.is_open() {
+        if self.transaction.is_open() || self.has_pipeline() {
             plan::admit(statement.effect, shard, &self.transaction_scope())?;
         }
         Ok(Route::Shard(shard))
     }
 
+    /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.
+    fn has_pipeline(&self) -> bool {
+        self.participants.iter().any(|participant| participant.needs_sync)
+    }
+
+    /// The level that the transaction has, by BEGIN or by default.
+    fn has_snapshot(&self) -> bool {
+        let default = || match self.effective("default_transaction_isolation") {
+            Some(level) => matches!(level, "repeatable read" | "serializable"),
+            None => self.greeting.has_snapshot_by_default,
+        };
+        self.transaction.has_snapshot().unwrap_or_else(default)
+    }
+
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         TransactionScope {
-            is_open: self.transaction.is_open(),
-            has_snapshot: self.transaction.has_transaction_snapshot(),
+            is_open: self.transaction.is_open() || self.has_pipeline(),
+            has_snapshot: self.has_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
                 .participants
                 .iter()
-                .filter(|participant| participant.has_begun)
+                .filter(|participant| participant.has_begun || participant.needs_sync)
                 .map(|participant| participant.shard)
+                .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
         }
@@ -188,6 +254,11 @@ impl Session {
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
             _ => None,
         };
+        if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
+            (&statement.command, self.participants.get(index))
+        {
+            self.cursors.insert(name.clone(), (participant.shard, *is_hold));
+        }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pinned_by.get_or_insert(reason);
             participant.connection.is_pinned = true;

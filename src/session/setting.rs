@@ -31,9 +31,9 @@ impl Session {
     }
 
     /// What PostgreSQL makes of it.
-    async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
+    pub(super) async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
         let home = self.home()?;
-        let mut connection = self.checkout(&home).await?;
+        let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let tried = try_on(&mut connection, name, text).await;
         match tried {
             Ok(value) => {
@@ -48,7 +48,7 @@ impl Session {
         }
     }
 
-    fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
+    pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
         if self.transaction.is_open() {
             self.transaction.sets.push(LocalSetting { name: name.to_owned(), value: value.clone(), is_local });
         }
@@ -104,6 +104,19 @@ impl Session {
     pub(super) fn change_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.report_settings();
+    }
+
+    /// What is in force now, SET LOCAL included: for connections outside the transaction that work for it.
+    pub(super) fn settings_now(&self) -> Arc<Settings> {
+        let mut now = Arc::clone(&self.settings);
+        for set in self.transaction.sets.iter().filter(|set| set.is_local) {
+            let value = set.value.as_deref().or_else(|| self.login_settings.get(&set.name));
+            now = Arc::new(match value {
+                Some(value) => now.with(&set.name, value),
+                None => now.without(&set.name),
+            });
+        }
+        now
     }
 
     /// The value that is in force for the session: the transaction's, the session's, or the one at login.
@@ -173,7 +186,7 @@ pub(super) fn refused(shard: &str, error: ConnectionError) -> Failure {
 }
 
 /// Settings under which a statement's text would mean something else than what the proxy reads in it.
-fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
+pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
     let value = value.unwrap_or_default().trim_matches('\'').to_ascii_lowercase();
     let is_off = matches!(value.as_str(), "off" | "false" | "0" | "no");
     let refused = match name {

@@ -14,12 +14,14 @@ use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, TransactionModes};
+use crate::telemetry::RouteKind;
 use crate::wire::{originate, query, shard_tag};
 
 impl Session {
     /// A Query message. `body`: the text and its terminating zero.
     pub(super) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
         let text = query(&body)?;
+        self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
             Ok(text) => self.run_text(text).await,
             Err(_) => Err(invalid_encoding().into()),
@@ -43,16 +45,30 @@ impl Session {
             [statement] => {
                 self.check_not_failed(&statement.command)?;
                 if super::command::is_own(&statement.command) {
+                    self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
                 }
                 let inputs = Inputs::literals(text, &read.literals);
-                match self.route(statement, &inputs).await? {
-                    Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-                    route => Box::pin(self.run_elsewhere(route, statement, text)).await,
+                let route = self.route(statement, &inputs).await;
+                match self.counted(route) {
+                    Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+                    Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
+                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
         }
+    }
+
+    /// A statement that is wrong is told so in PostgreSQL's words, one that is right why it is not supported.
+    async fn refuse(&mut self, failure: Failure, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let is_refusal = matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED);
+        if is_refusal && matches!(statement.command, Command::Query(_)) && statement.parameter_count == 0 {
+            let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
+            self.describe(&prepared).await?;
+        }
+        self.count_refusal(&failure);
+        Err(failure)
     }
 
     /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
@@ -95,6 +111,7 @@ impl Session {
         let statements = &read.analyzed.statements;
         if let Some(shard) = self.common_shard(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
+            self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
             return self.run_on_shard(shard, decisive, text, 0).await;
         }
@@ -131,13 +148,15 @@ impl Session {
             self.batch.is_implicit = true;
         }
         if super::command::is_own(&statement.command) {
+            self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        match self.route(statement, inputs).await? {
+        let route = self.route(statement, inputs).await;
+        match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
-            route => self.run_elsewhere(route, statement, text).await,
+            route => self.run_elsewhere(route, statement, text, inputs).await,
         }
     }
 

@@ -35,7 +35,7 @@ impl Statement {
 /// A bound statement.
 pub(super) enum Portal {
     /// Lives on one shard's connection under the same name.
-    Shard { shard: ShardId, statement: Arc<Statement> },
+    Shard { shard: ShardId },
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.

@@ -37,7 +37,15 @@ pub(super) struct LocalSetting {
 pub(super) struct Savepoint {
     pub name: String,
     settings: Arc<Settings>,
-    set_count: usize,
+    /// How many settings the transaction had made before it.
+    pub set_count: usize,
+}
+
+#[derive(Debug)]
+struct Lost {
+    error: PgError,
+    /// The client has heard of it.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +54,8 @@ pub(super) struct Transaction {
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
     pub sets: Vec<LocalSetting>,
+    /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
+    lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
     settings_before: Option<Arc<Settings>>,
 }
@@ -57,6 +67,7 @@ impl Transaction {
             modes: TransactionModes::default(),
             savepoints: Vec::new(),
             sets: Vec::new(),
+            lost: None,
             settings_before: None,
         }
     }
@@ -80,11 +91,31 @@ impl Transaction {
         self.settings_before = Some(Arc::clone(settings));
     }
 
+    /// The session's settings when it began: what a shard that joins starts from.
+    pub fn settings_before(&self) -> Option<&Arc<Settings>> {
+        self.settings_before.as_ref()
+    }
+
     /// An error happened: fails an open transaction, means nothing outside one.
     pub fn fail(&mut self) {
         if self.status == Status::Open {
             self.status = Status::Failed;
         }
+    }
+
+    /// A shard that had joined is gone. `is_told`: the running statement ends with this error.
+    pub fn lose(&mut self, error: &PgError, is_told: bool) {
+        if self.is_open() {
+            self.status = Status::Failed;
+            self.lost.get_or_insert(Lost { error: error.clone(), is_told });
+        }
+    }
+
+    /// The loss that nobody has told the client yet: the answer to its next statement, COMMIT included.
+    pub fn take_untold_loss(&mut self) -> Option<PgError> {
+        let lost = self.lost.as_mut().filter(|lost| !lost.is_told)?;
+        lost.is_told = true;
+        Some(lost.error.clone())
     }
 
     /// Ends it. Returns the settings to go back to after a rollback.
@@ -93,6 +124,7 @@ impl Transaction {
         self.modes = TransactionModes::default();
         self.savepoints.clear();
         self.sets.clear();
+        self.lost = None;
         self.settings_before.take()
     }
 
@@ -100,8 +132,11 @@ impl Transaction {
         self.savepoints.push(Savepoint { name, settings: Arc::clone(settings), set_count: self.sets.len() });
     }
 
-    /// Index of the newest savepoint of this name.
+    /// Index of the newest savepoint of this name. No savepoint brings back what was done on a shard that is lost.
     pub fn find_savepoint(&self, name: &str) -> Result<usize, PgError> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.error.clone());
+        }
         self.savepoints
             .iter()
             .rposition(|savepoint| savepoint.name == name)
@@ -127,8 +162,9 @@ impl Transaction {
     }
 
     /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
-    pub fn has_transaction_snapshot(&self) -> bool {
-        matches!(self.modes.isolation, Some(Isolation::RepeatableRead | Isolation::Serializable))
+    /// `None`: the level is the session's default.
+    pub fn has_snapshot(&self) -> Option<bool> {
+        self.modes.isolation.map(|level| matches!(level, Isolation::RepeatableRead | Isolation::Serializable))
     }
 }
 
@@ -191,5 +227,23 @@ mod tests {
         let mut transaction = Transaction::new();
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'I');
+    }
+
+    #[test]
+    fn no_savepoint_revives_a_transaction_that_has_lost_a_shard() {
+        let mut transaction = Transaction::new();
+        let settings = Arc::new(Settings::default());
+        let error = PgError::new(SqlState::CONNECTION_FAILURE, "gone");
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        transaction.lose(&error, false);
+        assert_eq!(transaction.ready_status(), b'E');
+        assert!(transaction.find_savepoint("a").is_err_and(|error| error.code == SqlState::CONNECTION_FAILURE));
+        assert!(transaction.take_untold_loss().is_some());
+        assert!(transaction.take_untold_loss().is_none(), "told once");
+        transaction.end();
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        assert!(transaction.find_savepoint("a").is_ok());
     }
 }

@@ -240,18 +240,27 @@ impl ShardMap {
         }
     }
 
-    /// Ends following, removes the lease and closes the connections. After the last statement.
+    /// Ends following, removes the lease and closes the connections. After the last statement. A map database that does not
+    /// answer does not hold this up: the lease runs out by itself.
     pub async fn close(&self) {
         self.cancel.cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a task of the shard map panicked");
+        let closing = async {
+            for task in tasks {
+                if let Err(error) = task.await {
+                    tracing::error!(%error, "a task of the shard map panicked");
+                }
             }
+            self.store.close().await;
+        };
+        if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
+            tracing::warn!("the map database did not answer; its connections are left to end by themselves");
         }
-        self.store.close().await;
     }
 }
+
+/// Longest wait for the map database at the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Drop for ShardMap {
     fn drop(&mut self) {

@@ -262,6 +262,8 @@ pub enum Command {
         value: Option<String>,
         is_local: bool,
     },
+    /// `SELECT set_config(…), …`: nothing but such calls.
+    SetConfig(Vec<SetConfig>),
     Reset(String),
     ResetAll,
     /// SET CONSTRAINTS: counts for the transaction, on every shard that takes part.
@@ -372,6 +374,16 @@ pub struct ShardgateCall {
     pub is_from: bool,
     /// Name of the output column when `SELECT shardgate.f(…) AS x`.
     pub alias: Option<String>,
+}
+
+/// `set_config(name, value, is_local)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetConfig {
+    pub name: ArgumentValue,
+    pub value: ArgumentValue,
+    pub is_local: ArgumentValue,
+    /// Name of the output column.
+    pub column: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]

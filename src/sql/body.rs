@@ -159,6 +159,8 @@ fn statement(node: Node<'_>, found: &mut Found) {
         Node::CreateStmt(_) | Node::CreateTableAsStmt(_) | Node::DropStmt(_) | Node::IndexStmt(_) => {
             found.give_up("creates or drops objects")
         }
+        // What outlives the transaction would be met by the next client of the connection.
+        Node::VariableSetStmt(set) if !set.is_local => found.give_up("changes a setting of the session"),
         Node::VariableSetStmt(_) | Node::VariableShowStmt(_) => {}
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
         Node::NotifyStmt(_) => {}
@@ -211,9 +213,25 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
             None => found.give_up(format!("calls {} on a sequence that it does not name", name.name)),
         },
         "lastval" => found.give_up("calls lastval"),
+        "set_config" if !is_local_set_config(call) => found.give_up("changes a setting of the session"),
+        name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
         _ => {}
     }
     found.references.functions.push(name);
+}
+
+/// `set_config(name, value, true)`: for the transaction.
+fn is_local_set_config(call: &nodes::FuncCall) -> bool {
+    let Some(mut flag) = call.args().iter().nth(2) else { return false };
+    while let Node::TypeCast(cast) = flag {
+        flag = cast.arg();
+    }
+    matches!(flag, Node::A_Const(constant) if matches!(constant.val(), Some(ConstValue::Boolean(true))))
+}
+
+fn is_session_lock(name: &str) -> bool {
+    let is_lock = name.starts_with("pg_advisory_") || name.starts_with("pg_try_advisory_");
+    is_lock && !name.contains("_xact_")
 }
 
 /// The sequence that a literal names.

@@ -19,6 +19,7 @@ mod query;
 mod schema_guard;
 mod second;
 mod session_command;
+mod set_config;
 mod shardgate_call;
 mod statement;
 #[cfg(test)]

@@ -92,7 +92,7 @@ pub fn not_alone(name: &str) -> PgError {
     )
 }
 
-fn is_bare(statement: &nodes::SelectStmt) -> bool {
+pub(super) fn is_bare(statement: &nodes::SelectStmt) -> bool {
     statement.distinct_clause().is_empty()
         && statement.into_clause().is_none()
         && matches!(statement.where_clause(), Node::None)

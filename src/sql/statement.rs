@@ -8,7 +8,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, schema_guard, session_command};
+use super::{ddl, schema_guard, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -110,6 +110,9 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
 fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
     if let Some(call) = shardgate_call::select(select, &naming(context, &|name| is_user_function(context, name))) {
         return Ok(shardgate_command(call?));
+    }
+    if let Some(calls) = set_config::select(select) {
+        return Ok(Placement::new(Command::SetConfig(calls), Scope::Session, Effect::Read));
     }
     if let Some(into) = select.into_clause() {
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);

@@ -4,9 +4,11 @@
 //! proxy: [`Metrics`] is made by `server` and handed down, and what is counted often holds its counter instead of looking it up.
 //! Neither carries keys, values, SQL literals or secrets.
 
+mod counters;
 mod logs;
 mod metrics;
 pub mod names;
 
+pub use counters::{CancelOutcome, ConnectionOutcome, Counters, PoolCounters, RouteKind, set_map_counters};
 pub use logs::{LogControl, LogError, init_logs};
 pub use metrics::Metrics;

@@ -36,11 +36,12 @@ pub const POOL_WAIT_SECONDS: &str = "shardgate_pool_wait_seconds";
 pub const SHARD_CONNECTS: &str = "shardgate_shard_connects_total";
 pub const SHARD_UP: &str = "shardgate_shard_up";
 pub const MAP_EPOCH: &str = "shardgate_map_epoch";
-pub const MAP_RELOADS: &str = "shardgate_map_reloads_total";
+pub const MAP_LOADS: &str = "shardgate_map_loads_total";
 pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
-pub const LOOKUPS: &str = "shardgate_lookups_total";
+pub const LOOKUP_QUERIES: &str = "shardgate_lookup_queries_total";
+pub const LOOKUP_KEYS: &str = "shardgate_lookup_keys_total";
 
-/// How a route was: `local`, `single_shard`, `scatter`, `gather`, `split_write`, `refused`.
+/// How a route was: `local`, `single_shard`, `scatter`, `refused`.
 pub const LABEL_ROUTE: &str = "route";
 /// A shard's name.
 pub const LABEL_SHARD: &str = "shard";
@@ -50,30 +51,33 @@ pub const LABEL_OUTCOME: &str = "outcome";
 pub const LABEL_STATE: &str = "state";
 /// The first two characters of an SQLSTATE.
 pub const LABEL_CLASS: &str = "class";
+/// What is counted together; the values are the metric's.
+pub const LABEL_KIND: &str = "kind";
 /// The package's version.
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 19] = [
+pub const ALL: [Metric; 20] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
-    gauge(CLIENTS, Unit::Count, "Client connections, before and after login."),
-    gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed (listen.max_clients)."),
+    gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
+    gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
     counter(CONNECTIONS, "Client connections by outcome: login, cancel, refused, limit, timeout, closed."),
     histogram(LOGIN_SECONDS, "From accept to the first ReadyForQuery."),
     counter(CANCELS, "Cancel requests by outcome: forwarded, unknown, late."),
     counter(STATEMENTS, "Statements by route."),
     counter(STATEMENT_ERRORS, "Errors sent to clients by SQLSTATE class."),
     counter(READING_DISAGREEMENTS, "Statements whose two readings differ, so that they were not narrowed to fewer shards."),
-    counter(TRANSACTIONS, "Transactions by outcome: commit, rollback."),
+    counter(TRANSACTIONS, "Transaction blocks by outcome: commit, rollback. A statement outside of one is not counted."),
     gauge(POOL_CONNECTIONS, Unit::Count, "Connections to a shard by state: active, idle."),
     gauge(POOL_WAITING, Unit::Count, "Sessions that wait for a connection to a shard."),
-    histogram(POOL_WAIT_SECONDS, "Time that a session has waited for a connection to a shard."),
+    histogram(POOL_WAIT_SECONDS, "Time in the queue for a connection to a shard, of sessions that had to wait."),
     counter(SHARD_CONNECTS, "Connections opened to a shard by outcome: ok, failed."),
     gauge(SHARD_UP, Unit::Count, "1 while a shard can be reached, 0 while connecting to it fails."),
     gauge(MAP_EPOCH, Unit::Count, "The epoch of the shard map that this proxy routes by."),
-    counter(MAP_RELOADS, "Times that the shard map was read anew."),
+    counter(MAP_LOADS, "Times that the shard map was read, by kind: full, changes."),
     gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
-    counter(LOOKUPS, "Lookup keys by outcome: hit, miss, absent."),
+    counter(LOOKUP_QUERIES, "Queries to the map database for lookup keys that were not in memory."),
+    counter(LOOKUP_KEYS, "Lookup keys that these queries asked for."),
 ];
 
 const fn counter(name: &'static str, help: &'static str) -> Metric {

@@ -1,7 +1,6 @@
 //! Messages that the proxy itself writes: answers to clients and requests to shards.
 
 use bytes::{BufMut, BytesMut};
-use pgwire::error::ErrorInfo;
 use pgwire::messages::Message;
 use pgwire::messages::data::{self, FieldDescription as WireField, ParameterDescription, RowDescription};
 use pgwire::messages::response::{CommandComplete, ErrorResponse, NoticeResponse};
@@ -14,14 +13,21 @@ use crate::error::{PgError, Severity};
 
 /// ErrorResponse, or NoticeResponse for warnings and notices.
 pub fn error(out: &mut BytesMut, error: &PgError) {
-    let mut info = ErrorInfo::new(error.severity.as_str().to_owned(), error.code.as_str().to_owned(), error.message.clone());
-    info.detail.clone_from(&error.detail);
-    info.hint.clone_from(&error.hint);
-    info.position = error.position.map(|position| position.to_string());
-    info.where_context.clone_from(&error.context);
+    let severity = error.severity.as_str().to_owned();
+    // Twice: the first one is the one that a server may translate.
+    let mut fields = vec![(b'S', severity.clone()), (b'V', severity)];
+    fields.push((b'C', error.code.as_str().to_owned()));
+    fields.push((b'M', error.message.clone()));
+    let optional = [
+        (b'D', error.detail.clone()),
+        (b'H', error.hint.clone()),
+        (b'P', error.position.map(|position| position.to_string())),
+        (b'W', error.context.clone()),
+    ];
+    fields.extend(optional.into_iter().filter_map(|(code, value)| Some((code, value?))));
     match error.severity {
-        Severity::Error | Severity::Fatal => encode(out, &ErrorResponse::from(info)),
-        Severity::Warning | Severity::Notice => encode(out, &NoticeResponse::from(info)),
+        Severity::Error | Severity::Fatal => encode(out, &ErrorResponse::new(fields)),
+        Severity::Warning | Severity::Notice => encode(out, &NoticeResponse::new(fields)),
     }
 }
 

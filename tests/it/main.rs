@@ -5,10 +5,17 @@
 
 mod containers;
 mod declare;
+mod hostile_session;
 mod hostile_startup;
+mod limits;
 mod login;
 mod login_to_shard;
+mod metrics;
+mod parity;
+mod rebalance;
+mod relations;
 mod servers;
+mod sessions;
 mod shard_key_conversion;
 mod shard_key_hash;
 mod shardmap;

@@ -115,3 +115,12 @@ fn refusal<T>(outcome: Result<T, StoreError>) -> PgError {
         Err(error) => PgError::from(error),
     }
 }
+
+/// Waits for what another task brings about.
+async fn eventually(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + patience;
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "{what}: not within {patience:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use super::settings::include_settings;
 use super::{Account, PostgresInstallation, ServerError};
 
-/// Makes `data` by `initdb`. It must not exist.
+/// Makes `data` by `initdb`. It must not exist. Text sorts bytewise, so that the proxy can merge by it what several shards have
+/// sorted.
 pub(super) fn initialise(installation: &PostgresInstallation, account: Account, data: &Path) -> Result<(), ServerError> {
     let partial = start_over(account, data)?;
     let initdb = installation.program("initdb");
     let output = account
         .command(&initdb)
-        .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
+        .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--lc-collate=C", "--no-sync"])
         .arg("--pgdata")
         .arg(&partial)
         .output()
@@ -50,7 +51,7 @@ fn template(installation: &PostgresInstallation, account: Account, cache: &Path)
         Account::Dropped { uid, .. } => uid,
     };
     fs::create_dir_all(cache).map_err(ServerError::file("create directory", cache))?;
-    let name = format!("data-{}-{owner}", installation.version());
+    let name = format!("data-c-{}-{owner}", installation.version());
     let template = cache.join(&name);
     if template.join("PG_VERSION").is_file() {
         return Ok(template);

@@ -115,7 +115,7 @@ impl Line {
 async fn forward(mut client: TcpStream, server: SocketAddr, mut generations: watch::Receiver<u64>) {
     let own = *generations.borrow_and_update();
     let forwarding = async {
-        if own % 2 == 0 {
+        if own.is_multiple_of(2) {
             let mut server = TcpStream::connect(server).await.expect("connect");
             tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
         } else {

@@ -17,6 +17,7 @@ mod doorman;
 mod proxy;
 mod psql;
 mod volume;
+mod wire_client;
 
 pub use certificates::{Certificates, KeyFiles};
 pub use cluster::{Cluster, connect};
@@ -24,3 +25,4 @@ pub use doorman::Doorman;
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{psql_output, psql_rows};
 pub use volume::volume;
+pub use wire_client::{Message, WireClient, cancel};

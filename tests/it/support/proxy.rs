@@ -59,6 +59,13 @@ impl Proxy {
         }
     }
 
+    /// Writes the configuration anew and tells the proxy to read it. What `start` gave by the environment still wins.
+    pub fn reload(&mut self, cluster: &Cluster, options: &ProxyOptions) {
+        let config = self.directory.path().join("shardgate.toml");
+        std::fs::write(&config, config_text(cluster, options, self.port, self.admin_port)).expect("write the configuration");
+        self.signal(Signal::HUP);
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -1,0 +1,159 @@
+//! The cluster as the map database knows it: shards, tables, how many partitions each shard has, moves, open transactions.
+//!
+//! One snapshot of the map. Counts partitions in the database rather than reading them all: there may be a hundred thousand.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sqlx::{Connection, FromRow};
+
+use super::RebalanceError;
+use super::connection::Reader;
+
+/// No `Debug`: the urls hold passwords.
+pub(super) struct Cluster {
+    pub(super) epoch: MapEpoch,
+    /// UTC, as the map database's clock says.
+    pub(super) taken_at: String,
+    /// By name.
+    pub(super) shards: Vec<RegisteredShard>,
+    /// The sharded ones, by name.
+    pub(super) tables: Vec<ShardedTable>,
+    /// (shard, colocation group) → partitions.
+    pub(super) partition_counts: BTreeMap<(i32, i32), u64>,
+    /// When asked for, by id.
+    pub(super) partitions: Vec<RegisteredPartition>,
+    pub(super) moves: Vec<Move>,
+    pub(super) transactions: Vec<OpenTransaction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, FromRow)]
+pub struct MapEpoch {
+    pub incarnation: i64,
+    pub counter: i64,
+}
+
+#[derive(FromRow)]
+pub(super) struct RegisteredShard {
+    pub(super) shard_id: i32,
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) region: Option<String>,
+    pub(super) capacity: f64,
+    pub(super) state: String,
+    pub(super) is_home: bool,
+}
+
+#[derive(FromRow)]
+pub(super) struct ShardedTable {
+    pub(super) schema_name: String,
+    pub(super) table_name: String,
+    pub(super) group_id: i32,
+}
+
+#[derive(FromRow)]
+pub(super) struct RegisteredPartition {
+    pub(super) partition_id: i32,
+    pub(super) group_id: i32,
+    pub(super) shard_id: i32,
+    pub(super) state: String,
+}
+
+/// A row of `shardgate.moves` that has not ended.
+#[derive(Clone, Debug, PartialEq, Serialize, FromRow)]
+pub struct Move {
+    pub move_id: i32,
+    pub partition_id: i32,
+    pub source: String,
+    pub target: String,
+    pub state: String,
+    pub rows_copied: i64,
+    pub bytes_copied: i64,
+    pub lag_bytes: Option<i64>,
+    pub started_at: String,
+    pub error: Option<String>,
+}
+
+/// A row of `shardgate.transactions`: a transaction over several shards that is prepared and not decided everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, FromRow)]
+pub struct OpenTransaction {
+    pub gid: String,
+    pub state: String,
+    pub participants: Vec<String>,
+    pub age_seconds: f64,
+}
+
+/// Reads all of it. Not bounded: the caller is. Cancel safe.
+pub(super) async fn read(map_url: &str, with_partitions: bool) -> Result<Cluster, RebalanceError> {
+    let mut reader = Reader::open("the map database", map_url).await?;
+    match snapshot(&mut reader, with_partitions).await {
+        Ok(cluster) => {
+            reader.close().await;
+            Ok(cluster)
+        }
+        Err(error) => Err(reader.error(&error)),
+    }
+}
+
+async fn snapshot(reader: &mut Reader, with_partitions: bool) -> Result<Cluster, sqlx::Error> {
+    // Repeatable read, by the connection's settings: everything below is of one moment.
+    let mut transaction = reader.connection.begin().await?;
+    let epoch = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster").fetch_one(&mut *transaction).await?;
+    let taken_at = sqlx::query_scalar("SELECT to_char(now(), 'YYYY-MM-DD HH24:MI:SS')").fetch_one(&mut *transaction).await?;
+    let shards = sqlx::query_as(
+        "SELECT shard_id, name, url, region, capacity, state, is_home FROM shardgate_map.shard ORDER BY name COLLATE \"C\"",
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let tables = sqlx::query_as(
+        "SELECT schema_name, table_name, group_id FROM shardgate_map.declared_table WHERE kind = 'sharded'
+         ORDER BY schema_name COLLATE \"C\", table_name COLLATE \"C\"",
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let counts: Vec<(i32, i32, i64)> =
+        sqlx::query_as("SELECT shard_id, group_id, count(*) FROM shardgate_map.partition GROUP BY shard_id, group_id")
+            .fetch_all(&mut *transaction)
+            .await?;
+    let partitions = match with_partitions {
+        true => {
+            sqlx::query_as("SELECT partition_id, group_id, shard_id, state FROM shardgate_map.partition ORDER BY partition_id")
+                .fetch_all(&mut *transaction)
+                .await?
+        }
+        false => Vec::new(),
+    };
+    let moves = sqlx::query_as(
+        "SELECT move_id, partition_id, source, target, state, rows_copied, bytes_copied, lag_bytes,
+                to_char(started_at, 'YYYY-MM-DD HH24:MI:SS') AS started_at, error
+         FROM shardgate.moves WHERE state NOT IN ('done', 'aborted') ORDER BY move_id",
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let transactions = sqlx::query_as(
+        "SELECT gid, state, participants, extract(epoch FROM age)::float8 AS age_seconds FROM shardgate.transactions ORDER BY gid",
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    let count = |(shard, group, count): (i32, i32, i64)| ((shard, group), u64::try_from(count).unwrap_or_default());
+    let partition_counts = counts.into_iter().map(count).collect();
+    Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, moves, transactions })
+}
+
+impl Cluster {
+    /// Partitions of all groups that a shard has.
+    pub(super) fn partitions_of(&self, shard: i32) -> u64 {
+        self.partition_counts.iter().filter(|((of, _), _)| *of == shard).map(|(_, count)| count).sum()
+    }
+}
+
+impl ShardedTable {
+    /// As `shardgate.tables` shows it.
+    pub(super) fn display_name(&self) -> String {
+        match self.schema_name.as_str() {
+            "public" => self.table_name.clone(),
+            schema => format!("{schema}.{}", self.table_name),
+        }
+    }
+}

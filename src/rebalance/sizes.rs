@@ -1,0 +1,108 @@
+//! How much of each sharded table a shard holds.
+//!
+//! Bytes are what the files of the table, its TOAST and its indexes take on disk: exact, also of space that dead rows hold.
+//! Rows are estimates by default, as the planner makes them: the density at the last VACUUM or ANALYZE times the pages of now;
+//! before the first one, the live rows that the server has counted. That reads no row of the table. An exact count reads all
+//! of them.
+
+use sqlx::{AssertSqlSafe, FromRow};
+
+use super::RebalanceError;
+use super::cluster::{RegisteredShard, ShardedTable};
+use super::connection::Reader;
+
+/// What one shard says of itself.
+pub(super) struct ShardSizes {
+    /// In the order of the tables asked for; `None`: there is no such table here.
+    pub(super) tables: Vec<Option<TableSize>>,
+    /// Of the whole database, tables that are not sharded included.
+    pub(super) database_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TableSize {
+    /// `None`: the server has no figure to estimate from.
+    pub(super) rows: Option<u64>,
+    pub(super) bytes: u64,
+}
+
+#[derive(FromRow)]
+struct SizeRow {
+    /// 1-based place among the tables asked for.
+    place: i64,
+    rows: Option<i64>,
+    bytes: i64,
+}
+
+/// Not bounded: the caller is. Cancel safe.
+pub(super) async fn read(shard: &RegisteredShard, tables: &[ShardedTable], is_exact: bool) -> Result<ShardSizes, RebalanceError> {
+    let mut reader = Reader::open(&format!("shard \"{}\"", shard.name), &shard.url).await?;
+    match sizes(&mut reader, tables, is_exact).await {
+        Ok(sizes) => {
+            reader.close().await;
+            Ok(sizes)
+        }
+        Err(error) => Err(reader.error(&error)),
+    }
+}
+
+async fn sizes(reader: &mut Reader, tables: &[ShardedTable], is_exact: bool) -> Result<ShardSizes, sqlx::Error> {
+    let database_bytes: i64 =
+        sqlx::query_scalar("SELECT pg_database_size(current_database())").fetch_one(&mut reader.connection).await?;
+    let schemas: Vec<&str> = tables.iter().map(|table| table.schema_name.as_str()).collect();
+    let names: Vec<&str> = tables.iter().map(|table| table.table_name.as_str()).collect();
+    let rows: Vec<SizeRow> = sqlx::query_as(TABLE_SIZES).bind(&schemas).bind(&names).fetch_all(&mut reader.connection).await?;
+    let mut found: Vec<Option<TableSize>> = vec![None; tables.len()];
+    for row in rows {
+        let place = usize::try_from(row.place - 1).ok().and_then(|place| found.get_mut(place));
+        if let Some(place) = place {
+            *place = Some(TableSize { rows: row.rows.map(unsigned), bytes: unsigned(row.bytes) });
+        }
+    }
+    if is_exact {
+        for (table, size) in tables.iter().zip(&mut found) {
+            if let Some(size) = size {
+                let rows: i64 = sqlx::query_scalar(AssertSqlSafe(count_sql(table))).fetch_one(&mut reader.connection).await?;
+                size.rows = Some(unsigned(rows));
+            }
+        }
+    }
+    Ok(ShardSizes { tables: found, database_bytes: unsigned(database_bytes) })
+}
+
+fn count_sql(table: &ShardedTable) -> String {
+    format!("SELECT count(*) FROM {}.{}", quoted(&table.schema_name), quoted(&table.table_name))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Sizes are never negative.
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+// A declaratively partitioned table has its rows in its children. One without figures makes the sum unknown, not smaller.
+const TABLE_SIZES: &str = "
+    WITH RECURSIVE member AS (
+        SELECT n.place, c.oid
+        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(schema_name, table_name, place)
+        JOIN pg_namespace s ON s.nspname = n.schema_name
+        JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = n.table_name
+        UNION
+        SELECT m.place, i.inhrelid FROM member m JOIN pg_inherits i ON i.inhparent = m.oid
+    ), sized AS (
+        SELECT m.place, c.oid, c.relkind, c.reltuples, c.relpages, pg_relation_size(c.oid) AS bytes
+        FROM member m JOIN pg_class c USING (oid)
+    ), estimated AS (
+        SELECT place, pg_total_relation_size(oid) AS bytes,
+               CASE WHEN relkind = 'p' OR bytes = 0 THEN 0
+                    WHEN reltuples >= 0 AND relpages > 0
+                        THEN reltuples::float8 / relpages * (bytes / current_setting('block_size')::int8)
+                    WHEN pg_stat_get_live_tuples(oid) > 0 THEN pg_stat_get_live_tuples(oid)
+               END AS rows
+        FROM sized
+    )
+    SELECT place, sum(bytes)::int8 AS bytes, CASE WHEN count(*) = count(rows) THEN round(sum(rows))::int8 END AS rows
+    FROM estimated GROUP BY place";

@@ -1,0 +1,284 @@
+//! `status`: what each shard holds, how evenly, and what is under way.
+//!
+//! The map is read in one snapshot, then every shard at the same time, each within a deadline of its own: a shard that is away
+//! is a row that says so, never a failure of the whole. Figures that would need it are then unknown, not smaller.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::RebalanceError;
+use super::cluster::{self, Cluster, MapEpoch, Move, OpenTransaction, RegisteredShard};
+use super::sizes::{self, ShardSizes};
+
+#[derive(Clone, Debug)]
+pub struct StatusOptions {
+    /// Count rows instead of estimating: reads every sharded table on every shard.
+    pub is_exact: bool,
+    /// List the partitions one by one.
+    pub with_partitions: bool,
+    /// How long the map database has, and then each shard.
+    pub deadline: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    pub epoch: MapEpoch,
+    /// UTC.
+    pub taken_at: String,
+    /// Whether rows were counted; otherwise they are estimated.
+    pub rows_are_exact: bool,
+    pub shards: Vec<ShardStatus>,
+    /// Only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<Vec<PartitionStatus>>,
+    pub imbalance: Imbalance,
+    /// Moves that have not ended; one in state `failed` waits for a person.
+    pub moves: Vec<Move>,
+    pub in_doubt_transactions: Vec<OpenTransaction>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShardStatus {
+    pub name: String,
+    /// As the map says: `online`, `preparing`.
+    pub state: String,
+    pub is_reachable: bool,
+    /// Why it is not reachable.
+    pub error: Option<String>,
+    pub region: Option<String>,
+    pub capacity: f64,
+    pub is_home: bool,
+    pub partitions: u64,
+    /// Of the sharded tables. `None`: not known.
+    pub rows: Option<u64>,
+    /// Of the sharded tables with their TOAST and indexes. `None`: not known.
+    pub bytes: Option<u64>,
+    /// Of the whole database.
+    pub database_bytes: Option<u64>,
+    /// Bytes above (or below) the shard's fair share by capacity, as a share of it.
+    pub above_fair_share: Option<f64>,
+    pub tables: Vec<TableStatus>,
+}
+
+/// A sharded table on one shard.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableStatus {
+    pub table: String,
+    pub rows: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+/// One partition. Its rows and bytes are those of its group's tables on its shard, divided evenly over the group's partitions
+/// there: right for keys that hash evenly, a guess for ranges and lookups.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartitionStatus {
+    pub partition_id: i32,
+    pub colocation_group: i32,
+    pub shard: String,
+    pub state: String,
+    pub rows_even_share: Option<u64>,
+    pub bytes_even_share: Option<u64>,
+}
+
+/// How far the fullest shard is above its fair share by capacity, as a share of it: 0 is even, 0.25 is a quarter too much.
+/// `None`: not known, since a shard did not answer or has no figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Imbalance {
+    pub bytes: Option<f64>,
+    pub rows: Option<f64>,
+    pub partitions: Option<f64>,
+}
+
+/// Reads the map, then every shard at once. Cancel safe.
+pub async fn status(map_url: &str, options: &StatusOptions) -> Result<Status, RebalanceError> {
+    let reading = cluster::read(map_url, options.with_partitions);
+    let late = || RebalanceError::Deadline { place: "the map database".to_owned(), deadline: options.deadline };
+    let cluster = timeout(options.deadline, reading).await.map_err(|_| late())??;
+    let sizes = join_all(cluster.shards.iter().map(|shard| sizes_of(shard, &cluster, options))).await;
+    Ok(assemble(cluster, &sizes, options))
+}
+
+async fn sizes_of(shard: &RegisteredShard, cluster: &Cluster, options: &StatusOptions) -> Result<ShardSizes, RebalanceError> {
+    let late = || RebalanceError::Deadline { place: format!("shard \"{}\"", shard.name), deadline: options.deadline };
+    timeout(options.deadline, sizes::read(shard, &cluster.tables, options.is_exact)).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn assemble(cluster: Cluster, sizes: &[Result<ShardSizes, RebalanceError>], options: &StatusOptions) -> Status {
+    let mut shards: Vec<ShardStatus> =
+        cluster.shards.iter().zip(sizes).map(|(shard, sizes)| shard_status(shard, &cluster, sizes)).collect();
+    let bytes = loads(&shards, |shard| shard.bytes);
+    let fair_bytes = bytes.as_deref().and_then(per_capacity);
+    for shard in shards.iter_mut().filter(|shard| shard.has_share()) {
+        shard.above_fair_share = share_above(shard.bytes, shard.capacity, fair_bytes);
+    }
+    let imbalance = Imbalance {
+        bytes: bytes.as_deref().and_then(imbalance),
+        rows: loads(&shards, |shard| shard.rows).as_deref().and_then(imbalance),
+        partitions: loads(&shards, |shard| Some(shard.partitions)).as_deref().and_then(imbalance),
+    };
+    let partitions = options.with_partitions.then(|| partition_statuses(&cluster, sizes));
+    Status {
+        epoch: cluster.epoch,
+        taken_at: cluster.taken_at,
+        rows_are_exact: options.is_exact,
+        shards,
+        partitions,
+        imbalance,
+        moves: cluster.moves,
+        in_doubt_transactions: cluster.transactions,
+    }
+}
+
+fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<ShardSizes, RebalanceError>) -> ShardStatus {
+    let tables: Vec<TableStatus> = match sizes {
+        Ok(sizes) => cluster
+            .tables
+            .iter()
+            .zip(&sizes.tables)
+            .map(|(table, size)| TableStatus {
+                table: table.display_name(),
+                rows: size.and_then(|size| size.rows),
+                bytes: size.map(|size| size.bytes),
+            })
+            .collect(),
+        Err(_) => Vec::new(),
+    };
+    let is_reachable = sizes.is_ok();
+    let sum = |of: fn(&TableStatus) -> Option<u64>| if is_reachable { tables.iter().map(of).sum::<Option<u64>>() } else { None };
+    ShardStatus {
+        name: shard.name.clone(),
+        state: shard.state.clone(),
+        is_reachable,
+        error: sizes.as_ref().err().map(ToString::to_string),
+        region: shard.region.clone(),
+        capacity: shard.capacity,
+        is_home: shard.is_home,
+        partitions: cluster.partitions_of(shard.shard_id),
+        rows: sum(|table| table.rows),
+        bytes: sum(|table| table.bytes),
+        database_bytes: sizes.as_ref().ok().map(|sizes| sizes.database_bytes),
+        above_fair_share: None,
+        tables,
+    }
+}
+
+impl ShardStatus {
+    /// A shard that is being prepared takes no rows yet, so that it has no share.
+    fn has_share(&self) -> bool {
+        self.state != PREPARING
+    }
+}
+
+/// (load, capacity) of each shard that takes part; `None` when one is not known.
+fn loads(shards: &[ShardStatus], of: impl Fn(&ShardStatus) -> Option<u64>) -> Option<Vec<(u64, f64)>> {
+    shards.iter().filter(|shard| shard.has_share()).map(|shard| Some((of(shard)?, shard.capacity))).collect()
+}
+
+/// The load that a capacity of one has when all is even. `None`: there is no load.
+#[expect(clippy::cast_precision_loss, reason = "a share of it is shown with three figures")]
+fn per_capacity(loads: &[(u64, f64)]) -> Option<f64> {
+    let total: u64 = loads.iter().map(|(load, _)| load).sum();
+    let capacity: f64 = loads.iter().map(|(_, capacity)| capacity).sum();
+    (total > 0 && capacity > 0.0).then(|| total as f64 / capacity)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn share_above(load: Option<u64>, capacity: f64, per_capacity: Option<f64>) -> Option<f64> {
+    Some(load? as f64 / (per_capacity? * capacity) - 1.0)
+}
+
+/// See [`Imbalance`]. A cluster without load is even; one without shards has none.
+fn imbalance(loads: &[(u64, f64)]) -> Option<f64> {
+    let Some(fair) = per_capacity(loads) else {
+        return (!loads.is_empty()).then_some(0.0);
+    };
+    loads.iter().filter_map(|(load, capacity)| share_above(Some(*load), *capacity, Some(fair))).reduce(f64::max)
+}
+
+fn partition_statuses(cluster: &Cluster, sizes: &[Result<ShardSizes, RebalanceError>]) -> Vec<PartitionStatus> {
+    let shards: BTreeMap<i32, (&str, Option<&ShardSizes>)> = cluster
+        .shards
+        .iter()
+        .zip(sizes)
+        .map(|(shard, sizes)| (shard.shard_id, (shard.name.as_str(), sizes.as_ref().ok())))
+        .collect();
+    let shares = even_shares(cluster, &shards);
+    cluster
+        .partitions
+        .iter()
+        .map(|partition| {
+            let share = shares.get(&(partition.shard_id, partition.group_id)).copied().unwrap_or_default();
+            PartitionStatus {
+                partition_id: partition.partition_id,
+                colocation_group: partition.group_id,
+                shard: shards.get(&partition.shard_id).map_or_else(String::new, |(name, _)| (*name).to_owned()),
+                state: partition.state.clone(),
+                rows_even_share: share.rows,
+                bytes_even_share: share.bytes,
+            }
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct EvenShare {
+    rows: Option<u64>,
+    bytes: Option<u64>,
+}
+
+/// (shard, group) → what each of the group's partitions there has when all have the same.
+fn even_shares(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>) -> BTreeMap<(i32, i32), EvenShare> {
+    let share = |((shard, group), partitions): (&(i32, i32), &u64)| {
+        let sizes = shards.get(shard).and_then(|(_, sizes)| *sizes);
+        let of_group = || sizes.map(|sizes| cluster.tables.iter().zip(&sizes.tables).filter(|(table, _)| table.group_id == *group));
+        let rows: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.and_then(|size| size.rows)).sum());
+        let bytes: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.bytes)).sum());
+        let divided = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(*partitions));
+        ((*shard, *group), EvenShare { rows: divided(rows), bytes: divided(bytes) })
+    };
+    cluster.partition_counts.iter().map(share).collect()
+}
+
+const PREPARING: &str = "preparing";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imbalance_is_the_fullest_shard_s_excess_over_its_fair_share() {
+        assert_eq!(imbalance(&[]), None);
+        assert_eq!(imbalance(&[(0, 1.0), (0, 2.0)]), Some(0.0));
+        assert_eq!(imbalance(&[(100, 1.0), (100, 1.0)]), Some(0.0));
+        assert_eq!(imbalance(&[(300, 1.0), (100, 1.0)]), Some(0.5));
+        // Twice the capacity may hold twice as much.
+        assert_eq!(imbalance(&[(200, 2.0), (100, 1.0)]), Some(0.0));
+        assert_eq!(imbalance(&[(400, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)]), Some(3.0));
+    }
+
+    #[test]
+    fn a_shard_without_figures_makes_the_imbalance_unknown_and_one_in_preparation_has_no_share() {
+        let shard = |state: &str, bytes: Option<u64>| ShardStatus {
+            name: "a".to_owned(),
+            state: state.to_owned(),
+            is_reachable: bytes.is_some(),
+            error: None,
+            region: None,
+            capacity: 1.0,
+            is_home: false,
+            partitions: 1,
+            rows: None,
+            bytes,
+            database_bytes: None,
+            above_fair_share: None,
+            tables: Vec::new(),
+        };
+        let of_bytes = |shards: &[ShardStatus]| loads(shards, |shard| shard.bytes);
+        assert_eq!(of_bytes(&[shard("online", Some(5)), shard("online", None)]), None);
+        assert_eq!(of_bytes(&[shard("online", Some(5)), shard(PREPARING, Some(0))]), Some(vec![(5, 1.0)]));
+    }
+}

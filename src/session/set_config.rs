@@ -1,0 +1,89 @@
+//! `SELECT set_config(…)`, answered like SET: the setting is the session's, not the connection's.
+
+use super::command::{bound_text, text_field};
+use super::setting::check_allowed;
+use super::{Failure, Session};
+use crate::backend::push_literal;
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{ArgumentValue, SetConfig};
+use crate::wire::{self, FieldDescription, originate};
+
+impl Session {
+    pub(super) async fn set_config(&mut self, calls: &[SetConfig], bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let mut values = Vec::with_capacity(calls.len());
+        for call in calls {
+            values.push(self.set_one_config(call, bind).await?);
+        }
+        let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
+        let row: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
+        originate::row_description(&mut self.client.output, &fields);
+        originate::data_row(&mut self.client.output, &row);
+        originate::command_complete(&mut self.client.output, "SELECT 1");
+        Ok(())
+    }
+
+    /// The value as PostgreSQL prints it.
+    async fn set_one_config(&mut self, call: &SetConfig, bind: Option<&wire::Bind<'_>>) -> Result<String, Failure> {
+        let Some(name) = text(&call.name, bind)? else {
+            return Err(PgError::new(SqlState(*b"22004"), "SET requires parameter name").into());
+        };
+        let name = name.to_ascii_lowercase();
+        // NULL is the default, for the flag too.
+        let value = text(&call.value, bind)?.or_else(|| self.login_settings.get(&name).map(str::to_owned));
+        let is_local = boolean(&call.is_local, bind)?;
+        check_allowed(&name, value.as_deref())?;
+        let mut sql = String::from("SELECT pg_catalog.set_config(");
+        push_literal(&mut sql, &name);
+        sql.push(',');
+        match &value {
+            Some(value) => push_literal(&mut sql, value),
+            None => sql.push_str("NULL"),
+        }
+        sql.push_str(",true)");
+        let canonical = self.try_setting(&name, &sql).await?;
+        // A setting for the transaction of this statement alone has no effect.
+        if !is_local || self.transaction.is_open() {
+            self.record(&name, value.is_some().then(|| canonical.clone()), is_local);
+        }
+        Ok(canonical)
+    }
+}
+
+/// Type of a parameter that the client did not declare.
+pub(super) fn parameter_type(calls: &[SetConfig], number: u16) -> u32 {
+    let is_flag = calls.iter().any(|call| call.is_local == ArgumentValue::Parameter(number));
+    if is_flag { BOOL_OID } else { TEXT_OID }
+}
+
+pub(super) fn not_alone() -> PgError {
+    PgError::unsupported(
+        "set_config is only supported in a SELECT of nothing else",
+        "What is set has to follow the session to other connections, so its name and value must be constants or parameters.",
+        "Write SELECT set_config(name, value, is_local), or SET.",
+    )
+}
+
+fn text(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
+    match argument {
+        ArgumentValue::Null => Ok(None),
+        ArgumentValue::Text(text) => Ok(Some(text.clone())),
+        ArgumentValue::Parameter(number) => bound_text(*number, bind),
+        ArgumentValue::Array(_) => Err(not_alone()),
+    }
+}
+
+fn boolean(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<bool, PgError> {
+    let Some(text) = text(argument, bind)? else { return Ok(false) };
+    match text.trim().to_ascii_lowercase().as_str() {
+        // One byte is how a boolean is sent in binary.
+        "t" | "true" | "on" | "yes" | "y" | "1" | "\u{1}" => Ok(true),
+        "f" | "false" | "off" | "no" | "n" | "0" | "\u{0}" => Ok(false),
+        _ => {
+            let message = format!("invalid input syntax for type boolean: \"{text}\"");
+            Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))
+        }
+    }
+}
+
+const TEXT_OID: u32 = 25;
+const BOOL_OID: u32 = 16;

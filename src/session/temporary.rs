@@ -1,0 +1,128 @@
+//! Temporary tables: they live on the home shard's connection, which the session keeps from the first one on.
+//!
+//! Their names hide those of tables, so the session must know them exactly. It does not follow what creates and drops them (a
+//! rollback, ON COMMIT DROP, DROP OWNED …): whenever they may have changed, it asks the connection before the next statement is
+//! read.
+
+use super::participant::Participant;
+use super::route::Route;
+use super::{Failure, Session};
+use crate::error::PgError;
+use crate::routing::Inputs;
+use crate::sql::analysis::Analysis;
+use crate::wire;
+
+/// What the session knows of its temporary tables.
+#[derive(Default)]
+pub(super) struct TemporaryTables {
+    pub names: Vec<String>,
+    /// The connection has, or had, some.
+    is_used: bool,
+    /// `names` may be out of date.
+    is_stale: bool,
+    /// Something was created, changed or dropped since `version` was taken, or this was taken back.
+    has_changed: bool,
+    /// Stands for what the names mean; no other state of any session has the same. `None`: there are none.
+    version: Option<u64>,
+}
+
+impl TemporaryTables {
+    /// A transaction, or a part of one, has ended.
+    pub fn transaction_ended(&mut self) {
+        self.is_stale |= self.is_used;
+    }
+
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Session {
+    /// A schema change that concerns temporary tables only. What they are filled from must be on the home shard.
+    pub(super) async fn change_temporary(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
+        let read = self.gateway.analyzer.read(text, &self.context)?;
+        let inputs = match bind {
+            Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
+            None => Inputs::literals(text, &read.literals),
+        };
+        let home = self.home()?;
+        match self.route(statement, &inputs).await? {
+            Route::Shard(shard) if shard == home.id => {}
+            Route::Shard(_) | Route::Scatter(_) => return Err(not_at_home().into()),
+        }
+        let index = self.join(home.id).await?;
+        self.pin_if_needed(index, statement);
+        if let Some(participant) = self.participants.get_mut(index) {
+            pin(participant);
+        }
+        self.temporary_tables.is_used = true;
+        self.temporary_tables.is_stale = true;
+        self.temporary_tables.has_changed = true;
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        self.run_on_one(&home, alone, true).await
+    }
+
+    /// Statements prepared under another version may not be used: their plans are for other tables.
+    pub(super) fn schema_version(&self) -> u64 {
+        self.temporary_tables.version.unwrap_or(self.context.catalog.version)
+    }
+
+    /// DISCARD TEMP, on the connection that has the tables.
+    pub(super) async fn discard_temporary(&mut self) -> Result<(), Failure> {
+        let home = self.home()?;
+        if self.temporary_tables.is_used && self.participants.iter().any(|participant| participant.shard == home.id) {
+            self.run_on_one(&home, "DISCARD TEMP", false).await?;
+        }
+        self.temporary_tables.is_stale = self.temporary_tables.is_used;
+        Ok(())
+    }
+
+    /// Asks for the names when they may have changed. In a failed transaction nothing can be asked, and nothing is resolved.
+    pub(super) async fn refresh_temporary_tables(&mut self) -> Result<(), Failure> {
+        if !self.temporary_tables.is_stale || self.transaction.status == super::transaction::Status::Failed {
+            return Ok(());
+        }
+        let home = self.home()?.id;
+        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else {
+            self.temporary_tables.forget();
+            return Ok(());
+        };
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let rows = participant.connection.simple(NAMES).await.map_err(|error| super::setting::refused("home", error))?;
+        let name = |row: &Vec<Option<bytes::Bytes>>| {
+            row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
+        };
+        let names: Vec<String> = rows.iter().filter_map(name).collect();
+        if self.temporary_tables.has_changed || names != self.temporary_tables.names {
+            self.temporary_tables.version = Some(self.gateway.temporary_version());
+            self.temporary_tables.names = names;
+        }
+        // What was changed in an open transaction may yet be taken back.
+        self.temporary_tables.has_changed &= self.transaction.is_open();
+        self.temporary_tables.is_stale = false;
+        Ok(())
+    }
+}
+
+fn not_at_home() -> PgError {
+    PgError::unsupported(
+        "a temporary table cannot be filled from tables of other shards",
+        "Temporary tables are on the home shard.",
+        "Create the table first, read the rows, and insert them.",
+    )
+}
+
+fn pin(participant: &mut Participant) {
+    participant.pinned_by.get_or_insert(super::route::TEMPORARY_TABLE);
+    participant.connection.is_pinned = true;
+}
+
+const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \
+    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY relname";

@@ -1,0 +1,216 @@
+//! What sessions count while they work, each handle looked up once.
+//!
+//! Counting a statement is one atomic addition. Only errors are looked up by their class each time: there may be many classes,
+//! and an error costs far more than the look-up.
+
+use std::time::Duration;
+
+use ::metrics::{Counter, Histogram};
+
+use super::metrics::Metrics;
+use super::names::{self, LABEL_CLASS, LABEL_KIND, LABEL_OUTCOME, LABEL_ROUTE, LABEL_SHARD};
+
+/// How a statement was routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteKind {
+    /// Answered by the proxy itself, or run on every shard under its control.
+    Local,
+    SingleShard,
+    Scatter,
+    /// SQLSTATE 0A000.
+    Refused,
+}
+
+/// What became of a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    /// It got its first ReadyForQuery.
+    Login,
+    /// It brought a cancel request.
+    Cancel,
+    /// A wrong password, database or startup parameter.
+    Refused,
+    /// `listen.max_clients`.
+    Limit,
+    /// `listen.login_timeout_ms`.
+    Timeout,
+    /// The client went, did not speak the protocol, or came without TLS where that is required.
+    Closed,
+}
+
+/// What became of a cancel request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelOutcome {
+    /// To at least one backend.
+    Forwarded,
+    /// No session has this key.
+    Unknown,
+    /// The session runs nothing any more.
+    Late,
+}
+
+/// The counters of all sessions of one proxy.
+#[derive(Debug)]
+pub struct Counters {
+    metrics: Metrics,
+    local: Counter,
+    single_shard: Counter,
+    scatter: Counter,
+    refused: Counter,
+    commits: Counter,
+    rollbacks: Counter,
+    login_seconds: Histogram,
+}
+
+impl Counters {
+    pub fn new(metrics: &Metrics) -> Self {
+        let route = |route| metrics.counter(names::STATEMENTS, &[(LABEL_ROUTE, route)]);
+        let transaction = |outcome| metrics.counter(names::TRANSACTIONS, &[(LABEL_OUTCOME, outcome)]);
+        Self {
+            local: route("local"),
+            single_shard: route("single_shard"),
+            scatter: route("scatter"),
+            refused: route("refused"),
+            commits: transaction("commit"),
+            rollbacks: transaction("rollback"),
+            login_seconds: metrics.histogram(names::LOGIN_SECONDS, &[]),
+            metrics: metrics.clone(),
+        }
+    }
+
+    #[inline]
+    pub fn statement(&self, route: RouteKind) {
+        self.statements(route, 1);
+    }
+
+    #[inline]
+    pub fn statements(&self, route: RouteKind, count: u64) {
+        let counter = match route {
+            RouteKind::Local => &self.local,
+            RouteKind::SingleShard => &self.single_shard,
+            RouteKind::Scatter => &self.scatter,
+            RouteKind::Refused => &self.refused,
+        };
+        counter.increment(count);
+    }
+
+    /// An error that goes to a client.
+    pub fn error(&self, sqlstate: &[u8]) {
+        self.metrics.counter(names::STATEMENT_ERRORS, &[(LABEL_CLASS, class(sqlstate))]).increment(1);
+    }
+
+    pub fn commit(&self) {
+        self.commits.increment(1);
+    }
+
+    pub fn rollback(&self) {
+        self.rollbacks.increment(1);
+    }
+
+    pub fn connection(&self, outcome: ConnectionOutcome) {
+        let outcome = match outcome {
+            ConnectionOutcome::Login => "login",
+            ConnectionOutcome::Cancel => "cancel",
+            ConnectionOutcome::Refused => "refused",
+            ConnectionOutcome::Limit => "limit",
+            ConnectionOutcome::Timeout => "timeout",
+            ConnectionOutcome::Closed => "closed",
+        };
+        self.metrics.counter(names::CONNECTIONS, &[(LABEL_OUTCOME, outcome)]).increment(1);
+    }
+
+    /// From accept to the first ReadyForQuery.
+    pub fn login_took(&self, time: Duration) {
+        self.login_seconds.record(time);
+    }
+
+    pub fn cancel(&self, outcome: CancelOutcome) {
+        let outcome = match outcome {
+            CancelOutcome::Forwarded => "forwarded",
+            CancelOutcome::Unknown => "unknown",
+            CancelOutcome::Late => "late",
+        };
+        self.metrics.counter(names::CANCELS, &[(LABEL_OUTCOME, outcome)]).increment(1);
+    }
+}
+
+/// The counters of one pool.
+#[derive(Debug)]
+pub struct PoolCounters {
+    connects: Counter,
+    failures: Counter,
+    wait_seconds: Histogram,
+}
+
+impl PoolCounters {
+    pub fn new(metrics: &Metrics, shard: &str) -> Self {
+        let connects = |outcome| metrics.counter(names::SHARD_CONNECTS, &[(LABEL_SHARD, shard), (LABEL_OUTCOME, outcome)]);
+        Self {
+            connects: connects("ok"),
+            failures: connects("failed"),
+            wait_seconds: metrics.histogram(names::POOL_WAIT_SECONDS, &[(LABEL_SHARD, shard)]),
+        }
+    }
+
+    pub fn connected(&self) {
+        self.connects.increment(1);
+    }
+
+    pub fn failed(&self) {
+        self.failures.increment(1);
+    }
+
+    /// Only of sessions that had to wait.
+    pub fn waited(&self, time: Duration) {
+        self.wait_seconds.record(time);
+    }
+}
+
+/// Counters that another part of the proxy keeps: set to what they are there.
+pub fn set_map_counters(metrics: &Metrics, full_loads: u64, delta_loads: u64, lookup_queries: u64, lookup_keys: u64) {
+    metrics.counter(names::MAP_LOADS, &[(LABEL_KIND, "full")]).absolute(full_loads);
+    metrics.counter(names::MAP_LOADS, &[(LABEL_KIND, "changes")]).absolute(delta_loads);
+    metrics.counter(names::LOOKUP_QUERIES, &[]).absolute(lookup_queries);
+    metrics.counter(names::LOOKUP_KEYS, &[]).absolute(lookup_keys);
+}
+
+/// The first two characters; what is no SQLSTATE counts as an internal error.
+fn class(sqlstate: &[u8]) -> &str {
+    let class = sqlstate.get(..2).filter(|class| class.iter().all(u8::is_ascii_alphanumeric));
+    class.and_then(|class| std::str::from_utf8(class).ok()).unwrap_or("XX")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_appears_under_its_labels() {
+        let metrics = Metrics::new().expect("built");
+        let counters = Counters::new(&metrics);
+        counters.statement(RouteKind::SingleShard);
+        counters.statements(RouteKind::SingleShard, 2);
+        counters.error(b"23505");
+        counters.error(b"\0");
+        counters.rollback();
+        counters.connection(ConnectionOutcome::Limit);
+        counters.cancel(CancelOutcome::Late);
+        PoolCounters::new(&metrics, "one").failed();
+        set_map_counters(&metrics, 1, 5, 2, 7);
+        let text = metrics.render();
+        for line in [
+            "shardgate_statements_total{route=\"single_shard\"} 3",
+            "shardgate_statements_total{route=\"refused\"} 0",
+            "shardgate_statement_errors_total{class=\"23\"} 1",
+            "shardgate_statement_errors_total{class=\"XX\"} 1",
+            "shardgate_transactions_total{outcome=\"rollback\"} 1",
+            "shardgate_client_connections_total{outcome=\"limit\"} 1",
+            "shardgate_cancel_requests_total{outcome=\"late\"} 1",
+            "shardgate_shard_connects_total{shard=\"one\",outcome=\"failed\"} 1",
+            "shardgate_map_loads_total{kind=\"changes\"} 5",
+            "shardgate_lookup_keys_total 7",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Parity: what one PostgreSQL that holds all rows answers, the proxy over three shards answers too.
+//!
+//! The oracle is PostgreSQL itself: each statement of the case files runs on a plain database and through the proxy, in the
+//! simple protocol and in the extended one with text and binary values, and the answers are compared message by message
+//! (`answer` says what equal means). After what may write, the rows of all tables are compared, read past the proxy. What the
+//! proxy does not do yet is marked in the cases as refused, and then must be refused.
+//!
+//! Two scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key.
+
+mod answer;
+mod case;
+mod messages;
+mod psql;
+mod raw_client;
+mod runner;
+mod world;
+
+use runner::Runner;
+use world::{Scene, World};
+
+const GENERAL: Scene = Scene {
+    schema: include_str!("parity/general/schema.sql"),
+    rows: include_str!("parity/general/rows.sql"),
+    declare: include_str!("parity/general/declare.sql"),
+    locate: "SELECT shardgate.locate('accounts', '1')",
+};
+const KEYS: Scene = Scene {
+    schema: include_str!("parity/keys/schema.sql"),
+    rows: include_str!("parity/keys/rows.sql"),
+    declare: include_str!("parity/keys/declare.sql"),
+    locate: "SELECT shardgate.locate('k_int4', '1')",
+};
+
+#[tokio::test]
+async fn statements_are_answered_as_by_one_postgresql() {
+    let mut world = World::start(GENERAL).await;
+    let mut runner = Runner::new(&mut world).await;
+    for (file, text) in [
+        ("reads.sql", include_str!("parity/general/reads.sql")),
+        ("writes.sql", include_str!("parity/general/writes.sql")),
+        ("scripts.sql", include_str!("parity/general/scripts.sql")),
+    ] {
+        runner.run(&case::cases(file, text)).await;
+    }
+    messages::run(&mut runner).await;
+    let mut tally = runner.tally;
+    psql::run(&world, &mut tally);
+    tally.finish("general");
+}
+
+#[tokio::test]
+async fn keys_of_every_type_are_found_as_by_one_postgresql() {
+    let mut world = World::start(KEYS).await;
+    let mut runner = Runner::new(&mut world).await;
+    runner.run(&case::cases("keys.sql", include_str!("parity/keys/keys.sql"))).await;
+    runner.tally.finish("keys");
+}

@@ -1,0 +1,18 @@
+INSERT INTO accounts SELECT i, 'acc' || chr(97 + i % 26) || i, CASE WHEN i % 7 = 0 THEN NULL ELSE (i * 37 % 500)::numeric / 4 - 20 END, CASE WHEN i % 11 = 0 THEN 'NaN'::float8 WHEN i % 13 = 0 THEN '-Infinity' WHEN i % 17 = 0 THEN NULL ELSE i * 1.5 - 20 END, CASE WHEN i % 5 = 0 THEN NULL ELSE i % 2 = 0 END, timestamptz '2024-01-01 00:00+00' + i * interval '17 hours', CASE WHEN i % 3 = 0 THEN NULL ELSE 'note ' || i % 4 END FROM generate_series(-3, 40) i WHERE i <> 0;
+INSERT INTO entries SELECT a, n, CASE WHEN (a + n) % 9 = 0 THEN NULL ELSE a * 1.25 + n END, (ARRAY['credit', 'debit', 'fee', 'unknown', NULL])[1 + (a + n) % 5], date '2024-01-01' + (a * 3 + n * 11)::int FROM generate_series(1, 25) a, generate_series(1, 3) n WHERE (a * n) % 4 <> 1;
+INSERT INTO orders SELECT date '2024-01-05' + i * 9, i, 1 + i % 12, i * 10.5 FROM generate_series(0, 39) i;
+INSERT INTO books SELECT lpad((i * 7919)::text, 9, '0') || (ARRAY['0','1','2','3','4','5','6','7','8','9','X'])[1 + i % 11], 'Title ' || i, CASE WHEN i % 6 = 0 THEN NULL ELSE 100 + i * 7 % 90 END, (ARRAY['en', 'de', 'fr', 'xx'])[1 + i % 4] FROM generate_series(1, 33) i;
+INSERT INTO loans SELECT isbn, n, 'reader ' || n, date '2024-03-01' + n * 7 FROM books, generate_series(1, 2) n WHERE pages % 2 = 0;
+INSERT INTO places SELECT r, t, k, r || t || k FROM unnest(ARRAY['eu', 'us', 'ap', 'e u', '']) r, generate_series(1, 4) t, generate_series(1, 2) k;
+INSERT INTO visits SELECT r, t, 1 FROM unnest(ARRAY['eu', 'us']) r, generate_series(1, 4) t;
+INSERT INTO readings SELECT s, timestamp '2024-06-01' + h * interval '90 minutes', s + h / 10.0 FROM generate_series(1, 9) s, generate_series(0, 4) h;
+INSERT INTO kitchen SELECT i, i * 100, i * 10000000000, i / 3.0, i / 7.0, i * 1.10, 'text ' || i, 'vc' || i, 'c' || i, date '2020-02-28' + i, time '12:00' + i * interval '7 minutes', timestamp '2020-02-28 12:34:56.789' + i * interval '1 day', timestamptz '2020-02-28 12:34:56.789+02' + i * interval '1 day', i * interval '1 day 2 hours', i % 2 = 0, decode(lpad(i::text, 4, '0'), 'hex'), ('00000000-0000-0000-0000-' || lpad(i::text, 12, '0'))::uuid, json_build_object('i', i), jsonb_build_object('i', i, 'a', ARRAY[i, i + 1]), ARRAY[i, i * 2], ARRAY['a' || i, NULL], (ARRAY['sad', 'ok', 'happy'])[1 + i % 3]::mood, ('10.0.0.' || i)::inet, 'nm' || i FROM generate_series(1, 12) i;
+INSERT INTO kitchen (id, f4, f8, num) VALUES (13, 'NaN', 'NaN', 'NaN'), (14, 'Infinity', 'Infinity', 0), (15, '-Infinity', '-Infinity', -0.5), (16, NULL, NULL, NULL), (17, '-0', '-0', 1.50), (18, 0, 0, 1.5), (19, 1e20, 1e300, 12345678901234567890.123456789), (20, 1e-20, 1e-300, 0.000000000000001);
+INSERT INTO sparse VALUES (7, 'alone');
+INSERT INTO "Mixed Case" SELECT i, 'row ' || i, i % 3 FROM generate_series(1, 9) i;
+INSERT INTO sales.invoices SELECT c, i, c * 100 + i FROM generate_series(1, 8) c, generate_series(1, 3) i;
+INSERT INTO sales.accounts SELECT i, 'owner ' || i FROM generate_series(1, 10) i;
+INSERT INTO languages VALUES ('en', 'English'), ('de', 'German'), ('fr', 'French'), ('zz', 'Unused');
+INSERT INTO kinds VALUES ('credit', 'Credit', 3), ('debit', 'Debit', 2), ('fee', NULL, 1), ('gift', 'Gift', NULL);
+INSERT INTO audit SELECT i, 'event ' || i, timestamp '2024-01-01' + i * interval '1 hour' FROM generate_series(1, 6) i;
+INSERT INTO options VALUES ('a', '{"x": 1}'), ('b', '[1, 2]'), ('c', NULL);

@@ -1,0 +1,501 @@
+-- Transactions on one shard.
+--! script
+BEGIN;
+UPDATE accounts SET note = 'in a transaction' WHERE id = 5;
+SELECT note FROM accounts WHERE id = 5;
+COMMIT;
+SELECT note FROM accounts WHERE id = 5;
+--! end
+--! script
+BEGIN;
+UPDATE accounts SET note = 'rolled back' WHERE id = 5;
+ROLLBACK;
+SELECT note FROM accounts WHERE id = 5;
+--! end
+--! script
+START TRANSACTION;
+INSERT INTO accounts (id, name) VALUES (300, 'x');
+INSERT INTO accounts (id, name) VALUES (300, 'x');
+SELECT 1;
+INSERT INTO accounts (id, name) VALUES (301, 'x');
+COMMIT;
+SELECT count(*) FROM accounts WHERE id = 300;
+--! end
+--! script
+BEGIN;
+SELECT nothing;
+ROLLBACK;
+SELECT 1;
+--! end
+--! script
+BEGIN;
+SELECT 1;
+BEGIN;
+COMMIT;
+COMMIT;
+ROLLBACK;
+END;
+ABORT;
+--! end
+--! script
+BEGIN;
+INSERT INTO accounts (id, name) VALUES (310, 'kept');
+SAVEPOINT a;
+INSERT INTO accounts (id, name) VALUES (310, 'duplicate');
+SELECT 1;
+ROLLBACK TO a;
+UPDATE accounts SET note = 'after' WHERE id = 310;
+SAVEPOINT b;
+UPDATE accounts SET note = 'never' WHERE id = 310;
+ROLLBACK TO SAVEPOINT b;
+RELEASE SAVEPOINT b;
+SAVEPOINT c;
+RELEASE c;
+SELECT note FROM accounts WHERE id = 310;
+COMMIT;
+SELECT note FROM accounts WHERE id = 310;
+--! end
+--! script
+BEGIN;
+SAVEPOINT "Mixed";
+SAVEPOINT "Mixed";
+SELECT 1 / 0;
+ROLLBACK TO "Mixed";
+ROLLBACK TO mixed;
+ROLLBACK TO "Mixed";
+RELEASE "Mixed";
+SELECT 5;
+COMMIT;
+--! end
+--! script
+SAVEPOINT outside;
+RELEASE outside;
+ROLLBACK TO outside;
+SELECT 1;
+--! end
+--! script
+BEGIN;
+SAVEPOINT early;
+SELECT name FROM accounts WHERE id = 1;
+ROLLBACK TO early;
+SELECT name FROM accounts WHERE id = 2;
+SELECT name FROM accounts WHERE id = 3;
+RELEASE nothing;
+SELECT 1;
+ROLLBACK;
+--! end
+-- Reads on several shards in a transaction, a write on one.
+--! script
+BEGIN;
+SELECT name FROM accounts WHERE id = 1;
+SELECT name FROM accounts WHERE id = 2;
+SELECT name FROM accounts WHERE id = 3;
+SELECT id FROM accounts ORDER BY id LIMIT 3;
+UPDATE accounts SET note = 'one' WHERE id = 3;
+SELECT id, note FROM accounts WHERE id IN (2, 3, 4) ORDER BY id;
+SELECT name FROM languages WHERE code = 'de';
+SELECT count(*) FROM audit;
+COMMIT;
+--! end
+--! script
+BEGIN;
+INSERT INTO accounts (id, name) VALUES (320, 'seen by me');
+SELECT id FROM accounts WHERE id > 30 ORDER BY id;
+SELECT id, name FROM accounts WHERE id = 320;
+ROLLBACK;
+SELECT id FROM accounts WHERE id > 30 ORDER BY id;
+--! end
+--! script
+BEGIN;
+SELECT id FROM accounts ORDER BY id LIMIT 2;
+SELECT 1 / (id - 5) FROM accounts;
+SELECT id FROM accounts ORDER BY id LIMIT 2;
+ROLLBACK;
+SELECT id FROM accounts ORDER BY id LIMIT 2;
+--! end
+-- Isolation levels and modes.
+--! script
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SHOW transaction_isolation;
+SELECT name FROM accounts WHERE id = 4;
+UPDATE accounts SET note = 'rr' WHERE id = 4;
+COMMIT;
+--! end
+--! script
+BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;
+SHOW transaction_isolation;
+SHOW transaction_read_only;
+SELECT name FROM accounts WHERE id = 4;
+UPDATE accounts SET note = 'ro' WHERE id = 4;
+ROLLBACK;
+--! end
+--! script
+BEGIN READ ONLY;
+SELECT name FROM accounts WHERE id = 4;
+INSERT INTO accounts (id, name) VALUES (330, 'x');
+ROLLBACK;
+BEGIN;
+SET TRANSACTION READ ONLY;
+DELETE FROM entries WHERE account_id = 4;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+SELECT name FROM accounts WHERE id = 4;
+SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;
+ROLLBACK;
+BEGIN;
+SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;
+SHOW transaction_isolation;
+COMMIT;
+SHOW transaction_isolation;
+--! end
+--! script
+SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+SHOW default_transaction_isolation;
+BEGIN;
+SHOW transaction_isolation;
+SELECT id FROM accounts WHERE id = 4;
+COMMIT;
+SET default_transaction_read_only = on;
+UPDATE accounts SET note = 'x' WHERE id = 4;
+UPDATE audit SET what = 'x' WHERE id = 4;
+--! end
+--! script
+BEGIN;
+SELECT 1;
+COMMIT AND CHAIN;
+SELECT 2;
+ROLLBACK AND CHAIN;
+SELECT 3;
+ROLLBACK;
+COMMIT AND CHAIN;
+--! end
+--! script
+SET TRANSACTION READ ONLY;
+SET LOCAL work_mem = '5MB';
+SELECT 1;
+--! end
+-- What a session sets.
+--! script
+SHOW search_path;
+SET search_path = sales, public;
+SHOW search_path;
+SELECT * FROM accounts WHERE id = 3;
+SELECT * FROM accounts ORDER BY id LIMIT 2;
+SELECT * FROM invoices WHERE customer = 3 ORDER BY id;
+SELECT current_schema();
+SET search_path TO public;
+SELECT name FROM accounts WHERE id = 3;
+RESET search_path;
+SELECT name FROM accounts WHERE id = 3;
+SET search_path = nowhere;
+SELECT name FROM accounts WHERE id = 3;
+SELECT name FROM public.accounts WHERE id = 3;
+SET search_path = '';
+SELECT name FROM accounts WHERE id = 3;
+--! end
+--! script
+BEGIN;
+SET LOCAL search_path = sales;
+SELECT owner FROM accounts WHERE id = 3;
+SELECT id FROM accounts ORDER BY id;
+COMMIT;
+SELECT name FROM accounts WHERE id = 3;
+BEGIN;
+SET search_path = sales;
+ROLLBACK;
+SELECT name FROM accounts WHERE id = 3;
+--! end
+--! script
+SET timezone = 'Asia/Kolkata';
+SHOW TimeZone;
+SELECT opened FROM accounts WHERE id = 3;
+SELECT opened FROM accounts WHERE id < 6 ORDER BY opened;
+SELECT current_setting('timezone');
+SET TIME ZONE 'UTC';
+SELECT opened FROM accounts WHERE id = 3;
+SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
+SELECT opened FROM accounts WHERE id = 3;
+SET TIME ZONE LOCAL;
+SHOW timezone;
+SET timezone = 'nowhere/at_all';
+--! end
+--! script
+SET datestyle = 'German';
+--! refused
+SELECT day FROM orders WHERE id < 3 ORDER BY day;
+SELECT day FROM orders WHERE day = '2024-01-14';
+SELECT day FROM orders WHERE day = '14.01.2024';
+SET datestyle = 'SQL, DMY';
+SELECT day FROM orders WHERE day = '14/01/2024';
+--! refused
+SELECT d, ts, tz FROM kitchen WHERE id < 4 ORDER BY d;
+SET intervalstyle = 'iso_8601';
+SELECT iv FROM kitchen WHERE id = 3;
+SELECT id, iv FROM kitchen WHERE id < 4 ORDER BY id;
+SET bytea_output = 'escape';
+SELECT by FROM kitchen WHERE id = 3;
+SELECT id, by FROM kitchen WHERE id < 4 ORDER BY id;
+SET extra_float_digits = 0;
+SELECT f4, f8 FROM kitchen WHERE id = 3;
+SELECT f4, f8 FROM kitchen WHERE id < 4 ORDER BY f8;
+RESET ALL;
+SELECT f4, f8, d, iv, by FROM kitchen WHERE id = 3;
+--! end
+--! script
+SET application_name = 'parity';
+SHOW application_name;
+SELECT current_setting('application_name');
+SET application_name TO DEFAULT;
+SHOW application_name;
+SET nothing_like_this = 1;
+SET my.custom = 'value';
+SHOW my.custom;
+SELECT current_setting('my.custom'), current_setting('my.other', TRUE);
+SELECT name, current_setting('my.custom') FROM accounts WHERE id = 3;
+SELECT current_setting('my.other');
+RESET my.custom;
+SHOW my.custom;
+SET work_mem = 'lots';
+SET work_mem = '7MB';
+SHOW work_mem;
+BEGIN;
+SET LOCAL work_mem = '9MB';
+SHOW work_mem;
+ROLLBACK;
+SHOW work_mem;
+SHOW nothing;
+--! end
+--! script
+SELECT set_config('my.tenant', '7', FALSE);
+SELECT current_setting('my.tenant');
+SELECT id FROM accounts WHERE id = current_setting('my.tenant')::bigint AND id = 7;
+BEGIN;
+SELECT set_config('my.tenant', '8', TRUE);
+SHOW my.tenant;
+COMMIT;
+SHOW my.tenant;
+--! end
+--! script
+SET statement_timeout = '30ms';
+SELECT pg_sleep(5);
+SELECT 1;
+SELECT id, pg_sleep(5) FROM accounts WHERE id = 1;
+RESET statement_timeout;
+SELECT 1;
+--! end
+--! script
+SET client_min_messages = notice;
+--! refused
+DO $$ BEGIN RAISE NOTICE 'told %', 1; END $$;
+SET client_min_messages = warning;
+SELECT 1;
+--! end
+--! script
+SET ROLE nobody_such;
+SELECT current_user, session_user;
+RESET ROLE;
+SHOW is_superuser;
+--! end
+-- DDL reaches every shard.
+--! script
+CREATE TABLE made (id int PRIMARY KEY, v text);
+INSERT INTO made VALUES (1, 'one');
+SELECT * FROM made;
+ALTER TABLE made ADD COLUMN w int DEFAULT 7;
+SELECT * FROM made;
+CREATE INDEX made_v ON made (v);
+CREATE VIEW made_view AS SELECT v FROM made;
+SELECT * FROM made_view;
+COMMENT ON COLUMN made.v IS 'text';
+CREATE TABLE made (id int);
+CREATE TABLE IF NOT EXISTS made (id int);
+DROP TABLE made;
+DROP TABLE made CASCADE;
+DROP TABLE made;
+DROP TABLE IF EXISTS made;
+--! end
+--! script
+BEGIN;
+CREATE TABLE made (id int PRIMARY KEY);
+INSERT INTO made VALUES (1);
+ROLLBACK;
+SELECT * FROM made;
+--! end
+--! script
+ALTER TABLE accounts ADD COLUMN extra int;
+SELECT extra FROM accounts WHERE id = 1;
+SELECT id, extra FROM accounts WHERE id < 3 ORDER BY id;
+UPDATE accounts SET extra = 5 WHERE id = 1 RETURNING extra;
+ALTER TABLE accounts DROP COLUMN extra;
+SELECT extra FROM accounts WHERE id = 1;
+SELECT * FROM accounts WHERE id = 1;
+--! end
+--! script
+CREATE FUNCTION thrice(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT x * 3';
+SELECT thrice(3);
+SELECT thrice(id::int) FROM accounts WHERE id = 3;
+SELECT id, thrice(id::int) FROM accounts WHERE id < 4 ORDER BY id;
+DROP FUNCTION thrice(int);
+SELECT thrice(3);
+CREATE TYPE pair AS (a int, b text);
+SELECT (1, 'x')::pair;
+DROP TYPE pair;
+CREATE SEQUENCE counter START 5;
+SELECT nextval('counter');
+SELECT currval('counter');
+DROP SEQUENCE counter;
+--! end
+-- Serial values of home tables.
+--! script
+INSERT INTO audit (what) VALUES ('serial') RETURNING what;
+SELECT max(what) FROM audit WHERE id > 6;
+--! end
+-- Cursors in a transaction.
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT n FROM entries WHERE account_id = 4 ORDER BY n;
+FETCH 1 FROM c;
+FETCH ALL FROM c;
+FETCH PRIOR FROM c;
+ROLLBACK;
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id FROM audit ORDER BY id;
+FETCH 2 FROM c;
+MOVE BACKWARD 1 IN c;
+FETCH NEXT FROM c;
+CLOSE c;
+FETCH 1 FROM c;
+ROLLBACK;
+DECLARE outside CURSOR FOR SELECT 1;
+FETCH nothing;
+CLOSE nothing;
+CLOSE ALL;
+--! end
+-- Several statements in one text.
+--! simple
+--! script
+SELECT 1; SELECT 2;
+SELECT 1; SELECT nothing; SELECT 3;
+INSERT INTO accounts (id, name) VALUES (340, 'a'); SELECT name FROM accounts WHERE id = 340;
+INSERT INTO accounts (id, name) VALUES (341, 'a'); SELECT 1 / 0;
+SELECT count(*) FROM accounts WHERE id = 341;
+BEGIN; UPDATE accounts SET note = 'm' WHERE id = 9; COMMIT; SELECT note FROM accounts WHERE id = 9;
+BEGIN; UPDATE accounts SET note = 'n' WHERE id = 9; ROLLBACK; SELECT note FROM accounts WHERE id = 9;
+SELECT name FROM accounts WHERE id = 1; SELECT name FROM accounts WHERE id = 2; SELECT name FROM accounts WHERE id = 3;
+SELECT id FROM accounts WHERE id < 3 ORDER BY id; SELECT code FROM languages ORDER BY code; SELECT id FROM audit ORDER BY id;
+SELECT 1;; SELECT 2;
+;;
+-- only a comment
+SELECT 'a;b', $$c;d$$, ";" FROM (SELECT 1 AS ";") s; SELECT 1;
+INSERT INTO audit (id, what) VALUES (400, 'x'); SELECT SYNTAX ERROR HERE; SELECT 2;
+SELECT count(*) FROM audit WHERE id = 400;
+SET my.two = 'x'; SHOW my.two;
+--! end
+-- Comments, blanks, case.
+--! script
+/* before */ SELECT /* inside */ name -- after
+ FROM accounts /* nested /* comment */ */ WHERE id = 3;
+sElEcT NAME fRoM Accounts WhErE ID=3;
+SELECT name FROM accounts WHERE id=3--
+;
+SELECT name FROM accounts WHERE id	=	3;
+SELECT name FROM accounts WHERE(id)=(3);
+SELECT name FROM accounts WHERE "id"=3;
+SELECT name FROM accounts WHERE id = '3'/**/;
+--! end
+-- Two-phase commit by the client, LISTEN, advisory locks.
+--! script
+LISTEN channel;
+NOTIFY channel, 'payload';
+UNLISTEN channel;
+UNLISTEN *;
+--! end
+--! script
+SELECT pg_advisory_lock(77);
+SELECT pg_try_advisory_lock(77);
+SELECT pg_advisory_unlock(77);
+SELECT pg_advisory_unlock(77);
+SELECT pg_advisory_unlock(77);
+BEGIN;
+SELECT pg_advisory_xact_lock(78);
+COMMIT;
+--! end
+-- Temporary tables.
+--! script
+CREATE TEMP TABLE scratch (a int, b text);
+INSERT INTO scratch VALUES (1, 'x'), (2, 'y');
+SELECT * FROM scratch ORDER BY a;
+UPDATE scratch SET b = 'z' WHERE a = 1 RETURNING *;
+DROP TABLE scratch;
+SELECT * FROM scratch;
+CREATE TEMP TABLE accounts (id int);
+SELECT count(*) FROM accounts;
+INSERT INTO accounts VALUES (5);
+SELECT * FROM accounts WHERE id = 5;
+DROP TABLE accounts;
+SELECT name FROM accounts WHERE id = 5;
+--! end
+--! script
+BEGIN;
+CREATE TEMP TABLE accounts (id int, name text);
+INSERT INTO accounts VALUES (1, 'mine');
+SELECT * FROM accounts;
+ROLLBACK;
+SELECT id, name FROM accounts ORDER BY id;
+BEGIN;
+SAVEPOINT a;
+CREATE TEMP TABLE accounts ON COMMIT DROP AS SELECT 5 AS id;
+SELECT * FROM accounts;
+ROLLBACK TO a;
+SELECT id, name FROM accounts ORDER BY id LIMIT 3;
+CREATE TEMP TABLE accounts (id int) ON COMMIT DROP;
+SELECT * FROM accounts;
+COMMIT;
+SELECT id FROM accounts ORDER BY id;
+CREATE TEMP VIEW accounts AS SELECT 7 AS seven;
+SELECT * FROM accounts;
+ALTER TABLE pg_temp.accounts RENAME TO other;
+SELECT id FROM accounts ORDER BY id;
+SELECT * FROM other;
+DISCARD TEMP;
+SELECT * FROM other;
+--! refused
+CREATE TEMP TABLE filled AS SELECT * FROM accounts;
+CREATE TEMP TABLE full_ AS SELECT * FROM audit;
+SELECT count(*) FROM full_;
+DISCARD ALL;
+SELECT count(*) FROM full_;
+--! end
+-- DISCARD and DEALLOCATE.
+--! script
+SET work_mem = '8MB';
+DISCARD ALL;
+SHOW work_mem;
+DEALLOCATE ALL;
+DEALLOCATE nothing;
+DISCARD PLANS;
+DISCARD TEMP;
+BEGIN;
+DISCARD ALL;
+ROLLBACK;
+--! end
+--! script
+LOCK TABLE audit IN SHARE MODE;
+BEGIN;
+LOCK TABLE audit IN EXCLUSIVE MODE;
+SELECT count(*) FROM audit;
+COMMIT;
+ANALYZE audit;
+VACUUM audit;
+--! end
+-- A second writing shard.
+--! script
+BEGIN;
+UPDATE accounts SET note = 'first' WHERE id = 1;
+--! refused
+UPDATE accounts SET note = 'second' WHERE id = 2;
+ROLLBACK;
+SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
+--! end

@@ -1,0 +1,184 @@
+//! A shard that is killed, a map database that is stopped, two proxies: who notices, what it hears, and how soon it is over.
+
+use std::time::{Duration, Instant};
+
+use shardgate::demo::servers::StopMode;
+
+use super::stage::{Stage, succeed};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_shard_is_noticed_by_its_own_statements_only() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let (home, other) = (stage.key(0, 0), stage.key(1, 0));
+    let mut client = stage.client().await;
+    let mut in_transaction = stage.client().await;
+    let mut prepared = stage.client().await;
+    succeed(&mut in_transaction, &format!("BEGIN; UPDATE accounts SET balance = 1 WHERE id = {other}")).await;
+    prepared.parse("s", "SELECT owner FROM accounts WHERE id = $1").bind("", "s", &[&other.to_string()]).execute("", 0).sync();
+    assert_eq!(prepared.transcript().await, format!("1 2 D(o{other}) C(SELECT 1) Z(I)"));
+    let mut behind_savepoint = stage.client().await;
+    let another = stage.key(1, 1);
+    succeed(&mut behind_savepoint, &format!("BEGIN; UPDATE accounts SET balance = 1 WHERE id = {another}")).await;
+    succeed(&mut behind_savepoint, "SAVEPOINT s").await;
+    let mut listening = stage.client().await;
+    succeed(&mut listening, "SET shardgate.shard = 'shard1'").await;
+    succeed(&mut listening, "LISTEN news").await;
+    let mut running = stage.client().await;
+    running.query(&format!("SELECT pg_sleep(30) FROM accounts WHERE id = {other}"));
+    running.flush().await;
+    stage.until_active(1, "pg_sleep(30)").await;
+
+    let bystander = Bystander::start(&stage, format!("SELECT owner FROM accounts WHERE id = {home}"), format!("D(o{home})"));
+    stage.cluster.shard_server_mut(1).kill().expect("kill the shard");
+    assert!(running.transcript().await.contains("E(08006 "), "the statement that ran there");
+    let told = in_transaction.ask("COMMIT").await;
+    // Unknown, when COMMIT was on its way before the loss was seen.
+    let is_told = told.starts_with("E(08006 ") || told.starts_with("E(08007 ");
+    assert!(is_told && told.ends_with("Z(I)"), "COMMIT of what was written there: {told}");
+    let told = behind_savepoint.ask("ROLLBACK TO s").await;
+    assert!(told.starts_with("E(08006 ") && told.ends_with("Z(E)"), "the savepoint is lost too: {told}");
+    assert_eq!(behind_savepoint.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    let told = listening.rest().await;
+    assert!(told.last().is_some_and(|last| last.field(b'S') == "FATAL"), "what was pinned there is gone: {told:?}");
+    for _ in 0..20 {
+        let asked_at = Instant::now();
+        let told = client.ask(&format!("SELECT owner FROM accounts WHERE id = {other}")).await;
+        assert!(told.starts_with("E(08006 ") || told.starts_with("E(57P03 "), "{told}");
+        assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+        let told = client.ask("SELECT count(*) FROM accounts").await;
+        assert!(told.starts_with("E(08006 ") || told.starts_with("E(57P03 ") || told.starts_with("E(0A000 "), "{told}");
+    }
+
+    stage.cluster.shard_server_mut(1).start_again().expect("start it again");
+    let back_at = Instant::now();
+    while !client.ask(&format!("SELECT owner FROM accounts WHERE id = {other}")).await.contains(&format!("D(o{other})")) {
+        assert!(back_at.elapsed() < Duration::from_secs(2), "not back within two seconds");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    prepared.bind("", "s", &[&other.to_string()]).execute("", 0).sync();
+    assert_eq!(prepared.transcript().await, format!("2 D(o{other}) C(SELECT 1) Z(I)"), "prepared statements are there again");
+    assert_eq!(client.value(&format!("SELECT balance FROM accounts WHERE id = {other}")).await, "100", "nothing half done");
+    bystander.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_home_the_other_shards_go_on() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let (home, other) = (stage.key(0, 0), stage.key(1, 0));
+    let mut client = stage.client().await;
+    succeed(&mut client, &format!("SELECT owner FROM accounts WHERE id = {other}")).await;
+    stage.cluster.shard_server_mut(0).kill().expect("kill home");
+    for _ in 0..5 {
+        assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {other}")).await, format!("o{other}"));
+        let told = client.ask(&format!("SELECT owner FROM accounts WHERE id = {home}")).await;
+        assert!(told.starts_with("E(08006 ") || told.starts_with("E(57P03 "), "{told}");
+    }
+    // Who comes now is let in, and may prepare what nobody has prepared before, as long as the shard itself knows the types.
+    let mut late = stage.client().await;
+    late.unnamed("SELECT owner, 1 FROM accounts WHERE id = $1::bigint", &[&other.to_string()]).sync();
+    assert_eq!(late.transcript().await, format!("1 2 D(o{other},1) C(SELECT 1) Z(I)"));
+    stage.cluster.shard_server_mut(0).start_again().expect("start it again");
+    let back_at = Instant::now();
+    while !client.ask(&format!("SELECT owner FROM accounts WHERE id = {home}")).await.contains(&format!("D(o{home})")) {
+        assert!(back_at.elapsed() < Duration::from_secs(2), "not back within two seconds");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_map_known_keys_go_on_and_two_proxies_agree_again_after_its_return() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let second = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut client = stage.client().await;
+    let mut elsewhere = WireClient::connect(second.address()).await;
+    for statement in LOOKUP {
+        succeed(&mut client, statement).await;
+    }
+    succeed(&mut client, "INSERT INTO tenants VALUES ('known', 1)").await;
+    assert_eq!(client.value("SELECT n FROM tenants WHERE name = 'known'").await, "1");
+    let told = client.ask("SELECT n FROM tenants WHERE name = 'unmapped'").await;
+    assert!(told.starts_with("E(SG001 "), "{told}");
+
+    // A change through one proxy is what the other one goes by, within a second.
+    let changed_at = Instant::now();
+    succeed(&mut client, "SELECT shardgate.map_key('tenants', 'new', 'shard1')").await;
+    while elsewhere.ask("SELECT n FROM tenants WHERE name = 'new'").await.contains("SG001") {
+        assert!(changed_at.elapsed() < Duration::from_secs(1), "the other proxy has not heard of it");
+    }
+    succeed(&mut elsewhere, "INSERT INTO tenants VALUES ('new', 2)").await;
+    assert_eq!(client.value("SELECT n FROM tenants WHERE name = 'new'").await, "2");
+    assert_eq!(elsewhere.value("SELECT n FROM tenants WHERE name = 'known'").await, "1");
+
+    stage.cluster.map_server_mut().stop(StopMode::Immediate).expect("stop the map");
+    let hash_key = stage.key(1, 0);
+    for _ in 0..5 {
+        assert_eq!(client.value("SELECT n FROM tenants WHERE name = 'known'").await, "1");
+        assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {hash_key}")).await, format!("o{hash_key}"));
+        let asked_at = Instant::now();
+        let told = client.ask("SELECT n FROM tenants WHERE name = 'never seen'").await;
+        assert!(told.starts_with("E(57P03 "), "{told}");
+        assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+    }
+    let told = client.ask("SELECT shardgate.map_key('tenants', 'x', 'shard1')").await;
+    assert!(told.starts_with("E(57P03 "), "what changes the map says so: {told}");
+    let told = client.ask("SELECT * FROM shardgate.shards").await;
+    assert!(told.starts_with("E(57P03 ") || told.starts_with("E(08006 "), "{told}");
+    succeed(&mut client, &format!("BEGIN; UPDATE accounts SET balance = 99 WHERE id = {hash_key}; COMMIT")).await;
+    succeed(&mut stage.client().await, "SELECT 1").await;
+
+    stage.cluster.map_server_mut().start_again().expect("start it again");
+    let back_at = Instant::now();
+    loop {
+        let told = client.ask("SELECT n FROM tenants WHERE name = 'never seen'").await;
+        if told.starts_with("E(SG001 ") {
+            break;
+        }
+        assert!(told.starts_with("E(57P03 ") && back_at.elapsed() < Duration::from_secs(5), "{told}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    succeed(&mut client, "SELECT shardgate.map_key('tenants', 'late', 'shard0')").await;
+    let changed_at = Instant::now();
+    while elsewhere.ask("SELECT n FROM tenants WHERE name = 'late'").await.contains("E(") {
+        assert!(changed_at.elapsed() < Duration::from_secs(5), "the other proxy has not healed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.assert_no_panic();
+}
+
+/// A client that must never notice anything.
+struct Bystander {
+    stop: tokio_util::sync::CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Bystander {
+    fn start(stage: &Stage, sql: String, row: String) -> Self {
+        let stop = tokio_util::sync::CancellationToken::new();
+        let (address, stopped) = (stage.proxy.address(), stop.clone());
+        let task = tokio::spawn(async move {
+            let mut client = WireClient::connect(address).await;
+            let mut slowest = Duration::ZERO;
+            while !stopped.is_cancelled() {
+                let asked_at = Instant::now();
+                let told = client.ask(&sql).await;
+                assert!(told.contains(&row), "{told}");
+                slowest = slowest.max(asked_at.elapsed());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(slowest < Duration::from_secs(1), "a statement for another shard took {slowest:?}");
+        });
+        Self { stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.expect("the bystander never noticed");
+    }
+}
+
+const LOOKUP: &[&str] = &[
+    "CREATE TABLE tenants (name text PRIMARY KEY, n int)",
+    "SELECT shardgate.distribute_table('tenants', 'name', 'lookup')",
+    "SELECT shardgate.map_key('tenants', 'known', 'shard1')",
+];
