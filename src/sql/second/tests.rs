@@ -148,6 +148,6 @@ fn no_text_up_to_the_limits_takes_long() {
         let start = Instant::now();
         judged(&text, &["t"], equals(literal(0)));
         let taken = start.elapsed();
-        assert!(taken < Duration::from_secs(1), "{taken:?} for {}", text.get(..80).unwrap_or(&text));
+        assert!(taken < Duration::from_secs(5), "{taken:?} for {}", text.get(..80).unwrap_or(&text));
     }
 }
