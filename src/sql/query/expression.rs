@@ -8,7 +8,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
 use super::predicate::Operand;
-use super::scope::Frame;
+use super::scope::{Frame, Resolution};
 use super::with::CteList;
 use super::{Facts, Subquery, Term};
 use crate::error::PgError;
@@ -56,6 +56,7 @@ impl<'c> Reader<'c> {
         let mut aggregates: Vec<Option<&nodes::WindowDef>> = Vec::new();
         let mut unknown = None;
         let mut columns = Vec::new();
+        let mut fields: Vec<&str> = Vec::new();
         let mut clock = None;
         let mut operators: Vec<&str> = Vec::new();
         tree::walk(node, &mut |node| {
@@ -63,6 +64,7 @@ impl<'c> Reader<'c> {
                 Node::SubLink(sublink) => sublinks.push(sublink),
                 Node::FuncCall(call) => calls.push(call),
                 Node::ColumnRef(column) => columns.push(column),
+                Node::A_Indirection(e) => fields.extend(e.indirection().iter().filter_map(Node::as_str)),
                 Node::A_Expr(e) => operators.extend(e.name().iter().next_back().and_then(Node::as_str)),
                 Node::SQLValueFunction(function) => clock = clock.or(clock_name(function)),
                 Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
@@ -80,6 +82,10 @@ impl<'c> Reader<'c> {
         }
         for column in columns {
             self.note_column(column);
+            fields.extend(self.possible_call(column, scope.frame));
+        }
+        for field in fields {
+            self.note_field(field, place);
         }
         self.note_operators(&mut operators, place);
         for window in aggregates {
@@ -174,6 +180,15 @@ impl<'c> Reader<'c> {
                 "All arguments of an aggregate in a sub-select are columns of the query around it, to which it then belongs."
                     .to_owned()
             });
+        }
+    }
+
+    /// `t.f` calls a function f of t's row where t has no such column.
+    fn possible_call<'n>(&self, column: &'n nodes::ColumnRef, frame: &Frame<'_>) -> Option<&'n str> {
+        let path = tree::names(column.fields())?;
+        match frame.resolve(&path, &self.leaves) {
+            Resolution::Unknown if path.len() > 1 => path.last().copied(),
+            Resolution::Unknown | Resolution::Column(_) => None,
         }
     }
 

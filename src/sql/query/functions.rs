@@ -71,6 +71,13 @@ impl<'c> Reader<'c> {
         }
     }
 
+    /// A name after a dot that may be a function's.
+    pub fn note_field(&mut self, name: &str, place: Place) {
+        for function in self.user_functions(None, name) {
+            self.note_user_function(function, place);
+        }
+    }
+
     fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
         let catalog = &self.context.catalog;
         let Some(oids) = catalog.function_names.get(name) else {
