@@ -44,7 +44,9 @@ fn conditions(statements: &[Analysis]) -> Vec<KeyCondition> {
 
 #[test]
 fn long_chains_are_read_without_recursion() {
-    for (terms, chain) in [(40_000, "+1"), (300_000, "+1"), (300_000, "*x"), (100_000, "||'a'"), (100_000, "::int8"), (100_000, "[1]")] {
+    for (terms, chain) in
+        [(40_000, "+1"), (300_000, "+1"), (300_000, "*x"), (100_000, "||'a'"), (100_000, "::int8"), (100_000, "[1]")]
+    {
         let chain = chain.repeat(terms);
         read(format!("SELECT 1{chain}"));
         let whole = read(format!("SELECT * FROM t WHERE k = 5 AND x = 1{chain}"));
