@@ -10,7 +10,6 @@ use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::StatementText;
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
