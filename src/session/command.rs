@@ -15,6 +15,7 @@ use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -84,6 +85,10 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        if let Scope::Refused(refusal) = &statement.scope {
+            self.gateway.counters.statement(RouteKind::Refused);
+            return Err(refusal.clone().into());
+        }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
         match &statement.command {
             Command::Begin(modes) => {
@@ -284,6 +289,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.temporary_tables.transaction_ended();
         self.forget_portals();
         self.gateway.counters.commit();
         self.touched.clear();

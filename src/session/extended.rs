@@ -468,7 +468,7 @@ impl Session {
             self.fail_batch(failure).await?;
         }
         // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
-        let must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
         let current = self.current_index();
         let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
         let order: Vec<usize> = current.into_iter().chain(others).collect();
@@ -480,7 +480,11 @@ impl Session {
             }
             match self.sync(index).await {
                 Ok(()) => {}
-                Err(failure) => self.settle(failure)?,
+                Err(failure) => {
+                    // Heard of only now: the other shards have not been told to commit yet.
+                    must_abort = !self.transaction.is_open();
+                    self.settle(failure)?;
+                }
             }
         }
         if std::mem::take(&mut self.batch.is_sync_swallowed) {

@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
-    fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+    pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
         if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
             return Ok(Arc::clone(pool));
         }
@@ -86,7 +86,9 @@ impl Session {
                 let shard = self.gateway.shard(id)?;
                 // What the transaction has set is replayed after BEGIN, to be undone with it.
                 let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
-                let connection = self.checkout(&shard, &settings).await?;
+                self.learn_home_oids(&shard).await?;
+                let mut connection = self.checkout(&shard, &settings).await?;
+                self.learn_oids(&mut connection, &shard).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1
             }
@@ -130,7 +132,10 @@ impl Session {
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {
                 // Never counted against the client's texts: there are a handful.
-                connection.prepared.insert(id, usize::MAX);
+                for unwanted in connection.prepared.insert(id, usize::MAX) {
+                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.expect(Reply::Close, false);
+                }
                 id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
                 connection.expect(Reply::Parse(id), false);
             }

@@ -25,6 +25,7 @@ mod elsewhere;
 mod every_shard;
 mod extended;
 mod failure;
+mod foreign_oids;
 mod gateway;
 mod greet;
 mod join;

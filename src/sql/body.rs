@@ -8,6 +8,7 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use crate::catalog::{BodyName, BodyReader, BodyReferences};
+use crate::sql::parse::parse;
 
 mod plpgsql;
 
@@ -99,7 +100,7 @@ fn sql(body: &str, found: &mut Found) {
     if folded == "begin atomic" {
         // What pg_get_function_sqlbody prints. Inside a function's declaration the grammar reads it.
         let declaration = format!("CREATE FUNCTION f() RETURNS void LANGUAGE sql {trimmed}");
-        return match pg_raw_parse::parse(&declaration) {
+        return match parse(&declaration) {
             Ok(tree) => tree.stmts().for_each(|statement| match statement {
                 Node::CreateFunctionStmt(create) => nested_statements(create.sql_body(), found),
                 _ => found.give_up(UNREADABLE),
@@ -125,7 +126,7 @@ fn nested_statements(node: Node<'_>, found: &mut Found) {
 
 /// SQL statements between semicolons.
 fn statements(text: &str, found: &mut Found) {
-    match pg_raw_parse::parse(text) {
+    match parse(text) {
         Ok(tree) => tree.stmts().for_each(|node| statement(node, found)),
         Err(_) => found.give_up(UNREADABLE),
     }
@@ -240,7 +241,7 @@ fn sequence_of(mut argument: Node<'_>) -> Option<BodyName> {
     }
     let Node::A_Const(constant) = argument else { return None };
     let Some(ConstValue::String(text)) = constant.val() else { return None };
-    let tree = pg_raw_parse::parse(&format!("SELECT {text}")).ok()?;
+    let tree = parse(&format!("SELECT {text}")).ok()?;
     let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
     let target = select.target_list().iter().next()?;
     let Node::ColumnRef(reference) = target.val() else { return None };
