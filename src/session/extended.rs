@@ -127,9 +127,15 @@ impl Session {
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
-        let key = Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.schema_version() });
+        let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
         Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
+    }
+
+    /// A text with what its names mean now.
+    pub(super) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
+        let search_path = Arc::clone(&self.statement_search_path);
+        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path })
     }
 
     /// The Parse that is still unanswered: the home shard says whether it is right.
@@ -182,9 +188,10 @@ impl Session {
             return Ok(statement);
         }
         let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
-            id: statement.id,
-            key: Arc::clone(&statement.key),
+            id: self.gateway.registry.id(&key),
+            key,
             analyzed: read.analyzed,
             context_id: self.context.id,
             literals: read.literals,

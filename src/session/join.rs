@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
-    fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+    pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
         if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
             return Ok(Arc::clone(pool));
         }
@@ -127,8 +127,7 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = self.transaction.begin_text();
-            let key =
-                Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
+            let key = Self::statement_text_anywhere(text);
             let id = self.gateway.registry.id(&key);
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {
@@ -155,6 +154,12 @@ impl Session {
         }
         put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
         participant.savepoints_known = self.transaction.savepoints.len();
+    }
+
+    /// A text that means the same under every schema.
+    fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
+        let text = Bytes::from_static(text.as_bytes());
+        Arc::new(StatementText { text, types: Box::default(), catalog_version: 0, search_path: Arc::default() })
     }
 
     /// Gives back the connections that no transaction and no pin holds.

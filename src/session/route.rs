@@ -11,7 +11,7 @@ use crate::error::{PgError, SqlState};
 use crate::plan::{self, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{PartitionId, Shard, ShardId};
+use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
 use crate::telemetry::RouteKind;
 
@@ -52,6 +52,7 @@ impl Session {
             temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
+        self.statement_search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, &map);
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
@@ -89,8 +90,7 @@ impl Session {
             }
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
-                let preferred =
-                    self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+                let preferred = self.shards_begun().next();
                 let resolution = Resolution { touched: &self.touched, preferred, deadline };
                 let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
                 if self.transaction.is_open() {
@@ -164,7 +164,7 @@ impl Session {
     fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
-        let begun = self.participants.iter().find(|participant| participant.has_begun).map(|participant| participant.shard);
+        let begun = self.shards_begun().next();
         let is_anywhere = matches!(statement.command, Command::Show(_))
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
@@ -175,21 +175,26 @@ impl Session {
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
     fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
-        if let Some(participant) = self.participants.first() {
+        if let Some(participant) = self.participants.iter().find(|participant| participant.shard != MAP_DATABASE) {
             return Ok(Route::Shard(participant.shard));
         }
         let snapshot = self.gateway.map.snapshot();
-        let online: Vec<ShardId> = snapshot
-            .shards
-            .iter()
-            .filter(|shard| shard.state == crate::shardmap::ShardState::Online)
-            .map(|shard| shard.id)
-            .collect();
-        let turn = self.cancel_key.0.unsigned_abs() as usize;
-        match online.get(turn % online.len().max(1)) {
-            Some(&shard) => self.admit(statement, shard),
+        let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).collect();
+        let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
+        let (before, from) = online.split_at(turn);
+        let mut in_turn = from.iter().chain(before);
+        // Where all are down, the first one's error tells so.
+        let first = in_turn.clone().next();
+        match in_turn.find(|shard| self.pool(shard).is_ok_and(|pool| pool.is_up())).or(first) {
+            Some(shard) => self.admit(statement, shard.id),
             None => self.route_home(statement),
         }
+    }
+
+    /// The shards that take part in the transaction. The map database is none: only the cluster's relations are there.
+    fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
+        let begun = self.participants.iter().filter(|participant| participant.has_begun);
+        begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
 
     /// The transaction may go on with these partitions while they are held for a move.
@@ -234,6 +239,7 @@ impl Session {
                 .iter()
                 .filter(|participant| participant.has_begun || participant.needs_sync)
                 .map(|participant| participant.shard)
+                .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
         }

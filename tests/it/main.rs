@@ -5,6 +5,7 @@
 
 mod containers;
 mod declare;
+mod hostile_session;
 mod hostile_startup;
 mod limits;
 mod login;
@@ -12,6 +13,7 @@ mod login_to_shard;
 mod metrics;
 mod parity;
 mod rebalance;
+mod relations;
 mod servers;
 mod sessions;
 mod shard_key_conversion;
