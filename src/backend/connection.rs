@@ -21,7 +21,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
-use super::{PreparedStatements, Settings, StatementId};
+use super::{ForeignOids, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
 use crate::net::ShardStream;
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
@@ -98,6 +98,8 @@ pub struct Connection {
     /// Which statement is parsed as the unnamed one.
     pub unnamed: Option<StatementId>,
     pub settings: Arc<Settings>,
+    /// What the shard's oids are at home, for row descriptions.
+    pub oids: Arc<ForeignOids>,
     /// ParameterStatus values as last reported.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     pub opened_at: Instant,
@@ -124,6 +126,7 @@ impl Connection {
             prepared: PreparedStatements::default(),
             unnamed: None,
             settings: Arc::new(Settings::default()),
+            oids: Arc::default(),
             parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             opened_at: now,
             idle_since: now,

@@ -6,6 +6,7 @@
 
 pub mod catalog_reader;
 mod connection;
+mod foreign_oids;
 mod health;
 mod open;
 mod pool;
@@ -14,6 +15,7 @@ mod settings;
 mod target;
 
 pub use connection::{Connection, ConnectionError, Frame, Pending, Reply};
+pub use foreign_oids::{ForeignOids, OID_NAMES_SQL, OidNames};
 pub use health::{Backoff, Health};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};

@@ -28,13 +28,16 @@ impl StatementId {
     }
 }
 
-/// What makes two prepared statements the same: text, declared types, and the catalogue version they were prepared under, so
-/// that a statement prepared after a schema change never meets a plan from before it.
+/// What makes two prepared statements the same: text, declared types, and what names in it mean: the catalogue version and the
+/// search path they were prepared under. A plan from before a schema change, or for a table of the same name in another schema,
+/// would fail with "cached plan must not change result type".
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StatementText {
     pub text: Bytes,
     pub types: Box<[u32]>,
     pub catalog_version: u64,
+    /// The schemas in order, parted by zeros.
+    pub search_path: Arc<str>,
 }
 
 /// Gives every statement text its id. Bounded: a text that fell out gets a new id when it is prepared again.
@@ -138,7 +141,8 @@ mod tests {
     fn the_same_text_and_types_share_a_name() {
         let registry = StatementRegistry::new(100);
         let text = |text: &'static str, types: &[u32], catalog_version| {
-            Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: types.into(), catalog_version })
+            let text = Bytes::from_static(text.as_bytes());
+            Arc::new(StatementText { text, types: types.into(), catalog_version, search_path: Arc::default() })
         };
         let first = registry.id(&text("select $1", &[23], 1));
         assert_eq!(first, registry.id(&text("select $1", &[23], 1)));

@@ -186,6 +186,10 @@ impl Merge<'_, '_> {
                 }
                 shard_tag::ROW_DESCRIPTION if self.columns.is_empty() => {
                     self.columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
+                    for column in &mut self.columns {
+                        column.type_oid = input.connection.oids.at_home(column.type_oid);
+                        column.table_oid = input.connection.oids.at_home(column.table_oid);
+                    }
                 }
                 shard_tag::ERROR => {
                     let frame = Bytes::copy_from_slice(bytes);

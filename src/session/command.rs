@@ -15,6 +15,7 @@ use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Is it answered by the proxy rather than sent to the shard of its keys?
@@ -84,6 +85,10 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        if let Scope::Refused(refusal) = &statement.scope {
+            self.gateway.counters.statement(RouteKind::Refused);
+            return Err(refusal.clone().into());
+        }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
         match &statement.command {
             Command::Begin(modes) => {
@@ -284,6 +289,7 @@ impl Session {
             participant.forget_transaction();
         }
         self.transaction.end();
+        self.temporary_tables.transaction_ended();
         self.forget_portals();
         self.gateway.counters.commit();
         self.touched.clear();
@@ -506,7 +512,8 @@ impl Session {
     }
 
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        if !declare::is_query(&call.function) {
+        let is_query = declare::is_query(&call.function);
+        if !is_query {
             self.leave_transaction(&call.function).await?;
         }
         let arguments = call
@@ -521,7 +528,9 @@ impl Session {
         };
         let control = Arc::clone(&self.gateway.control);
         let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
-        self.gateway.refresh_catalog().await?;
+        if !is_query {
+            self.gateway.refresh_catalog().await?;
+        }
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {

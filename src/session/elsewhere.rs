@@ -10,7 +10,6 @@ use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::StatementText;
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
@@ -83,7 +82,7 @@ impl Session {
         let types = self.describe(statement).await?.parameter_types.clone();
         let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
-        let key = Arc::new(StatementText { text: fragment, types: types.into(), catalog_version: self.schema_version() });
+        let key = self.statement_text(fragment, types.into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,

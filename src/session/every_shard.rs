@@ -19,6 +19,16 @@ impl Session {
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
         let shards = self.shards_home_first()?;
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
+        if let Command::Ddl { renames_distributed: true, .. } = &statement.command
+            && self.transaction.is_open()
+        {
+            return Err(PgError::unsupported(
+                "a sharded or reference table cannot be renamed inside a transaction",
+                "Until the transaction ends, nobody but this session would know the table by its new name.",
+                "Rename it by a statement of its own, outside a transaction block.",
+            )
+            .into());
+        }
         if let Command::Ddl { tag, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
         }

@@ -127,9 +127,15 @@ impl Session {
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
-        let key = Arc::new(StatementText { text: Bytes::copy_from_slice(text), types, catalog_version: self.schema_version() });
+        let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
         Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
+    }
+
+    /// A text with what its names mean now.
+    pub(super) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
+        let search_path = Arc::clone(&self.statement_search_path);
+        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path })
     }
 
     /// The Parse that is still unanswered: the home shard says whether it is right.
@@ -182,9 +188,10 @@ impl Session {
             return Ok(statement);
         }
         let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
-            id: statement.id,
-            key: Arc::clone(&statement.key),
+            id: self.gateway.registry.id(&key),
+            key,
             analyzed: read.analyzed,
             context_id: self.context.id,
             literals: read.literals,
@@ -461,7 +468,7 @@ impl Session {
             self.fail_batch(failure).await?;
         }
         // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
-        let must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
         let current = self.current_index();
         let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
         let order: Vec<usize> = current.into_iter().chain(others).collect();
@@ -473,7 +480,11 @@ impl Session {
             }
             match self.sync(index).await {
                 Ok(()) => {}
-                Err(failure) => self.settle(failure)?,
+                Err(failure) => {
+                    // Heard of only now: the other shards have not been told to commit yet.
+                    must_abort = !self.transaction.is_open();
+                    self.settle(failure)?;
+                }
             }
         }
         if std::mem::take(&mut self.batch.is_sync_swallowed) {

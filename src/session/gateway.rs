@@ -8,6 +8,7 @@ use moka::sync::Cache;
 
 use super::cancel::CancelRegistry;
 use super::describe::Description;
+use super::foreign_oids::KnownOids;
 use super::greet::Greeting;
 use super::relations::Clients;
 use crate::auth::BackendCredentials;
@@ -41,6 +42,7 @@ pub struct Gateway {
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
+    pub(super) oids: KnownOids,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// Held while the home shard's schema is read.
@@ -85,6 +87,7 @@ impl Gateway {
             descriptions: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
+            oids: KnownOids::default(),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             refreshing: tokio::sync::Mutex::new(()),

@@ -86,7 +86,9 @@ impl Session {
                 let shard = self.gateway.shard(id)?;
                 // What the transaction has set is replayed after BEGIN, to be undone with it.
                 let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
-                let connection = self.checkout(&shard, &settings).await?;
+                self.learn_home_oids(&shard).await?;
+                let mut connection = self.checkout(&shard, &settings).await?;
+                self.learn_oids(&mut connection, &shard).await?;
                 self.participants.push(Participant::new(id, connection));
                 self.participants.len() - 1
             }
@@ -125,13 +127,15 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = self.transaction.begin_text();
-            let key =
-                Arc::new(StatementText { text: Bytes::from_static(text.as_bytes()), types: Box::default(), catalog_version: 0 });
+            let key = Self::statement_text_anywhere(text);
             let id = self.gateway.registry.id(&key);
             let connection = &mut *participant.connection;
             if !connection.prepared.has(id) {
                 // Never counted against the client's texts: there are a handful.
-                connection.prepared.insert(id, usize::MAX);
+                for unwanted in connection.prepared.insert(id, usize::MAX) {
+                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.expect(Reply::Close, false);
+                }
                 id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
                 connection.expect(Reply::Parse(id), false);
             }
@@ -150,6 +154,12 @@ impl Session {
         }
         put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
         participant.savepoints_known = self.transaction.savepoints.len();
+    }
+
+    /// A text that means the same under every schema.
+    fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
+        let text = Bytes::from_static(text.as_bytes());
+        Arc::new(StatementText { text, types: Box::default(), catalog_version: 0, search_path: Arc::default() })
     }
 
     /// Gives back the connections that no transaction and no pin holds.

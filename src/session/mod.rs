@@ -25,6 +25,7 @@ mod elsewhere;
 mod every_shard;
 mod extended;
 mod failure;
+mod foreign_oids;
 mod gateway;
 mod greet;
 mod join;
@@ -121,6 +122,8 @@ pub struct Session {
     temporary_tables: TemporaryTables,
     /// The search path that `context` was made for, as text.
     context_search_path: String,
+    /// The same as [`crate::backend::StatementText`] has it.
+    statement_search_path: Arc<str>,
     /// The open transaction changes the schema, as was announced.
     schema_change: Option<SchemaChangeId>,
     pools: Vec<Arc<Pool>>,
@@ -166,6 +169,7 @@ impl Session {
             held_shown: (0, 0),
             temporary_tables: TemporaryTables::default(),
             context_search_path: String::new(),
+            statement_search_path: Arc::default(),
             schema_change: None,
             pools: Vec::new(),
             touched: Vec::new(),

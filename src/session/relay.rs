@@ -116,6 +116,9 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
             tag => {
                 let is_last = ends(pending.reply, tag).ok_or(crate::wire::DecodeError::Invalid(i64::from(tag)))?;
                 if pending.is_visible {
+                    if tag == shard_tag::ROW_DESCRIPTION {
+                        translate_oids(connection, run, header.total);
+                    }
                     run += header.total;
                 } else {
                     move_run(connection, output, &mut run);
@@ -132,6 +135,13 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
     };
     move_run(connection, output, &mut run);
     Ok(step)
+}
+
+/// Clients know tables and types by the home shard's oids.
+fn translate_oids(connection: &mut Connection, start: usize, length: usize) {
+    if let Some(body) = connection.input.get_mut(start + FRAME_HEADER_BYTES..start + length) {
+        connection.oids.translate(body);
+    }
 }
 
 fn move_run(connection: &mut Connection, output: &mut BytesMut, run: &mut usize) {

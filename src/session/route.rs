@@ -52,6 +52,7 @@ impl Session {
             temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
+        self.statement_search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, &map);
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;

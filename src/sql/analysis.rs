@@ -29,6 +29,19 @@ pub struct Analysis {
     pub is_template: bool,
     /// Calls that concern the session rather than data.
     pub session_calls: Vec<SessionCall>,
+    /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
+    pub opinion: Option<Opinion>,
+}
+
+/// What a second, independent reading makes of the first one's claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opinion {
+    /// Every sharded table's condition follows from what it finds.
+    Agrees,
+    /// The same tables, if it could tell; of the conditions it cannot say.
+    Unsure,
+    /// Why: the statement is not narrowed.
+    Differs(&'static str),
 }
 
 /// One thing that decided where a statement goes.

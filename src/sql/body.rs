@@ -8,6 +8,7 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use crate::catalog::{BodyName, BodyReader, BodyReferences};
+use crate::sql::parse::parse;
 
 mod plpgsql;
 
@@ -99,7 +100,7 @@ fn sql(body: &str, found: &mut Found) {
     if folded == "begin atomic" {
         // What pg_get_function_sqlbody prints. Inside a function's declaration the grammar reads it.
         let declaration = format!("CREATE FUNCTION f() RETURNS void LANGUAGE sql {trimmed}");
-        return match pg_raw_parse::parse(&declaration) {
+        return match parse(&declaration) {
             Ok(tree) => tree.stmts().for_each(|statement| match statement {
                 Node::CreateFunctionStmt(create) => nested_statements(create.sql_body(), found),
                 _ => found.give_up(UNREADABLE),
@@ -125,7 +126,7 @@ fn nested_statements(node: Node<'_>, found: &mut Found) {
 
 /// SQL statements between semicolons.
 fn statements(text: &str, found: &mut Found) {
-    match pg_raw_parse::parse(text) {
+    match parse(text) {
         Ok(tree) => tree.stmts().for_each(|node| statement(node, found)),
         Err(_) => found.give_up(UNREADABLE),
     }
@@ -158,6 +159,8 @@ fn statement(node: Node<'_>, found: &mut Found) {
         Node::CreateStmt(_) | Node::CreateTableAsStmt(_) | Node::DropStmt(_) | Node::IndexStmt(_) => {
             found.give_up("creates or drops objects")
         }
+        // What outlives the transaction would be met by the next client of the connection.
+        Node::VariableSetStmt(set) if !set.is_local => found.give_up("changes a setting of the session"),
         Node::VariableSetStmt(_) | Node::VariableShowStmt(_) => {}
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
         Node::NotifyStmt(_) => {}
@@ -210,9 +213,25 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
             None => found.give_up(format!("calls {} on a sequence that it does not name", name.name)),
         },
         "lastval" => found.give_up("calls lastval"),
+        "set_config" if !is_local_set_config(call) => found.give_up("changes a setting of the session"),
+        name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
         _ => {}
     }
     found.references.functions.push(name);
+}
+
+/// `set_config(name, value, true)`: for the transaction.
+fn is_local_set_config(call: &nodes::FuncCall) -> bool {
+    let Some(mut flag) = call.args().iter().nth(2) else { return false };
+    while let Node::TypeCast(cast) = flag {
+        flag = cast.arg();
+    }
+    matches!(flag, Node::A_Const(constant) if matches!(constant.val(), Some(ConstValue::Boolean(true))))
+}
+
+fn is_session_lock(name: &str) -> bool {
+    let is_lock = name.starts_with("pg_advisory_") || name.starts_with("pg_try_advisory_");
+    is_lock && !name.contains("_xact_")
 }
 
 /// The sequence that a literal names.
@@ -222,7 +241,7 @@ fn sequence_of(mut argument: Node<'_>) -> Option<BodyName> {
     }
     let Node::A_Const(constant) = argument else { return None };
     let Some(ConstValue::String(text)) = constant.val() else { return None };
-    let tree = pg_raw_parse::parse(&format!("SELECT {text}")).ok()?;
+    let tree = parse(&format!("SELECT {text}")).ok()?;
     let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
     let target = select.target_list().iter().next()?;
     let Node::ColumnRef(reference) = target.val() else { return None };

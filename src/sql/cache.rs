@@ -1,16 +1,19 @@
 //! The readings of all sessions, kept: by exact text, and by shape where literals decide nothing.
+//!
+//! A text that is in no cache is read twice, by two parsers, before a condition may narrow it ([`super::second`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use moka::sync::Cache;
 
-use super::analysis::{Analysis, Command};
+use super::analysis::{Analysis, Command, Opinion};
 use super::context::Context;
 use super::lexer::{self, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
 use super::parse;
 use super::statement::{self, Source};
 use crate::error::PgError;
+use crate::telemetry::names;
 
 /// Every statement of a text.
 #[derive(Debug)]
@@ -173,6 +176,10 @@ fn read_statements(text: &str, scanned: &Scanned, context: &Context) -> Result<A
         let source = Source { text, literals: &scanned.literals, lead, start, end };
         let mut reading = statement::read(raw.stmt(), source, context);
         fixed_literals.append(&mut reading.fixed_literals);
+        if let Some(Opinion::Differs(reason)) = reading.analysis.opinion {
+            metrics::counter!(names::READING_DISAGREEMENTS).increment(1);
+            tracing::warn!(shape = %format_args!("{:032x}", scanned.hash), reason, "two readings of a statement differ");
+        }
         statements.push(reading.analysis);
         lead = end;
     }

@@ -1,13 +1,13 @@
 //! The corpus: statements of every shape with what their reading must be, in `corpus/*.txt`.
 //!
-//! A case is a statement on one or more lines, then lines that begin with `=`: first where it may run, then what the second
-//! reading says of it. `@path a, b` and `@temporary t` hold for the cases below them. With `UPDATE_CORPUS=1` the expectations
+//! A case is a statement on one or more lines, then a line that begins with `=`: where it may run, and what the second reading
+//! says of it. `@path a, b` and `@temporary t` hold for the cases below them. With `UPDATE_CORPUS=1` the expectations
 //! are written anew, to be looked at in the diff: a condition that is narrower than the statement is the worst defect there is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::analysis::{Analysis, Effect, Fact, KeyCondition, Part, Scope};
+use super::analysis::{Analysis, Effect, Fact, KeyCondition, Opinion, Part, Scope};
 use super::cache::Analyzer;
 use super::context::Context;
 use super::lexer::Literal;
@@ -126,7 +126,13 @@ fn words(analysis: &Analysis, text: &str, literals: &[Literal]) -> String {
             format!("{} | {across}", placed(analysis, parts, text, literals).join(", "))
         }
     };
-    format!("{scope}{effect}")
+    let opinion = match analysis.opinion {
+        None => "",
+        Some(Opinion::Agrees) => " | second: agrees",
+        Some(Opinion::Unsure) => " | second: unsure",
+        Some(Opinion::Differs(reason)) => &format!(" | second: {reason}"),
+    };
+    format!("{scope}{effect}{opinion}")
 }
 
 /// Every sharded table with its condition, then what else must be there.

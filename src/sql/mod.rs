@@ -8,6 +8,8 @@ mod context;
 mod corpus;
 mod ddl;
 pub mod explain;
+#[cfg(test)]
+mod hostile;
 pub mod lexer;
 pub mod literal;
 mod notes;
@@ -15,6 +17,7 @@ mod parse;
 mod placing;
 mod query;
 mod schema_guard;
+mod second;
 mod session_command;
 mod set_config;
 mod shardgate_call;

@@ -1,6 +1,7 @@
 //! PostgreSQL's own grammar (libpg_query) over a text, with errors as PostgreSQL reports them.
 //!
-//! The only module that calls the parser. Its trees live in an arena: no text makes building or dropping one recurse.
+//! The only module that calls the parser. Its trees live in an arena: no text makes building or dropping one recurse. Its scanner
+//! has one flaw that a text could use to keep a thread for minutes, and such texts are refused unread ([`scanning_work`]).
 
 use pg_raw_parse::{Owned, StmtList};
 
@@ -15,6 +16,11 @@ const POSITION_BYTES_MAX: usize = 64 * 1024;
 
 /// Parses; a text that PostgreSQL would refuse is its error, with SQLSTATE, message and position.
 pub fn parse(text: &str) -> Result<Tree, PgError> {
+    if scanning_work(text) > SCANNING_WORK_MAX {
+        return Err(PgError::new(SqlState::STATEMENT_TOO_COMPLEX, "statement is too complex to be read")
+            .with_detail("It has very long runs of operator characters, or of nested comments.")
+            .with_hint("Put blanks between the operators."));
+    }
     match pg_raw_parse::parse(text) {
         Ok(result) => Ok(result.into_inner()),
         Err(pg_raw_parse::Error::StatementContainedNul(_)) => {
@@ -23,6 +29,39 @@ pub fn parse(text: &str) -> Result<Tree, PgError> {
         Err(pg_raw_parse::Error::Parse(error)) => Err(syntax_error(text, error.to_string())),
         Err(error @ pg_raw_parse::Error::PgError(_)) => Err(PgError::internal(error.to_string())),
     }
+}
+
+/// Steps; some ten milliseconds.
+const SCANNING_WORK_MAX: usize = 10_000_000;
+
+/// Characters that PostgreSQL's scanner looks at more than once: it takes a run of operator characters as a whole, to give back
+/// all but the first of `+++…` and all but two of a `/*` inside of a comment. Quadratic, so 100 kB of either take a minute.
+fn scanning_work(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_operator = |position: usize| bytes.get(position).is_some_and(|byte| b"~!@#^&|`?+-*/%<>=".contains(byte));
+    let mut work = 0_usize;
+    let mut run_end = 0;
+    let mut visit = |position: usize| {
+        if position >= run_end {
+            run_end = position;
+            while is_operator(run_end) {
+                run_end += 1;
+            }
+        }
+        work = work.saturating_add(run_end - position);
+    };
+    for token in lexer::tokens(text) {
+        match token.kind {
+            TokenKind::Symbol => visit(token.start),
+            TokenKind::Comment => {
+                let comment = bytes.get(token.start..token.end).unwrap_or_default();
+                let openings = comment.windows(2).enumerate().filter(|(_, pair)| pair == b"/*");
+                openings.for_each(|(offset, _)| visit(token.start + offset));
+            }
+            TokenKind::Literal(_) | TokenKind::Word | TokenKind::QuotedIdentifier | TokenKind::Parameter => {}
+        }
+    }
+    work
 }
 
 fn syntax_error(text: &str, message: String) -> PgError {
@@ -70,6 +109,19 @@ mod tests {
     fn error(text: &str) -> (String, Option<u32>) {
         let error = parse(text).expect_err(text);
         (error.message, error.position)
+    }
+
+    #[test]
+    fn what_the_scanner_would_look_at_again_and_again_is_refused() {
+        let is_refused = |text: &str| parse(text).is_err_and(|error| error.code == SqlState::STATEMENT_TOO_COMPLEX);
+        assert!(is_refused(&format!("select {}1", "+".repeat(80_000))));
+        assert!(is_refused(&format!("select 1 {}", "/*".repeat(50_000))));
+        assert!(is_refused(&format!("select 1 {}{}", "/*".repeat(50_000), "*/".repeat(50_000))));
+        assert!(!is_refused(&format!("select {}1", "+ ".repeat(80_000))));
+        assert!(!is_refused(&format!("select 1{}", "+1".repeat(80_000))));
+        assert!(!is_refused(&format!("select 1 /{}/", "*".repeat(80_000))));
+        assert!(!is_refused(&format!("select 1 --{}", "+".repeat(80_000))));
+        assert!(!is_refused(&format!("select '{}'", "+".repeat(80_000))));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! From what was noted while reading to where a statement may run.
 
+use std::collections::BTreeSet;
+
 use pg_raw_parse::nodes;
 
-use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Part, QueryKind, Scope, SessionCall};
+use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::query::{Reader, Resolved, resolve};
+use super::second::{self, Claims, Name};
 use super::statement::Source;
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
@@ -20,6 +23,8 @@ pub struct Placement {
     pub session_calls: Vec<SessionCall>,
     pub fixed_literals: Vec<u16>,
     pub is_template: bool,
+    /// Of the second reading, where one was asked for.
+    pub opinion: Option<Opinion>,
 }
 
 impl Placement {
@@ -33,6 +38,7 @@ impl Placement {
             session_calls: Vec::new(),
             fixed_literals: Vec::new(),
             is_template: false,
+            opinion: None,
         }
     }
 }
@@ -50,7 +56,37 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         session_calls: std::mem::take(&mut reader.notes.session_calls),
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
+        opinion: None,
     }
+}
+
+/// The placement after a second reading of the statement: one that differs leaves nothing of what was claimed.
+pub fn seen_twice(mut placement: Placement, named: &BTreeSet<Name>, source: Source<'_>, context: &Context) -> Placement {
+    let Source { text, literals, start, end, .. } = source;
+    let opinion = match &placement.scope {
+        Scope::Placed { parts, .. } if second::is_narrowed(parts) => {
+            second::opinion(Claims { text, start, end, literals, context, named, parts })
+        }
+        _ => return placement,
+    };
+    placement.opinion = Some(opinion);
+    let reason = match opinion {
+        Opinion::Agrees | Opinion::Unsure => return placement,
+        Opinion::Differs(reason) => reason,
+    };
+    let refusal = PgError::unsupported(
+        "the statement is not routed by its shard key",
+        format!("Two readings of it differ: {reason}."),
+        "Write it more plainly, or set shardgate.shard to send it to one shard unchanged.",
+    );
+    placement.scope = if placement.effect == Effect::Write {
+        Scope::Refused(refusal)
+    } else {
+        let parts = std::iter::once(Part::Home).chain(every_group(&context.map)).collect();
+        Scope::Placed { parts, pushdown: Err(refusal) }
+    };
+    placement.why = vec![Fact::Sentence(format!("Two readings of the statement differ: {reason}."))];
+    placement
 }
 
 /// A write to a reference table: the same on every shard, or refused.

@@ -33,7 +33,7 @@ pub struct Reading {
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
-    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template } = placement;
+    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, opinion } = placement;
     let is_template = is_template && matches!(command, Command::Query(_));
     let analysis = Analysis {
         start: source.start,
@@ -47,6 +47,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         shard_hint: shard_hint(source),
         is_template,
         session_calls,
+        opinion,
     };
     Reading { analysis, fixed_literals }
 }
@@ -118,7 +119,9 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
     }
     let mut reader = Reader::new(context, source.text, source.literals);
     let merge = reader.outermost(select)?;
-    Ok(placing::finish(reader, Command::Query(QueryKind::Select), merge))
+    let named = std::mem::take(&mut reader.named);
+    let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);
+    Ok(placing::seen_twice(placement, &named, source, context))
 }
 
 fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
@@ -127,7 +130,9 @@ fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<
     if modified.is_replicated {
         return Ok(placing::finish_replicated_write(reader, kind));
     }
-    Ok(placing::finish(reader, Command::Query(kind), Ok(Merge::default())))
+    let named = std::mem::take(&mut reader.named);
+    let placement = placing::finish(reader, Command::Query(kind), Ok(Merge::default()));
+    Ok(placing::seen_twice(placement, &named, source, context))
 }
 
 fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Context) -> Placement {

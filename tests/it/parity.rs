@@ -9,6 +9,8 @@
 
 mod answer;
 mod case;
+mod messages;
+mod psql;
 mod raw_client;
 mod runner;
 mod world;
@@ -40,7 +42,10 @@ async fn statements_are_answered_as_by_one_postgresql() {
     ] {
         runner.run(&case::cases(file, text)).await;
     }
-    runner.tally.finish("general");
+    messages::run(&mut runner).await;
+    let mut tally = runner.tally;
+    psql::run(&world, &mut tally);
+    tally.finish("general");
 }
 
 #[tokio::test]

@@ -7,4 +7,8 @@ mod answers;
 mod limits;
 mod outage;
 mod parity;
+mod pinned;
+mod prepared;
 mod stage;
+
+pub use stage::Stage;

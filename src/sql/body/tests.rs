@@ -167,3 +167,16 @@ fn bodies_that_nest_deeply_end() {
     expect("sql", &deep, "", "", "");
     assert!(read("sql", &"x".repeat(BODY_BYTES_MAX + 1)).unknown.is_some());
 }
+
+#[test]
+fn what_would_outlive_the_transaction_is_not_understood() {
+    let unknown = |language: &str, body: &str| SqlBodyReader.references(language, body).unknown;
+    let setting = Some("changes a setting of the session".to_owned());
+    assert_eq!(unknown("sql", "SELECT set_config('work_mem', '1MB', false)"), setting);
+    assert_eq!(unknown("sql", "SELECT set_config('work_mem', '1MB', $1)"), setting);
+    assert_eq!(unknown("plpgsql", "BEGIN SET work_mem = '1MB'; END"), setting);
+    assert_eq!(unknown("plpgsql", "BEGIN PERFORM set_config('work_mem', '1MB', false); END"), setting);
+    assert_eq!(unknown("plpgsql", "BEGIN SET LOCAL work_mem = '1MB'; PERFORM set_config('a.b', 'c', true); END"), None);
+    assert!(unknown("sql", "SELECT pg_advisory_lock(1)").is_some());
+    assert_eq!(unknown("sql", "SELECT pg_advisory_xact_lock(1)"), None);
+}

@@ -1,6 +1,6 @@
 //! Binding: names resolved, WITH and views opened, the parse tree turned into [`Bound`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use pg_raw_parse::{Node, nodes};
@@ -36,6 +36,8 @@ pub struct Reader<'c> {
     pub search_path: Vec<String>,
     pub leaves: Vec<Leaf<'c>>,
     pub notes: Notes,
+    /// Relations that the text names, but for WITH queries: schema, if given, and name.
+    pub named: BTreeSet<(Option<String>, String)>,
     /// What the statement needs to be on one shard.
     pub parts: Vec<Part>,
     pub why: Vec<Fact>,
@@ -56,6 +58,7 @@ impl<'c> Reader<'c> {
             search_path: context.search_path.clone(),
             leaves: Vec::new(),
             notes: Notes::default(),
+            named: BTreeSet::new(),
             parts: Vec::new(),
             why: Vec::new(),
             returned: HashMap::new(),

@@ -96,6 +96,7 @@ impl<'c> Reader<'c> {
         {
             return self.cte_reference(&cte, relation.alias(), frame);
         }
+        self.note_name(relation);
         let resolved = relations::resolve(self.context, relation, &self.search_path);
         let leaf = match resolved {
             Resolved::View(view) => return self.view(view, relation, frame),
@@ -103,6 +104,13 @@ impl<'c> Reader<'c> {
         };
         self.show(leaf, relation.alias(), Some(relation), frame);
         Ok(FromItem::Leaf(leaf))
+    }
+
+    pub fn note_name(&mut self, relation: &nodes::RangeVar) {
+        if !self.is_in_view() {
+            let name = relation.relname().unwrap_or_default().to_owned();
+            self.named.insert((relation.schemaname().map(str::to_owned), name));
+        }
     }
 
     /// A leaf for a relation, noted as read.

@@ -37,7 +37,7 @@ use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
 
-pub use relations::{Resolved, means_temporary, placed, resolve};
+pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
 
 /// A column of a leaf, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -86,6 +86,7 @@ impl<'c> Reader<'c> {
     }
 
     pub fn target(&mut self, name: &nodes::RangeVar, frame: &mut Frame<'_>) -> Result<Target<'c>, PgError> {
+        self.note_name(name);
         let resolved = relations::resolve(self.context, name, &self.search_path);
         if let Resolved::Map(relation) | Resolved::Proxy(relation) = &resolved {
             return Err(PgError::unsupported(

@@ -1,9 +1,10 @@
 //! What a server has answered, and what must be equal of two answers.
 //!
 //! Equal means: the same messages in the same order; names, types and formats of columns; every byte of every value; command
-//! tags; every field of errors and notices that tells the user something. Not compared: oids that a database gives out itself
-//! (tables, user-made types), places in PostgreSQL's own source, and the line of CONTEXT that names a shard.
+//! tags; every field of errors and notices that tells the user something. Oids that a database gives out
+//! itself (tables, user-made types) are compared by what they stand for. Not compared: places in PostgreSQL's own source, and the line of CONTEXT that names a shard.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use shardgate::wire::{Reader, data_row_columns, error_fields, parameter_status, row_description};
@@ -35,11 +36,17 @@ pub enum Part {
 pub struct Column {
     pub name: String,
     pub type_oid: u32,
+    /// Of a type or table that users have made: its name, as the client finds it in the catalogue.
+    pub user_type: Option<String>,
+    pub user_table: Option<String>,
     pub type_size: i16,
     pub typmod: i32,
     pub attnum: i16,
     pub format: i16,
 }
+
+/// What oids of tables and types stand for, in one database.
+pub type Names = HashMap<u32, String>;
 
 /// Fields of an error or a notice, by their letters.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +69,11 @@ impl Told {
         self.fields.iter().find(|(field, _)| *field == letter).map(|(_, value)| value.as_str())
     }
 
+    /// Not supported, and told why and what to do.
+    pub fn is_refusal(&self) -> bool {
+        matches!((self.get('C'), self.get('D'), self.get('H')), (Some("0A000"), Some(_), Some(_)))
+    }
+
     fn line(&self) -> String {
         let mut line = String::new();
         for (letter, value) in self.fields.iter().filter(|(letter, _)| !UNTOLD.contains(letter)) {
@@ -79,10 +91,10 @@ impl Told {
 
 impl Part {
     /// `None`: said once for a connection, and different on each.
-    pub fn read(tag: u8, body: &[u8]) -> Option<Part> {
+    pub fn read(tag: u8, body: &[u8], names: &Names) -> Option<Part> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match tag {
-            b'T' => Part::Columns(columns(body)),
+            b'T' => Part::Columns(columns(body, names)),
             b'D' => {
                 let values = data_row_columns(body).map(|value| value.expect("a value").map(<[u8]>::to_vec));
                 Part::Row(values.collect())
@@ -186,7 +198,9 @@ impl Part {
             Part::Columns(columns) => {
                 let columns = columns.iter().map(|column| {
                     let Column { name, type_size, typmod, attnum, format, .. } = column;
-                    format!("{name}:{}/{type_size}/{typmod}/@{attnum}/f{format}", builtin(column.type_oid))
+                    let table = column.user_table.as_deref().unwrap_or_default();
+                    let user_type = column.user_type.as_deref().unwrap_or_default();
+                    format!("{name}:{}{user_type}/{type_size}/{typmod}/@{table}.{attnum}/f{format}", builtin(column.type_oid))
                 });
                 format!("columns {}", columns.collect::<Vec<_>>().join(", "))
             }
@@ -228,10 +242,12 @@ impl fmt::Display for Answer {
     }
 }
 
-fn columns(body: &[u8]) -> Vec<Column> {
+fn columns(body: &[u8], names: &Names) -> Vec<Column> {
     let column = |field: shardgate::wire::FieldDescription| Column {
         name: String::from_utf8(field.name).expect("UTF-8"),
         type_oid: field.type_oid,
+        user_type: names.get(&field.type_oid).cloned(),
+        user_table: names.get(&field.table_oid).cloned(),
         type_size: field.type_size,
         typmod: field.typmod,
         attnum: field.attnum,

@@ -1,5 +1,6 @@
 //! A client that sees every message as it came: drivers hide formats, tags, positions and the order of answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -9,12 +10,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Part};
+use super::answer::{Answer, Names, Part};
 
 pub struct RawClient {
     stream: TcpStream,
     input: BytesMut,
     output: BytesMut,
+    names: Arc<Names>,
 }
 
 /// A parameter or result as the client wants it on the wire.
@@ -42,12 +44,18 @@ impl RawClient {
     pub async fn connect(port: u16, database: &str, settings: &[(&str, &str)]) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("connect");
         stream.set_nodelay(true).expect("nodelay");
-        let mut client = Self { stream, input: BytesMut::new(), output: BytesMut::new() };
+        let mut client = Self { stream, input: BytesMut::new(), output: BytesMut::new(), names: Arc::default() };
         let parameters = [("user", "postgres"), ("database", database)].into_iter().chain(settings.iter().copied());
         frontend::startup_message(parameters, &mut client.output).expect("startup");
         let greeting = client.exchange(b"", false).await;
         assert!(greeting.error().is_none(), "login: {greeting}");
         client
+    }
+
+    /// Oids in answers are told by these names from now on.
+    pub fn knowing(mut self, names: &Arc<Names>) -> Self {
+        self.names = Arc::clone(names);
+        self
     }
 
     /// The simple protocol. `copy`: what a COPY FROM STDIN gets.
@@ -112,7 +120,7 @@ impl RawClient {
         let mut parts = Vec::new();
         while parts.len() < expected {
             parts.push(self.part().await);
-            if matches!(parts.last(), Some(Part::Error(_))) {
+            if matches!(parts.last(), Some(Part::Error(_) | Part::Closed)) {
                 break;
             }
         }
@@ -158,7 +166,7 @@ impl RawClient {
                 if self.input.len() > length {
                     let mut frame = self.input.split_to(length + 1);
                     frame.advance(5);
-                    match Part::read(tag, &frame) {
+                    match Part::read(tag, &frame, &self.names) {
                         Some(part) => return part,
                         None => continue,
                     }

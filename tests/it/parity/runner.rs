@@ -71,7 +71,10 @@ impl<'a> Runner<'a> {
             for values in &step.values {
                 let (plain, proxy) = self.answers(step, values, mode).await;
                 self.tally.checks += 1;
-                self.judge(case, step, values, mode, &plain, &proxy);
+                if let Err(reason) = judged(step, &plain, &proxy) {
+                    let place = format!("{} [{mode:?}] {reason}", case.place);
+                    self.tally.differences.push(told(&place, step, values, &plain, &proxy));
+                }
                 if plain.last().is_some_and(Answer::is_closed) || proxy.last().is_some_and(Answer::is_closed) {
                     self.renew().await;
                 }
@@ -174,17 +177,38 @@ impl<'a> Runner<'a> {
         encoded
     }
 
-    fn judge(&mut self, case: &Case, step: &Step, values: &[Option<String>], mode: Mode, plain: &Answers, proxy: &Answers) {
-        let Err(reason) = judged(step, plain, proxy) else { return };
-        let mut told = format!("{} [{mode:?}] {reason}\n    {}", case.place, step.text);
-        if !values.is_empty() {
-            write!(told, "\n    with {values:?}").expect("text");
+    /// Back to the first rows, which both sides must have changed alike.
+    pub async fn restore(&mut self, name: &str) {
+        if let Some(difference) = self.world.check_and_restore(false).await {
+            self.tally.differences.push(format!("{name}: answers differ\nrows afterwards:\n{difference}"));
         }
-        for (side, answers) in [("PostgreSQL", plain), ("Shardgate", proxy)] {
-            write!(told, "\n    {side}:\n").expect("text");
-            answers.iter().for_each(|answer| write!(told, "{answer}").expect("text"));
+    }
+
+    /// Messages and Flush: so many answers must come without a Sync.
+    pub async fn flush(&mut self, name: &str, messages: &[Message], expected: usize) {
+        self.tally.statements += 1;
+        self.tally.checks += 1;
+        for client in [&mut self.plain, &mut self.proxy] {
+            messages.iter().for_each(|message| client.put(message));
         }
-        self.tally.differences.push(told);
+        let (plain, proxy) = (self.plain.flush(expected).await, self.proxy.flush(expected).await);
+        if plain.lines(RowOrder::Total) != proxy.lines(RowOrder::Total) {
+            let told = format!("{name}: answers differ\n    {messages:?}\n    PostgreSQL:\n{plain}    Shardgate:\n{proxy}");
+            self.tally.differences.push(told);
+        }
+    }
+
+    /// Messages that the proxy refuses, without a trace.
+    pub async fn refusal(&mut self, name: &str, messages: &[Message]) {
+        self.tally.statements += 1;
+        self.tally.refused += 1;
+        self.tally.checks += 1;
+        let answer = send(&mut self.proxy, messages).await;
+        let is_refused = answer.error().is_some_and(|told| told.is_refusal());
+        let traces = self.world.check_and_restore(true).await.unwrap_or_default();
+        if !is_refused || !traces.is_empty() {
+            self.tally.differences.push(format!("{name}: answers differ\n    is not refused\n{answer}{traces}"));
+        }
     }
 
     /// Messages that are spelt out, in one round trip.
@@ -200,15 +224,24 @@ impl<'a> Runner<'a> {
     }
 }
 
+fn told(place: &str, step: &Step, values: &[Option<String>], plain: &Answers, proxy: &Answers) -> String {
+    let mut told = format!("{place}\n    {}", step.text);
+    if !values.is_empty() {
+        write!(told, "\n    with {values:?}").expect("text");
+    }
+    for (side, answers) in [("PostgreSQL", plain), ("Shardgate", proxy)] {
+        write!(told, "\n    {side}:\n").expect("text");
+        answers.iter().for_each(|answer| write!(told, "{answer}").expect("text"));
+    }
+    told
+}
+
 fn judged(step: &Step, plain: &Answers, proxy: &Answers) -> Result<(), &'static str> {
     let error = |answers: &Answers| answers.iter().find_map(|answer| answer.error().cloned());
     match step.expected {
         Expected::Refused => {
             let Some(refusal) = error(proxy) else { return Err("is not refused") };
-            match (refusal.get('C'), refusal.get('D'), refusal.get('H')) {
-                (Some("0A000"), Some(_), Some(_)) => Ok(()),
-                _ => Err("is refused without 0A000, DETAIL and HINT"),
-            }
+            if refusal.is_refusal() { Ok(()) } else { Err("is refused without 0A000, DETAIL and HINT") }
         }
         Expected::Runs => {
             let has_columns = |answers: &Answers| answers.iter().any(|answer| answer.rows().next().is_some());

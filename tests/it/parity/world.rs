@@ -4,7 +4,9 @@
 //! then read directly on each shard, so that a proxy that writes wrong and reads alike is found out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::answer::Names;
 use super::raw_client::RawClient;
 use crate::support::{Cluster, Proxy, ProxyOptions};
 
@@ -14,6 +16,8 @@ pub struct World {
     /// Straight to the plain database and to each shard, for the harness itself.
     direct: Vec<RawClient>,
     tables: BTreeMap<String, Kind>,
+    plain_names: Arc<Names>,
+    home_names: Arc<Names>,
     /// The rows before any case.
     first: State,
     // Ends last.
@@ -54,19 +58,27 @@ impl World {
         for shard in 0..SHARDS {
             direct.push(RawClient::connect(port, &format!("shard{shard}"), &[]).await);
         }
-        let mut world =
-            World { proxy, port, direct, tables: BTreeMap::new(), first: State { databases: Vec::new() }, _cluster: cluster };
+        let mut world = World {
+            proxy,
+            port,
+            direct,
+            tables: BTreeMap::new(),
+            plain_names: Arc::default(),
+            home_names: Arc::default(),
+            first: State { databases: Vec::new() },
+            _cluster: cluster,
+        };
         world.make(scene).await;
         world
     }
 
     /// A new connection to the plain database.
     pub async fn connect_plain(&self) -> RawClient {
-        RawClient::connect(self.port, PLAIN, &[]).await
+        RawClient::connect(self.port, PLAIN, &[]).await.knowing(&self.plain_names)
     }
 
     pub async fn connect_proxy(&self) -> RawClient {
-        RawClient::connect(self.proxy.port(), "app", &[]).await
+        RawClient::connect(self.proxy.port(), "app", &[]).await.knowing(&self.home_names)
     }
 
     pub fn plain_conninfo(&self) -> String {
@@ -124,6 +136,8 @@ impl World {
             };
             self.tables.insert(table, kind);
         }
+        self.plain_names = names(&mut self.direct[PLAIN_SIDE]).await;
+        self.home_names = names(&mut self.direct[HOME_SIDE]).await;
         self.first = self.state().await;
         if let Some(difference) = self.first.difference(&self.tables) {
             panic!("the sides differ before the first case:\n{difference}");
@@ -253,6 +267,16 @@ impl State {
     }
 }
 
+/// As a client reads them, which asks the home shard.
+async fn names(direct: &mut RawClient) -> Arc<Names> {
+    let rows = direct.rows(NAMES).await.into_iter();
+    let entry = |row: Vec<Option<String>>| match row.as_slice() {
+        [Some(oid), Some(name)] => (oid.parse().expect("an oid"), name.clone()),
+        _ => panic!("an oid without a name"),
+    };
+    Arc::new(rows.map(entry).collect())
+}
+
 fn compared(table: &str, place: &str, plain: &[String], found: &[String]) -> String {
     if plain == found {
         return String::new();
@@ -298,3 +322,5 @@ const TABLES: &str =
     "SELECT CASE WHEN n.nspname = 'public' THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg_t%' ORDER BY c.oid";
+const NAMES: &str =
+    "SELECT oid, relname FROM pg_class WHERE oid >= 16384 UNION ALL SELECT oid, typname FROM pg_type WHERE oid >= 16384";

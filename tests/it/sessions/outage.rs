@@ -33,7 +33,9 @@ async fn a_killed_shard_is_noticed_by_its_own_statements_only() {
     stage.cluster.shard_server_mut(1).kill().expect("kill the shard");
     assert!(running.transcript().await.contains("E(08006 "), "the statement that ran there");
     let told = in_transaction.ask("COMMIT").await;
-    assert!(told.starts_with("E(08006 ") && told.ends_with("Z(I)"), "COMMIT of what was written there: {told}");
+    // Unknown, when COMMIT was on its way before the loss was seen.
+    let is_told = told.starts_with("E(08006 ") || told.starts_with("E(08007 ");
+    assert!(is_told && told.ends_with("Z(I)"), "COMMIT of what was written there: {told}");
     let told = behind_savepoint.ask("ROLLBACK TO s").await;
     assert!(told.starts_with("E(08006 ") && told.ends_with("Z(E)"), "the savepoint is lost too: {told}");
     assert_eq!(behind_savepoint.ask("COMMIT").await, "C(ROLLBACK) Z(I)");

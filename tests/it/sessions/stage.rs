@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
@@ -82,7 +82,9 @@ impl Stage {
     pub async fn until_active(&self, shard: usize, text: &str) {
         let client = self.cluster.connect_shard(shard).await;
         let sql = "SELECT FROM pg_stat_activity WHERE state = 'active' AND strpos(query, $1) > 0 AND pid <> pg_backend_pid()";
-        while client.query_opt(sql, &[&text]).await.expect("activity").is_none() {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while client.query(sql, &[&text]).await.expect("activity").is_empty() {
+            assert!(Instant::now() < deadline, "{text} does not run");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -259,7 +259,8 @@ pub async fn cancel(address: SocketAddr, key: &[u8]) {
     let request = [&length(key.len() + 4).to_be_bytes()[..], &[0x04, 0xd2, 0x16, 0x2e], key].concat();
     stream.write_all(&request).await.expect("written");
     let mut nothing = Vec::new();
-    drop(stream.read_to_end(&mut nothing).await);
+    let closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut nothing)).await;
+    assert!(closed.is_ok(), "the cancel request is not answered by the end of the connection");
 }
 
 impl Message {

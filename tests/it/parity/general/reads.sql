@@ -98,7 +98,6 @@ SELECT * FROM places WHERE region = $1 AND tenant = $2 ORDER BY k;
 SELECT * FROM places WHERE tenant = 2 AND region = 'eu' ORDER BY k;
 SELECT * FROM places WHERE region = 'eu' ORDER BY tenant, k;
 SELECT * FROM places WHERE (region, tenant) = ('us', 3) ORDER BY k;
---! refused
 SELECT * FROM places WHERE (region, tenant) IN (('us', 3), ('eu', 1), ('zz', 9)) ORDER BY region, tenant, k;
 SELECT * FROM places WHERE region IN ('us', 'eu') AND tenant = 1 ORDER BY v COLLATE "C";
 SELECT * FROM places WHERE region = 'us' AND tenant IN (1, 2) AND k = 1 ORDER BY tenant;

@@ -1598,11 +1598,6 @@ INSERT INTO k_int4 VALUES (42.0, 'numeric');
 INSERT INTO k_int4 VALUES (42.5, 'rounded');
 --! refused
 INSERT INTO k_int4 VALUES (3000000000, 'out of range');
--- The extended protocol finds the error when the home shard parses it.
---! simple
---! refused
-INSERT INTO k_int4 VALUES ('abc', 'wrong');
---! extended
 INSERT INTO k_int4 VALUES ('abc', 'wrong');
 INSERT INTO k_int4 VALUES (NULL, 'null');
 INSERT INTO k_int4 (v) VALUES ('no key');

@@ -1,0 +1,348 @@
+//! Exchanges of the extended protocol, message by message: portals, row limits, pipelines, errors up to Sync, Flush.
+
+use super::answer::RowOrder;
+use super::raw_client::{Format, Message};
+use super::runner::Runner;
+
+/// What is sent between two Syncs.
+type Cycle = Vec<Message>;
+
+pub async fn run(runner: &mut Runner<'_>) {
+    for (name, cycles) in exchanges() {
+        runner.renew().await;
+        for cycle in cycles {
+            runner.exchange(name, &cycle, RowOrder::Total).await;
+        }
+        runner.restore(name).await;
+    }
+    runner.renew().await;
+    runner.refusal("a pipeline that writes on several shards", &writes_on_several_shards()).await;
+    flushes(runner).await;
+}
+
+fn exchanges() -> Vec<(&'static str, Vec<Cycle>)> {
+    [portals(), prepared(), pipelines(), errors(), transactions()].concat()
+}
+
+fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
+    let entries = "SELECT n, kind FROM entries WHERE account_id = 4 ORDER BY n";
+    vec![
+        (
+            "row limits on one shard",
+            vec![vec![
+                parse("", entries),
+                bind("", "", &[]),
+                describe_portal(""),
+                execute("", 1),
+                execute("", 1),
+                execute("", 1),
+                execute("", 1),
+            ]],
+        ),
+        ("a limit above the rows", vec![vec![parse("", entries), bind("", "", &[]), execute("", 100), execute("", 100)]]),
+        (
+            "two portals of one statement",
+            vec![vec![
+                parse("s", "SELECT n FROM entries WHERE account_id = $1 ORDER BY n"),
+                bind("a", "s", &["4"]),
+                bind("b", "s", &["4"]),
+                execute("a", 1),
+                execute("b", 2),
+                execute("a", 0),
+                execute("b", 0),
+                Message::ClosePortal("a".into()),
+                Message::ClosePortal("nothing".into()),
+            ]],
+        ),
+        (
+            "portals in a transaction outlive Sync",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("s", entries), bind("p", "s", &[]), execute("p", 1)],
+                vec![execute("p", 1)],
+                vec![describe_portal("p"), execute("p", 0)],
+                vec![parse("", "COMMIT"), bind("", "", &[]), execute("", 0)],
+                vec![execute("p", 1)],
+            ],
+        ),
+        ("a portal is gone after Sync", vec![vec![parse("", entries), bind("p", "", &[]), execute("p", 1)], vec![execute("p", 1)]]),
+        (
+            "a portal twice under one name",
+            vec![vec![parse("s", entries), bind("p", "s", &[]), bind("p", "s", &[]), execute("p", 0)]],
+        ),
+        ("an unknown portal", vec![vec![execute("nothing", 0)], vec![describe_portal("nothing")]]),
+        (
+            "home table with a row limit",
+            vec![vec![parse("", "SELECT id FROM audit ORDER BY id"), bind("", "", &[]), execute("", 2), execute("", 2)]],
+        ),
+        (
+            "rows of a write with a limit",
+            vec![vec![
+                parse("", "UPDATE entries SET kind = 'fee' WHERE account_id = 4 AND n = 2 RETURNING n"),
+                bind("", "", &[]),
+                execute("", 1),
+                execute("", 1),
+            ]],
+        ),
+        (
+            "several shards, described and executed",
+            vec![vec![
+                parse("", "SELECT id FROM accounts WHERE id < $1 ORDER BY id"),
+                bind("p", "", &["4"]),
+                describe_portal("p"),
+                execute("p", 0),
+            ]],
+        ),
+        (
+            "a portal without an execution",
+            vec![
+                vec![parse("", "SELECT id FROM accounts ORDER BY id"), bind("", "", &[])],
+                vec![parse("", "SELECT 1"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+    ]
+}
+
+fn prepared() -> Vec<(&'static str, Vec<Cycle>)> {
+    let by_key = "SELECT id, name, balance FROM accounts WHERE id = $1";
+    vec![
+        (
+            "one statement for keys of every shard",
+            (1..=12).map(|key: i32| vec![bind("", "s", &[&key.to_string()]), describe_portal(""), execute("", 0)]).fold(
+                vec![vec![parse("s", by_key), describe("s")]],
+                |mut cycles, cycle| {
+                    cycles.push(cycle);
+                    cycles
+                },
+            ),
+        ),
+        ("a name twice", vec![vec![parse("s", by_key)], vec![parse("s", "SELECT 1")], vec![bind("", "s", &["3"]), execute("", 0)]]),
+        (
+            "closed and used again",
+            vec![
+                vec![parse("s", by_key), Message::CloseStatement("s".into()), Message::CloseStatement("never".into())],
+                vec![bind("", "s", &["3"]), execute("", 0)],
+                vec![describe("s")],
+                vec![parse("s", "SELECT 2"), describe("s"), bind("", "s", &[]), execute("", 0)],
+            ],
+        ),
+        (
+            "unnamed is replaced",
+            vec![vec![parse("", by_key), parse("", "SELECT 5 AS five"), describe(""), bind("", "", &[]), execute("", 0)]],
+        ),
+        (
+            "unnamed lasts over Sync",
+            vec![vec![parse("", by_key)], vec![bind("", "", &["3"]), execute("", 0)], vec![bind("", "", &["4"]), execute("", 0)]],
+        ),
+        ("no such statement", vec![vec![bind("", "nothing", &[]), execute("", 0)], vec![describe("nothing")]]),
+        ("empty statements", vec![vec![parse("", ""), describe(""), bind("", "", &[]), describe_portal(""), execute("", 0)]]),
+        ("several in one text", vec![vec![parse("", "SELECT 1; SELECT 2"), bind("", "", &[]), execute("", 0)]]),
+        (
+            "statements without rows are described",
+            vec![vec![
+                parse("s", "UPDATE accounts SET note = $2 WHERE id = $1"),
+                describe("s"),
+                bind("", "s", &["3", "x"]),
+                describe_portal(""),
+                execute("", 0),
+            ]],
+        ),
+        (
+            "one statement on one shard and on several",
+            vec![
+                vec![parse("s", "SELECT id FROM accounts WHERE id = ANY ($1) ORDER BY id"), describe("s")],
+                vec![bind("", "s", &["{1}"]), execute("", 0)],
+                vec![bind("", "s", &["{1,2,3,4,5}"]), execute("", 0)],
+                vec![bind("", "s", &["{2}"]), execute("", 0)],
+                vec![bind("", "s", &["{}"]), execute("", 0)],
+                vec![bind("", "s", &["{5,x}"]), execute("", 0)],
+                vec![bind("", "s", &["{1,2,3,4,5}"]), execute("", 0)],
+            ],
+        ),
+        (
+            "after a change of the table",
+            vec![
+                vec![parse("s", "SELECT * FROM sparse WHERE id = $1")],
+                vec![bind("", "s", &["7"]), describe_portal(""), execute("", 0)],
+                vec![parse("", "ALTER TABLE sparse ADD COLUMN more int DEFAULT 3"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT * FROM sparse WHERE id = 7"), bind("", "", &[]), describe_portal(""), execute("", 0)],
+                vec![parse("", "ALTER TABLE sparse DROP COLUMN more"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT * FROM sparse WHERE id = 7"), bind("", "", &[]), describe_portal(""), execute("", 0)],
+            ],
+        ),
+    ]
+}
+
+fn pipelines() -> Vec<(&'static str, Vec<Cycle>)> {
+    let by_key = |key: &str| [parse("", "SELECT id, name FROM accounts WHERE id = $1"), bind("", "", &[key]), execute("", 0)];
+    vec![
+        ("many keys in one cycle", vec![["1", "2", "3", "4", "5", "6", "99"].iter().flat_map(|key| by_key(key)).collect()]),
+        (
+            "writes and reads in one cycle",
+            vec![
+                [
+                    vec![parse("", "UPDATE accounts SET note = 'piped' WHERE id = 3"), bind("", "", &[]), execute("", 0)],
+                    vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
+                    by_key("5").to_vec(),
+                    vec![parse("", "SELECT count(*) FROM audit"), bind("", "", &[]), execute("", 0)],
+                ]
+                .concat(),
+            ],
+        ),
+        (
+            "own answers between shards' answers",
+            vec![
+                [
+                    by_key("1").to_vec(),
+                    vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                    by_key("2").to_vec(),
+                    vec![parse("", "SET LOCAL work_mem = '6MB'"), bind("", "", &[]), execute("", 0)],
+                    vec![parse("", "SHOW work_mem"), bind("", "", &[]), execute("", 0)],
+                    vec![parse("", "COMMIT"), bind("", "", &[]), execute("", 0)],
+                    by_key("3").to_vec(),
+                ]
+                .concat(),
+            ],
+        ),
+    ]
+}
+
+fn errors() -> Vec<(&'static str, Vec<Cycle>)> {
+    let one = || vec![parse("", "SELECT 1"), bind("", "", &[]), execute("", 0)];
+    vec![
+        ("an error skips to Sync", vec![[vec![parse("", "SELECT nothing")], one()].concat(), one()]),
+        (
+            "an error in the middle",
+            vec![
+                [
+                    vec![parse("", "SELECT name FROM accounts WHERE id = 1"), bind("", "", &[]), execute("", 0)],
+                    vec![parse("", "SELECT 1 / 0 FROM accounts WHERE id = 2"), bind("", "", &[]), execute("", 0)],
+                    one(),
+                ]
+                .concat(),
+                one(),
+            ],
+        ),
+        (
+            "a failed pipeline takes its write back",
+            vec![
+                vec![
+                    parse("", "UPDATE accounts SET note = 'lost' WHERE id = 3"),
+                    bind("", "", &[]),
+                    execute("", 0),
+                    parse("", "SELECT 1 / 0"),
+                    bind("", "", &[]),
+                    execute("", 0),
+                ],
+                vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        ("a bad value", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["x"]), execute("", 0)], one()]),
+        ("too few values", vec![vec![parse("", "SELECT $1::int, $2::int"), bind("", "", &["1"]), execute("", 0)], one()]),
+        ("too many values", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["1", "2"]), execute("", 0)], one()]),
+        (
+            "several shards, one fails",
+            vec![vec![parse("", "SELECT 1 / (id - 5) AS x FROM accounts ORDER BY x"), bind("", "", &[]), execute("", 0)], one()],
+        ),
+        (
+            "a bad value for several shards",
+            vec![
+                vec![parse("", "SELECT id FROM accounts WHERE balance > $1 ORDER BY id"), bind("", "", &["x"]), execute("", 0)],
+                one(),
+            ],
+        ),
+    ]
+}
+
+fn transactions() -> Vec<(&'static str, Vec<Cycle>)> {
+    let run = |text: &str| vec![parse("", text), bind("", "", &[]), execute("", 0)];
+    vec![
+        (
+            "a transaction over many cycles",
+            vec![
+                run("BEGIN"),
+                run("UPDATE accounts SET note = 'cycles' WHERE id = 3"),
+                run("SELECT 1 / 0"),
+                run("SELECT 1"),
+                run("ROLLBACK"),
+                run("SELECT note FROM accounts WHERE id = 3"),
+            ],
+        ),
+        (
+            "savepoints in a pipeline",
+            vec![
+                [
+                    run("BEGIN"),
+                    run("UPDATE accounts SET note = 'a' WHERE id = 3"),
+                    run("SAVEPOINT s"),
+                    run("UPDATE accounts SET note = 'b' WHERE id = 3"),
+                ]
+                .concat(),
+                [run("ROLLBACK TO s"), run("SELECT note FROM accounts WHERE id = 3"), run("COMMIT")].concat(),
+                run("SELECT note FROM accounts WHERE id = 3"),
+            ],
+        ),
+        (
+            "a failed transaction lets nothing through",
+            vec![
+                run("BEGIN"),
+                run("SELECT nothing"),
+                vec![parse("s", "SELECT 1"), describe("s")],
+                vec![parse("", "SAVEPOINT x"), bind("", "", &[])],
+                run("COMMIT"),
+                run("SELECT 1"),
+            ],
+        ),
+    ]
+}
+
+fn writes_on_several_shards() -> Cycle {
+    let write = |key: &&str| [parse("", "UPDATE accounts SET note = 'lost' WHERE id = $1"), bind("", "", &[key]), execute("", 0)];
+    ["1", "2", "3", "5"].iter().flat_map(write).collect()
+}
+
+/// Flush without Sync: what has been asked for is answered at once.
+async fn flushes(runner: &mut Runner<'_>) {
+    runner.renew().await;
+    let by_key = [parse("s", "SELECT id, name FROM accounts WHERE id = $1"), describe("s")];
+    // ParseComplete, ParameterDescription, RowDescription.
+    runner.flush("flush after Describe", &by_key, 3).await;
+    runner.flush("flush after Execute", &[bind("", "s", &["1"]), execute("", 0)], 3).await;
+    runner.flush("flush on another shard", &[bind("", "s", &["2"]), execute("", 0)], 3).await;
+    runner
+        .flush(
+            "flush on several shards",
+            &[parse("", "SELECT id FROM accounts WHERE id < 0 ORDER BY id"), bind("", "", &[]), execute("", 0)],
+            6,
+        )
+        .await;
+    runner.flush("flush after an error", &[parse("", "SELECT nothing")], 1).await;
+    runner.exchange("Sync after the error", &[bind("", "s", &["3"]), execute("", 0)], RowOrder::Total).await;
+    runner.exchange("everything works again", &[bind("", "s", &["3"]), execute("", 0)], RowOrder::Total).await;
+}
+
+fn parse(name: &str, text: &str) -> Message {
+    Message::Parse { name: name.to_owned(), text: text.to_owned(), types: Vec::new() }
+}
+
+fn bind(portal: &str, statement: &str, values: &[&str]) -> Message {
+    Message::Bind {
+        portal: portal.to_owned(),
+        statement: statement.to_owned(),
+        format: Format::Text,
+        values: values.iter().map(|value| Some(value.as_bytes().to_vec())).collect(),
+        results: Vec::new(),
+    }
+}
+
+fn describe(name: &str) -> Message {
+    Message::DescribeStatement(name.to_owned())
+}
+
+fn describe_portal(name: &str) -> Message {
+    Message::DescribePortal(name.to_owned())
+}
+
+fn execute(portal: &str, rows: i32) -> Message {
+    Message::Execute { portal: portal.to_owned(), rows }
+}

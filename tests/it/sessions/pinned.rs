@@ -1,0 +1,210 @@
+//! What cannot follow a client from connection to connection keeps the connection, visibly, and ends with the client.
+
+use std::time::{Duration, Instant};
+
+use super::stage::{Stage, succeed};
+use crate::support::{ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
+    let settings = [("pool.size_per_shard", "4".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
+    temporary_tables(&stage).await;
+    notifications(&stage).await;
+    advisory_locks(&stage).await;
+    cursors_with_hold(&stage).await;
+    second_writers(&stage).await;
+    functions_that_set(&stage).await;
+    startup_options(&stage).await;
+    stage.assert_log_is_clean();
+}
+
+async fn pins(client: &mut WireClient, user: &str) -> String {
+    client
+        .value(&format!(
+            "SELECT coalesce(string_agg(pinned_by, ',' ORDER BY pinned_by), '') FROM shardgate.clients WHERE \"user\" = '{user}'"
+        ))
+        .await
+}
+
+async fn client_of(stage: &Stage, user: &str) -> WireClient {
+    WireClient::connect_with(stage.proxy.address(), &[("user", user), ("database", "app")]).await
+}
+
+async fn temporary_tables(stage: &Stage) {
+    let (mut owner, mut other) = (client_of(stage, "temp").await, stage.client().await);
+    for statement in
+        ["CREATE TEMP TABLE mine (n int)", "INSERT INTO mine VALUES (1), (2)", "CREATE TEMP TABLE also AS SELECT 7 AS n"]
+    {
+        succeed(&mut owner, statement).await;
+    }
+    for _ in 0..10 {
+        assert_eq!(owner.value("SELECT sum(n) FROM mine").await, "3");
+        assert_eq!(owner.value("SELECT n FROM also").await, "7");
+        let told = other.ask("SELECT * FROM mine").await;
+        assert!(told.starts_with("E(42P01 "), "{told}");
+        succeed(&mut owner, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
+    }
+    assert_eq!(pins(&mut other, "temp").await, "temporary table");
+    succeed(&mut owner, "DISCARD ALL").await;
+    assert!(owner.ask("SELECT * FROM mine").await.starts_with("E(42P01 "));
+    assert_eq!(pins(&mut other, "temp").await, "");
+    // Under the name of a table that everybody sees, for this client alone.
+    succeed(&mut owner, "CREATE TEMP TABLE notes (single text)").await;
+    succeed(&mut owner, "INSERT INTO notes VALUES ('mine')").await;
+    assert_eq!(owner.value("SELECT single FROM notes").await, "mine");
+    assert_eq!(other.value("SELECT count(*) FROM notes").await, "0");
+    drop(owner);
+    assert_eq!(other.value("SELECT count(*) FROM notes").await, "0");
+}
+
+async fn notifications(stage: &Stage) {
+    let (mut listener, mut teller) = (client_of(stage, "ears").await, stage.client().await);
+    succeed(&mut listener, "LISTEN news").await;
+    assert_eq!(pins(&mut teller, "ears").await, "LISTEN");
+    for number in 0..3 {
+        succeed(&mut teller, &format!("NOTIFY news, 'n{number}'")).await;
+        let message = listener.next().await.expect("a notification");
+        assert_eq!(message.tag, b'A');
+        assert!(message.body.ends_with(format!("news\0n{number}\0").as_bytes()), "{message:?}");
+    }
+    // In a transaction they come after it, and statements between do not lose any.
+    succeed(&mut listener, &stage.fill_in("BEGIN; SELECT owner FROM accounts WHERE id = {z}")).await;
+    succeed(&mut teller, "BEGIN; NOTIFY news, 'later'; COMMIT").await;
+    let told = listener.ask("COMMIT").await;
+    assert!(told.starts_with("C(COMMIT) Z(I)") || told == "A C(COMMIT) Z(I)" || told == "C(COMMIT) A Z(I)", "{told}");
+    if !told.contains('A') {
+        assert_eq!(listener.some(1).await, "A");
+    }
+    succeed(&mut listener, "UNLISTEN *").await;
+    succeed(&mut teller, "NOTIFY news, 'unheard'").await;
+    assert_eq!(listener.ask("SELECT 1").await, "T(?column?) D(1) C(SELECT 1) Z(I)");
+}
+
+async fn advisory_locks(stage: &Stage) {
+    let (mut holder, mut other) = (client_of(stage, "lock").await, stage.client().await);
+    succeed(&mut holder, "SELECT pg_advisory_lock(42)").await;
+    assert_eq!(pins(&mut other, "lock").await, "advisory lock");
+    for _ in 0..10 {
+        assert_eq!(other.value("SELECT pg_try_advisory_lock(42)").await, "f");
+        succeed(&mut holder, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
+    }
+    assert_eq!(holder.value("SELECT pg_advisory_unlock(42)").await, "t");
+    assert_eq!(other.value("SELECT pg_try_advisory_lock(42)").await, "t");
+    // The other one leaves without a word: what it held is free again.
+    drop(other);
+    let left_at = Instant::now();
+    while holder.value("SELECT pg_try_advisory_lock(42)").await == "f" {
+        assert!(left_at.elapsed() < Duration::from_secs(5), "the lock outlives its client");
+    }
+    // A lock for the transaction ends with it and keeps nothing.
+    let mut short = client_of(stage, "short").await;
+    succeed(&mut short, "BEGIN; SELECT pg_advisory_xact_lock(43); COMMIT").await;
+    assert_eq!(holder.value("SELECT pg_try_advisory_lock(43)").await, "t");
+    assert_eq!(pins(&mut holder, "short").await, "");
+}
+
+async fn cursors_with_hold(stage: &Stage) {
+    let (mut reader, mut other) = (client_of(stage, "hold").await, stage.client().await);
+    let declare = "DECLARE c CURSOR WITH HOLD FOR SELECT g FROM accounts, generate_series(1, 9) g WHERE id = {z} ORDER BY g";
+    succeed(&mut reader, "BEGIN").await;
+    succeed(&mut reader, &stage.fill_in(declare)).await;
+    assert_eq!(reader.value("FETCH c").await, "1");
+    succeed(&mut reader, "COMMIT").await;
+    assert_eq!(pins(&mut other, "hold").await, "WITH HOLD cursor");
+    for number in 2..6 {
+        assert_eq!(reader.value("FETCH c").await, number.to_string());
+        succeed(&mut other, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
+        assert!(other.ask("FETCH c").await.starts_with("E(34000 "));
+    }
+    succeed(&mut reader, "CLOSE c").await;
+    assert!(reader.ask("FETCH c").await.starts_with("E(34000 "));
+    let told = reader.ask("DECLARE all_of_them CURSOR WITH HOLD FOR SELECT * FROM accounts").await;
+    assert!(told.starts_with("E(0A000 "), "a cursor over several shards is refused: {told}");
+}
+
+/// Nothing is half done when a transaction would write on a second shard, in whatever form.
+async fn second_writers(stage: &Stage) {
+    let mut client = stage.client().await;
+    let (one, other) = ("UPDATE accounts SET balance = 1 WHERE id = {a}", "UPDATE accounts SET balance = 1 WHERE id = {z}");
+    let (one, other) = (stage.fill_in(one), stage.fill_in(other));
+    succeed(&mut client, &format!("BEGIN; {one}")).await;
+    assert!(client.ask(&other).await.starts_with("E(0A000 "));
+    assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    let told = client.ask(&format!("{one}; {other}")).await;
+    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    client.unnamed(&one, &[]).unnamed(&other, &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    assert!(client.ask("SELECT id FROM accounts WHERE balance <> 100").await.contains("C(SELECT 0)"));
+    // Reading there is fine, and so is the second shard after a savepoint is undone.
+    succeed(&mut client, &format!("BEGIN; {one}; SAVEPOINT s")).await;
+    assert!(client.ask(&other).await.starts_with("E(0A000 "));
+    succeed(&mut client, "ROLLBACK TO s").await;
+    assert_eq!(client.value(&stage.fill_in("SELECT balance FROM accounts WHERE id = {z}")).await, "100");
+    succeed(&mut client, "ROLLBACK").await;
+}
+
+/// A function may set for good on the connection where it runs; nobody else may meet it there.
+async fn functions_that_set(stage: &Stage) {
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE FUNCTION remember() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('work_mem', '9MB', false); RETURN 'done'; END $$",
+        "CREATE FUNCTION remember_sql() RETURNS text LANGUAGE sql AS $$ SELECT set_config('work_mem', '9MB', false) $$",
+        "CREATE FUNCTION remember_set() RETURNS text LANGUAGE plpgsql AS $$ BEGIN SET work_mem = '9MB'; RETURN 'done'; END $$",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    for call in
+        ["SELECT remember()", "SELECT remember_sql()", "SELECT remember_set()", "SELECT remember() FROM accounts WHERE id = {z}"]
+    {
+        let mut caller = stage.client().await;
+        let told = caller.ask(&stage.fill_in(call)).await;
+        drop(caller);
+        for _ in 0..4 {
+            let mut next = stage.client().await;
+            for key in ["{a}", "{z}"] {
+                let sql = stage.fill_in(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {key}"));
+                assert_eq!(next.value(&sql).await, "4MB", "after {call}, which was answered {told}");
+            }
+        }
+    }
+}
+
+async fn startup_options(stage: &Stage) {
+    let parameters = [
+        ("user", "postgres"),
+        ("database", "app"),
+        ("application_name", "mine"),
+        ("options", "-c work_mem=3MB -c app.tenant=t\\ 1 --search_path=other,public"),
+        ("TimeZone", "Asia/Kolkata"),
+    ];
+    let mut client = WireClient::connect_with(stage.proxy.address(), &parameters).await;
+    assert_eq!((client.parameter("TimeZone"), client.parameter("application_name")), (Some("Asia/Kolkata"), Some("mine")));
+    let settings = "concat_ws('/', current_setting('work_mem'), current_setting('app.tenant'), current_setting('search_path'), \
+                    current_setting('application_name'), current_setting('timezone'))";
+    let expected = "3MB/t 1/other,public/mine/Asia/Kolkata";
+    for key in ["{a}", "{z}", "{b}", "{y}"] {
+        assert_eq!(client.value(&stage.fill_in(&format!("SELECT {settings} FROM accounts WHERE id = {key}"))).await, expected);
+    }
+    succeed(&mut client, "SET work_mem = '5MB'; SET timezone = 'UTC'").await;
+    assert_eq!(client.parameter("TimeZone"), Some("UTC"), "drivers are told");
+    succeed(&mut client, "RESET ALL").await;
+    assert_eq!(client.parameter("TimeZone"), Some("Asia/Kolkata"));
+    assert_eq!(
+        client.value(&stage.fill_in(&format!("SELECT {settings} FROM accounts WHERE id = {{z}}"))).await,
+        expected,
+        "back to login's"
+    );
+    drop(client);
+    let mut other = stage.client().await;
+    for key in ["{a}", "{z}", "{b}", "{y}"] {
+        let told = other.value(&stage.fill_in(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {key}"))).await;
+        assert_eq!(told, "4MB");
+    }
+    for (options, code) in [("-c work_mem=nonsense", "22023"), ("-c no_such_setting=1", "42704"), ("--x", "42601")] {
+        let parameters = [("user", "postgres"), ("database", "app"), ("options", options)];
+        let refusal = WireClient::try_connect(stage.proxy.address(), &parameters).await.err().expect("refused");
+        assert_eq!((refusal.field(b'S').as_str(), refusal.field(b'C').as_str()), ("FATAL", code), "{options}");
+    }
+}
