@@ -134,7 +134,7 @@ impl Session {
     pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
         self.refresh_context().await?;
-        let read = self.gateway.analyzer.read(text_str, &self.context)?;
+        let read = self.read(text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
@@ -205,7 +205,7 @@ impl Session {
         if statement.context_id == self.context.id {
             return Ok(statement);
         }
-        let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let read = self.read(statement.text()).await?;
         let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
             id: self.gateway.registry.id(&key),
