@@ -78,7 +78,7 @@ impl Judge<'_> {
     fn by_cases(&self, facts: &[&Formula], condition: &KeyCondition, depth: usize) -> Verdict {
         let alternatives = facts.iter().filter_map(|fact| match fact {
             Formula::Any(branches) => Some(branches),
-            Formula::Silent | Formula::Opaque | Formula::Equal(..) | Formula::OneOf(..) => None,
+            Formula::Silent | Formula::Opaque | Formula::Never | Formula::Equal(..) | Formula::OneOf(..) => None,
         });
         let every = |branches: &Vec<Vec<Formula>>| {
             let verdicts = branches.iter().map(|branch| {
@@ -118,7 +118,7 @@ impl Judge<'_> {
                     |constant: &Constant| claimed.contains(constant) || (!self.is_stored && *constant == Constant::Null);
                 own.contains(column) && constants.iter().all(is_claimed)
             }
-            Formula::Silent | Formula::Opaque | Formula::Equal(..) | Formula::Any(_) => false,
+            Formula::Silent | Formula::Opaque | Formula::Never | Formula::Equal(..) | Formula::Any(_) => false,
         };
         if facts.iter().any(is_within) { Verdict::Follows } else { unproven }
     }
@@ -138,9 +138,10 @@ impl Judge<'_> {
     }
 }
 
-/// A comparison with NULL alone.
+/// FALSE, NULL, or a comparison with NULL alone.
 fn is_never_true(formula: &Formula) -> bool {
     match formula {
+        Formula::Never => true,
         Formula::OneOf(_, constants) => constants.iter().all(|constant| *constant == Constant::Null),
         Formula::Silent | Formula::Opaque | Formula::Equal(..) | Formula::Any(_) => false,
     }

@@ -44,6 +44,8 @@ pub enum Formula {
     Silent,
     /// May say anything.
     Opaque,
+    /// FALSE or NULL.
+    Never,
     Equal(Column, Column),
     OneOf(Column, Vec<Constant>),
     /// One of these conjunctions holds.
@@ -219,6 +221,7 @@ impl<'c> Reader<'c> {
         let found = match condition {
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => self.equality(left, right),
             Expr::BinaryOp { op: BinaryOperator::Or, .. } if depth < DEPTH_MAX => Some(self.disjunction(condition, depth)),
+            Expr::Value(constant) if matches!(constant.value, Value::Boolean(false) | Value::Null) => Some(Formula::Never),
             Expr::InList { expr, list, negated: false } => self.column(expr).and_then(|column| {
                 let constants: Option<Vec<Constant>> = list.iter().map(constant).collect();
                 Some(Formula::OneOf(column, constants?))

@@ -75,6 +75,8 @@ fn a_claim_that_follows_is_agreed_with() {
         ("SELECT * FROM t WHERE k = 5 AND k = 6", either),
         ("SELECT * FROM t WHERE k IN (5, 6)", test(Test::In(vec![literal(1), literal(0)]))),
         ("SELECT * FROM t WHERE k = NULL", equals(literal(7))),
+        ("SELECT * FROM t WHERE k = 5 OR FALSE", equals(literal(0))),
+        ("SELECT * FROM t WHERE (k = 5 OR NULL) AND x = 7", equals(literal(0))),
         ("DELETE FROM public.t WHERE k = 5 RETURNING *", equals(literal(0))),
         ("SELECT * FROM t WHERE k = 5 ORDER BY x LIMIT 10", equals(literal(0))),
     ] {
