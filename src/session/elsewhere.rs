@@ -1,6 +1,6 @@
 //! Statements that do not run on one shard: several shards merged, the relations of the schema `shardgate`, EXPLAIN (SHARDS).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
@@ -89,6 +89,7 @@ impl Session {
             analyzed: Arc::clone(&statement.analyzed),
             context_id: 0,
             literals: Literals::new(),
+            description: OnceLock::new(),
         };
         let after_names = with_hidden_formats(&bind, merge.hidden_columns);
         for shard in shards {
@@ -178,7 +179,7 @@ impl Session {
         text: &str,
         bind: Option<&wire::Bind<'_>>,
     ) -> Result<(), Failure> {
-        let read = self.gateway.analyzer.read(text, &self.context)?;
+        let read = self.read(text).await?;
         let inputs = match bind {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
             None => Inputs::literals(text, &read.literals),

@@ -107,7 +107,7 @@ impl<'c> Reader<'c> {
             return Err(too_complex());
         }
         self.depth += 1;
-        let bound = self.select_inside(select, outer, ctes);
+        let bound = with_stack(|| self.select_inside(select, outer, ctes));
         self.depth -= 1;
         bound
     }
@@ -449,6 +449,13 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
         subqueries: Vec::new(),
     };
     Bound { outputs, is_complete, body, order: Vec::new() }
+}
+
+/// Recursion over queries goes through here: it moves to a larger stack when a worker's is nearly used up.
+pub fn with_stack<R>(read: impl FnOnce() -> R) -> R {
+    const LEFT_BYTES_MIN: usize = 512 * 1024;
+    const STACK_BYTES: usize = 4 * 1024 * 1024;
+    stacker::maybe_grow(LEFT_BYTES_MIN, STACK_BYTES, read)
 }
 
 pub fn too_complex() -> PgError {

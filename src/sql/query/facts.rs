@@ -1,5 +1,6 @@
 //! Facts: what holds for the rows at a place, and what that says about a leaf's key.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use super::leaves::{LeafKey, same_family};
@@ -10,6 +11,10 @@ use crate::sql::analysis::{KeyCondition, KeyTest, Test};
 
 /// Equalities beyond these are left out, which only makes conditions weaker.
 const EQUALITIES_MAX: usize = 400;
+/// Alternatives beyond these are not compared with each other.
+const DISTINCT_MAX: usize = 64;
+/// Predicates that are looked at for one leaf, each with the equalities around it; beyond, nothing is proven.
+const WORK_MAX: usize = 1_000_000;
 /// OR nests no deeper; beyond, nothing is proven.
 const OR_DEPTH_MAX: usize = 12;
 
@@ -103,7 +108,7 @@ pub fn conjuncts<'p>(facts: impl IntoIterator<Item = &'p Predicate>) -> Vec<&'p 
 
 /// What the facts say about the key of one leaf's rows.
 pub fn condition(facts: &Facts, key: &[LeafKey<'_>], strategy: Strategy, sorts_bytewise: &dyn Fn(&Term) -> bool) -> KeyCondition {
-    let derivation = Derivation { key, strategy, sorts_bytewise };
+    let derivation = Derivation { key, strategy, sorts_bytewise, work: Cell::new(0) };
     derivation.all_of(&conjuncts(facts.iter().map(Rc::as_ref)), &[], 0)
 }
 
@@ -111,18 +116,27 @@ struct Derivation<'k, 'c> {
     key: &'k [LeafKey<'c>],
     strategy: Strategy,
     sorts_bytewise: &'k dyn Fn(&Term) -> bool,
+    /// See [`WORK_MAX`].
+    work: Cell<usize>,
 }
 
 impl Derivation<'_, '_> {
-    /// `around`: conjuncts that hold besides, whose equalities count.
+    /// `around`: equalities that hold besides.
     fn all_of(&self, list: &[&Predicate], around: &[&Predicate], depth: usize) -> KeyCondition {
-        let classes = Classes::of(list.iter().copied().chain(around.iter().copied()));
+        let is_equality = |predicate: &&&Predicate| matches!(predicate, Predicate::Same(..) | Predicate::Identical(..));
+        let equalities: Vec<&Predicate> = list.iter().chain(around).filter(is_equality).take(EQUALITIES_MAX).copied().collect();
+        let work = self.work.get() + list.len() + equalities.len().pow(2);
+        self.work.set(work);
+        if work > WORK_MAX {
+            return KeyCondition::All;
+        }
+        let classes = Classes::of(equalities.iter().copied());
         let mut parts = Vec::new();
         for predicate in list {
             let part = match predicate {
                 Predicate::False => return KeyCondition::Nothing,
                 Predicate::Test { term, term_type, test } => self.test(term, *term_type, test, &classes),
-                Predicate::Or(branches) if depth < OR_DEPTH_MAX => self.any_of(branches, list, around, depth),
+                Predicate::Or(branches) if depth < OR_DEPTH_MAX => self.any_of(branches, &equalities, depth),
                 Predicate::Unknown | Predicate::Same(..) | Predicate::Identical(..) | Predicate::Or(_) | Predicate::And(_) => {
                     KeyCondition::All
                 }
@@ -130,8 +144,7 @@ impl Derivation<'_, '_> {
             match part {
                 KeyCondition::All => {}
                 KeyCondition::Nothing => return KeyCondition::Nothing,
-                part if parts.contains(&part) => {}
-                part => parts.push(part),
+                part => add_distinct(&mut parts, part),
             }
         }
         match parts.len() {
@@ -145,20 +158,13 @@ impl Derivation<'_, '_> {
         }
     }
 
-    fn any_of(&self, branches: &[Predicate], list: &[&Predicate], around: &[&Predicate], depth: usize) -> KeyCondition {
-        let outside: Vec<&Predicate> = list
-            .iter()
-            .chain(around)
-            .copied()
-            .filter(|predicate| matches!(predicate, Predicate::Same(..) | Predicate::Identical(..)))
-            .collect();
+    fn any_of(&self, branches: &[Predicate], around: &[&Predicate], depth: usize) -> KeyCondition {
         let mut parts = Vec::new();
         for branch in branches {
-            match self.all_of(&conjuncts([branch]), &outside, depth + 1) {
+            match self.all_of(&conjuncts([branch]), around, depth + 1) {
                 KeyCondition::All => return KeyCondition::All,
                 KeyCondition::Nothing => {}
-                part if parts.contains(&part) => {}
-                part => parts.push(part),
+                part => add_distinct(&mut parts, part),
             }
         }
         match parts.len() {
@@ -192,6 +198,13 @@ impl Derivation<'_, '_> {
             }
         }
         KeyCondition::All
+    }
+}
+
+/// Leaves out what is there already, in lists short enough to look through each time.
+pub fn add_distinct(parts: &mut Vec<KeyCondition>, part: KeyCondition) {
+    if parts.len() > DISTINCT_MAX || !parts.contains(&part) {
+        parts.push(part);
     }
 }
 

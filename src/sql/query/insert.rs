@@ -118,8 +118,7 @@ impl<'c> Reader<'c> {
         let mut conditions = Vec::new();
         for row in rows {
             match row {
-                Ok(condition) if conditions.contains(&condition) => {}
-                Ok(condition) => conditions.push(condition),
+                Ok(condition) => facts::add_distinct(&mut conditions, condition),
                 Err(reason) => {
                     self.notes.not_pushable(reason);
                     conditions = vec![KeyCondition::All];

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::bind::Reader;
+use super::bind::{Reader, with_stack};
 use super::facts::{self, Classes};
 use super::leaves::LeafKind;
 use super::{Block, Body, Bound, Column, Distinct, Facts, FromItem, Grouping, Join, Predicate, SetOperation, Subquery, Term};
@@ -56,6 +56,10 @@ pub struct Placed {
 impl Reader<'_> {
     /// Places a query. `anchors`: keys of sharded rows around it; `leaf`: what stands for its rows outside.
     pub fn place(&mut self, bound: &Bound, leaf: Option<usize>, environment: &Facts, anchors: &[RowKey]) -> Placed {
+        with_stack(|| self.place_inside(bound, leaf, environment, anchors))
+    }
+
+    fn place_inside(&mut self, bound: &Bound, leaf: Option<usize>, environment: &Facts, anchors: &[RowKey]) -> Placed {
         match &bound.body {
             Body::Block(block) => {
                 let mut environment = environment.clone();

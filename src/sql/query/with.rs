@@ -5,7 +5,7 @@ use std::rc::Rc;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use super::bind::{Reader, unknown_query};
+use super::bind::{Reader, too_complex, unknown_query};
 use super::expression::{Findings, Scope};
 use super::leaves::{Columns, Leaf, LeafKind, column_properties};
 use super::scope::Frame;
@@ -23,6 +23,19 @@ pub struct Cte<'n> {
     next: CteList<'n>,
 }
 
+/// One by one: a list of many thousands would overflow the stack.
+impl Drop for Cte<'_> {
+    fn drop(&mut self) {
+        let mut next = self.next.take();
+        while let Some(cte) = next {
+            next = Rc::into_inner(cte).and_then(|mut cte| cte.next.take());
+        }
+    }
+}
+
+/// Queries of one WITH clause.
+const WITH_QUERIES_MAX: usize = 1_000;
+
 enum CteKind<'n> {
     /// Bound again at each reference.
     Query { node: &'n nodes::CommonTableExpr, recursive: Option<(&'n nodes::WithClause, CteList<'n>)> },
@@ -38,6 +51,9 @@ impl<'c> Reader<'c> {
         let Some(clause) = clause else {
             return Ok(ctes.clone());
         };
+        if clause.ctes().len() > WITH_QUERIES_MAX {
+            return Err(too_complex());
+        }
         let mut list = ctes.clone();
         for cte in clause.ctes() {
             let name = cte.ctename().unwrap_or_default();

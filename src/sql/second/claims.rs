@@ -1,6 +1,8 @@
 //! Whether what the first reading claims follows from what the second one sees.
 
 use super::Claims;
+use std::cell::Cell;
+
 use super::sketch::{Column, Constant, Formula, Item, Sketch};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
@@ -17,9 +19,10 @@ enum Verdict {
 
 pub fn judge(sketch: &Sketch<'_>, claims: Claims<'_>) -> Opinion {
     let is_stored = sketch.is_stored;
+    let work = &Cell::new(0);
     let verdicts = sketch.cases.iter().flat_map(|case| {
         let sharded = sketch.items.iter().enumerate().filter_map(|(index, item)| Some((index, item, item.key?)));
-        sharded.map(move |(index, item, (group, key))| Judge { claims, case, is_stored, index, item, key }.best(group))
+        sharded.map(move |(index, item, (group, key))| Judge { claims, case, is_stored, index, item, key, work }.best(group))
     });
     match verdicts.max() {
         Some(Verdict::Follows) => Opinion::Agrees,
@@ -37,7 +40,12 @@ struct Judge<'j> {
     index: usize,
     item: &'j Item<'j>,
     key: &'j [KeyColumn],
+    /// Conditions looked at, of the whole statement.
+    work: &'j Cell<usize>,
 }
+
+/// Conditions beyond these are not looked at.
+const WORK_MAX: usize = 20_000;
 
 /// ORs that are taken apart one inside the other.
 const CASES_DEPTH_MAX: usize = 3;
@@ -54,6 +62,10 @@ impl Judge<'_> {
     }
 
     fn follows(&self, facts: &[&Formula], condition: &KeyCondition, depth: usize) -> Verdict {
+        self.work.set(self.work.get() + 1);
+        if self.work.get() > WORK_MAX {
+            return Verdict::Unclear;
+        }
         if !self.is_stored && facts.iter().any(|fact| is_never_true(fact)) {
             return Verdict::Follows;
         }

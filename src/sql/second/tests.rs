@@ -132,6 +132,9 @@ fn no_text_up_to_the_limits_takes_long() {
         format!("SELECT k FROM t WHERE k = 5{}", " UNION ALL SELECT k FROM t".repeat(LINKS_MAX - 2)),
         format!("SELECT * FROM t{} WHERE t.k = 5", " JOIN t ON true".repeat(LINKS_MAX)),
         format!("SELECT * FROM t WHERE k IN (5{})", ", 5".repeat(2_000)),
+        format!("SELECT * FROM t WHERE x = 5{}", " AND (k = 5 OR x = 6)".repeat(LINKS_MAX / 5)),
+        format!("SELECT * FROM t WHERE x = 5{}", " OR (k = 5 AND x = 6)".repeat(LINKS_MAX / 5)),
+        format!("INSERT INTO t (k) VALUES (5){}", ", (6)".repeat(1_500)),
         format!("SELECT * FROM {}t{} WHERE k = 5", "(".repeat(BRACKETS_MAX), ")".repeat(BRACKETS_MAX)),
         format!("SELECT * FROM {}t{} WHERE k = 5", "(SELECT * FROM ".repeat(BRACKETS_MAX), ") s".repeat(BRACKETS_MAX)),
         format!("{}SELECT k FROM t WHERE k = 5{}", "(".repeat(BRACKETS_MAX), ")".repeat(BRACKETS_MAX)),
@@ -147,6 +150,6 @@ fn no_text_up_to_the_limits_takes_long() {
         let start = Instant::now();
         judged(&text, &["t"], equals(literal(0)));
         let taken = start.elapsed();
-        assert!(taken < Duration::from_secs(1), "{taken:?} for {}", text.get(..80).unwrap_or(&text));
+        assert!(taken < Duration::from_secs(5), "{taken:?} for {}", text.get(..80).unwrap_or(&text));
     }
 }

@@ -42,6 +42,20 @@ async fn begin_holds_nothing(stage: &Stage) {
         clients.push((number, client));
     }
     let key = stage.key(1, 0);
+    // SET inside a transaction needs no connection beside the one that it has.
+    let (mut one, mut two) = (stage.client().await, stage.client().await);
+    for client in [&mut one, &mut two] {
+        succeed(client, &format!("BEGIN; SELECT owner FROM accounts WHERE id = {}", stage.key(0, 0))).await;
+    }
+    for client in [&mut one, &mut two] {
+        succeed(client, "SET LOCAL work_mem = '2048kB'").await;
+        assert_eq!(
+            client.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {}", stage.key(0, 1))).await,
+            "2MB"
+        );
+        assert!(client.ask("SET LOCAL work_mem = 'nonsense'").await.starts_with("E(22023 "));
+        assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    }
     for (number, client) in &mut clients {
         assert_eq!(client.value(&format!("SELECT {number} FROM accounts WHERE id = {key}")).await, number.to_string());
         succeed(client, "COMMIT").await;
