@@ -32,7 +32,7 @@ enum Verb {
         /// From one reading to the next, as in 500ms or 2s
         #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration, requires = "watch")]
         interval: Duration,
-        /// Count rows instead of estimating them: reads every sharded table. Give it a --deadline that this needs
+        /// Count rows, by partition with --partitions, instead of estimating: reads every sharded table. Needs a longer --deadline
         #[arg(long)]
         exact: bool,
         /// List the partitions one by one

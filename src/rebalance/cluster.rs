@@ -9,6 +9,7 @@ use sqlx::{Connection, FromRow};
 
 use super::RebalanceError;
 use super::connection::Reader;
+use super::layout::{self, Layout};
 
 /// No `Debug`: the urls hold passwords.
 pub(super) struct Cluster {
@@ -23,6 +24,8 @@ pub(super) struct Cluster {
     pub(super) partition_counts: BTreeMap<(i32, i32), u64>,
     /// When asked for, by id.
     pub(super) partitions: Vec<RegisteredPartition>,
+    /// When asked for: which key belongs to which partition.
+    pub(super) layout: Option<Layout>,
     pub(super) moves: Vec<Move>,
     pub(super) transactions: Vec<OpenTransaction>,
 }
@@ -49,6 +52,8 @@ pub(super) struct ShardedTable {
     pub(super) schema_name: String,
     pub(super) table_name: String,
     pub(super) group_id: i32,
+    /// See [`crate::shardmap::key_from_stored`].
+    pub(super) key: serde_json::Value,
 }
 
 #[derive(FromRow)]
@@ -83,10 +88,20 @@ pub struct OpenTransaction {
     pub age_seconds: f64,
 }
 
+/// How much of the map is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    Shards,
+    /// The partitions one by one.
+    Partitions,
+    /// And which keys they have.
+    Keys,
+}
+
 /// Reads all of it. Not bounded: the caller is. Cancel safe.
-pub(super) async fn read(map_url: &str, with_partitions: bool) -> Result<Cluster, RebalanceError> {
+pub(super) async fn read(map_url: &str, detail: Detail) -> Result<Cluster, RebalanceError> {
     let mut reader = Reader::open("the map database", map_url).await?;
-    match snapshot(&mut reader, with_partitions).await {
+    match snapshot(&mut reader, detail).await {
         Ok(cluster) => {
             reader.close().await;
             Ok(cluster)
@@ -95,7 +110,7 @@ pub(super) async fn read(map_url: &str, with_partitions: bool) -> Result<Cluster
     }
 }
 
-async fn snapshot(reader: &mut Reader, with_partitions: bool) -> Result<Cluster, sqlx::Error> {
+async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::Error> {
     // Repeatable read, by the connection's settings: everything below is of one moment.
     let mut transaction = reader.connection.begin().await?;
     let epoch = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster").fetch_one(&mut *transaction).await?;
@@ -106,7 +121,7 @@ async fn snapshot(reader: &mut Reader, with_partitions: bool) -> Result<Cluster,
     .fetch_all(&mut *transaction)
     .await?;
     let tables = sqlx::query_as(
-        "SELECT schema_name, table_name, group_id FROM shardgate_map.declared_table WHERE kind = 'sharded'
+        "SELECT schema_name, table_name, group_id, key FROM shardgate_map.declared_table WHERE kind = 'sharded'
          ORDER BY schema_name COLLATE \"C\", table_name COLLATE \"C\"",
     )
     .fetch_all(&mut *transaction)
@@ -115,13 +130,17 @@ async fn snapshot(reader: &mut Reader, with_partitions: bool) -> Result<Cluster,
         sqlx::query_as("SELECT shard_id, group_id, count(*) FROM shardgate_map.partition GROUP BY shard_id, group_id")
             .fetch_all(&mut *transaction)
             .await?;
-    let partitions = match with_partitions {
-        true => {
+    let partitions = match detail {
+        Detail::Partitions | Detail::Keys => {
             sqlx::query_as("SELECT partition_id, group_id, shard_id, state FROM shardgate_map.partition ORDER BY partition_id")
                 .fetch_all(&mut *transaction)
                 .await?
         }
-        false => Vec::new(),
+        Detail::Shards => Vec::new(),
+    };
+    let layout = match detail {
+        Detail::Keys => Some(layout::read(&mut transaction).await?),
+        Detail::Shards | Detail::Partitions => None,
     };
     let moves = sqlx::query_as(
         "SELECT move_id, partition_id, source, target, state, rows_copied, bytes_copied, lag_bytes,
@@ -138,7 +157,7 @@ async fn snapshot(reader: &mut Reader, with_partitions: bool) -> Result<Cluster,
     transaction.commit().await?;
     let count = |(shard, group, count): (i32, i32, i64)| ((shard, group), u64::try_from(count).unwrap_or_default());
     let partition_counts = counts.into_iter().map(count).collect();
-    Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, moves, transactions })
+    Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, layout, moves, transactions })
 }
 
 impl Cluster {
@@ -149,6 +168,11 @@ impl Cluster {
 }
 
 impl ShardedTable {
+    /// For SQL.
+    pub(super) fn quoted_name(&self) -> String {
+        format!("{}.{}", quoted(&self.schema_name), quoted(&self.table_name))
+    }
+
     /// As `shardgate.tables` shows it.
     pub(super) fn display_name(&self) -> String {
         match self.schema_name.as_str() {
@@ -156,4 +180,9 @@ impl ShardedTable {
             schema => format!("{schema}.{}", self.table_name),
         }
     }
+}
+
+/// A name for SQL.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -6,8 +6,10 @@
 
 mod cluster;
 mod connection;
+mod counts;
 mod error;
 pub mod history;
+mod layout;
 mod render;
 mod sizes;
 pub mod status;

@@ -22,6 +22,11 @@ pub(super) fn tables(status: &Status) -> String {
             writeln_to(&mut text, format_args!("Shard \"{}\" is unreachable: {error}", shard.name));
         }
     }
+    for shard in &status.shards {
+        if let Some(rows @ 1..) = shard.misplaced_rows {
+            writeln_to(&mut text, format_args!("Shard \"{}\" holds {rows} rows of keys that belong elsewhere.", shard.name));
+        }
+    }
     if !status.shards.is_empty() {
         text.push_str(&sharded_tables(status));
     }
@@ -119,11 +124,12 @@ fn partitions(status: &Status) -> Option<String> {
             partition.colocation_group.to_string(),
             partition.shard.clone(),
             partition.state.clone(),
-            partition.rows_even_share.map_or_else(unknown, units::count),
-            partition.bytes_even_share.map_or_else(unknown, units::bytes),
+            partition.rows.map_or_else(unknown, units::count),
+            partition.bytes.map_or_else(unknown, units::bytes),
         ]
     });
-    Some(format!("\n{}", table(&["partition", "group", "shard", "state", "rows ~", "bytes ~"], 4, rows)))
+    let rows_title = if status.rows_are_exact { "rows" } else { "rows ~" };
+    Some(format!("\n{}", table(&["partition", "group", "shard", "state", rows_title, "bytes ~"], 4, rows)))
 }
 
 fn footnotes(status: &Status) -> String {
@@ -133,8 +139,12 @@ fn footnotes(status: &Status) -> String {
     if !status.rows_are_exact {
         text.push_str("~ Rows are estimated from each shard's statistics; --exact counts them.\n");
     }
-    if status.partitions.is_some() {
-        text.push_str("~ A partition's rows and bytes are an even share of its tables on its shard, not measured.\n");
+    match (status.partitions.is_some(), status.rows_are_exact) {
+        (false, _) => {}
+        (true, false) => {
+            text.push_str("~ A partition's rows and bytes are an even share of its tables on its shard, not measured.\n")
+        }
+        (true, true) => text.push_str("~ A partition's bytes are its tables' by its share of their rows, not measured.\n"),
     }
     text
 }

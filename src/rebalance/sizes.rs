@@ -3,18 +3,21 @@
 //! Bytes are what the files of the table, its TOAST and its indexes take on disk: exact, also of space that dead rows hold.
 //! Rows are estimates by default, as the planner makes them: the density at the last VACUUM or ANALYZE times the pages of now;
 //! before the first one, the live rows that the server has counted. That reads no row of the table. An exact count reads all
-//! of them.
+//! of them, by partition where that is asked for.
 
 use sqlx::{AssertSqlSafe, FromRow};
 
 use super::RebalanceError;
-use super::cluster::{RegisteredShard, ShardedTable};
+use super::cluster::{Cluster, RegisteredShard, ShardedTable};
 use super::connection::Reader;
+use super::counts::{self, PartitionCounts};
 
 /// What one shard says of itself.
 pub(super) struct ShardSizes {
     /// In the order of the tables asked for; `None`: there is no such table here.
     pub(super) tables: Vec<Option<TableSize>>,
+    /// Alike, when rows were counted by partition.
+    pub(super) counts: Option<Vec<PartitionCounts>>,
     /// Of the whole database, tables that are not sharded included.
     pub(super) database_bytes: u64,
 }
@@ -35,15 +38,29 @@ struct SizeRow {
 }
 
 /// Not bounded: the caller is. Cancel safe.
-pub(super) async fn read(shard: &RegisteredShard, tables: &[ShardedTable], is_exact: bool) -> Result<ShardSizes, RebalanceError> {
+pub(super) async fn read(shard: &RegisteredShard, cluster: &Cluster, is_exact: bool) -> Result<ShardSizes, RebalanceError> {
     let mut reader = Reader::open(&format!("shard \"{}\"", shard.name), &shard.url).await?;
-    match sizes(&mut reader, tables, is_exact).await {
-        Ok(sizes) => {
-            reader.close().await;
-            Ok(sizes)
+    let tables = &cluster.tables;
+    let mut sizes = match sizes(&mut reader, tables, is_exact && cluster.layout.is_none()).await {
+        Ok(sizes) => sizes,
+        Err(error) => return Err(reader.error(&error)),
+    };
+    if let Some(layout) = cluster.layout.as_ref().filter(|_| is_exact) {
+        let mut counts = Vec::with_capacity(tables.len());
+        for (table, size) in tables.iter().zip(&mut sizes.tables) {
+            let counted = match size {
+                Some(_) => counts::count(&mut reader, table, layout).await?,
+                None => PartitionCounts::default(),
+            };
+            if let Some(size) = size {
+                size.rows = Some(counted.total());
+            }
+            counts.push(counted);
         }
-        Err(error) => Err(reader.error(&error)),
+        sizes.counts = Some(counts);
     }
+    reader.close().await;
+    Ok(sizes)
 }
 
 async fn sizes(reader: &mut Reader, tables: &[ShardedTable], is_exact: bool) -> Result<ShardSizes, sqlx::Error> {
@@ -67,19 +84,15 @@ async fn sizes(reader: &mut Reader, tables: &[ShardedTable], is_exact: bool) -> 
             }
         }
     }
-    Ok(ShardSizes { tables: found, database_bytes: unsigned(database_bytes) })
+    Ok(ShardSizes { tables: found, counts: None, database_bytes: unsigned(database_bytes) })
 }
 
 fn count_sql(table: &ShardedTable) -> String {
-    format!("SELECT count(*) FROM {}.{}", quoted(&table.schema_name), quoted(&table.table_name))
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+    format!("SELECT count(*) FROM {}", table.quoted_name())
 }
 
 /// Sizes are never negative.
-fn unsigned(number: i64) -> u64 {
+pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 

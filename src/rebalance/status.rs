@@ -3,7 +3,7 @@
 //! The map is read in one snapshot, then every shard at the same time, each within a deadline of its own: a shard that is away
 //! is a row that says so, never a failure of the whole. Figures that would need it are then unknown, not smaller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::RebalanceError;
-use super::cluster::{self, Cluster, MapEpoch, Move, OpenTransaction, RegisteredShard};
+use super::cluster::{self, Cluster, Detail, MapEpoch, Move, OpenTransaction, RegisteredPartition, RegisteredShard};
 use super::sizes::{self, ShardSizes};
 
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub struct ShardStatus {
     pub bytes: Option<u64>,
     /// Of the whole database.
     pub database_bytes: Option<u64>,
+    /// Rows whose key belongs to another shard, or to none. `None`: rows were not counted by partition.
+    pub misplaced_rows: Option<u64>,
     /// Bytes above (or below) the shard's fair share by capacity, as a share of it.
     pub above_fair_share: Option<f64>,
     pub tables: Vec<TableStatus>,
@@ -72,16 +74,17 @@ pub struct TableStatus {
     pub bytes: Option<u64>,
 }
 
-/// One partition. Its rows and bytes are those of its group's tables on its shard, divided evenly over the group's partitions
-/// there: right for keys that hash evenly, a guess for ranges and lookups.
+/// One partition, by what its shard holds of it. Unless rows are exact, rows and bytes are those of the group's tables on its
+/// shard, divided evenly over the group's partitions there: right for keys that hash evenly, a guess for ranges and lookups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartitionStatus {
     pub partition_id: i32,
     pub colocation_group: i32,
     pub shard: String,
     pub state: String,
-    pub rows_even_share: Option<u64>,
-    pub bytes_even_share: Option<u64>,
+    pub rows: Option<u64>,
+    /// Never measured: each table's bytes by the partition's share of its rows.
+    pub bytes: Option<u64>,
 }
 
 /// How far the fullest shard is above its fair share by capacity, as a share of it: 0 is even, 0.25 is a quarter too much.
@@ -95,7 +98,12 @@ pub struct Imbalance {
 
 /// Reads the map, then every shard at once. Cancel safe.
 pub async fn status(map_url: &str, options: &StatusOptions) -> Result<Status, RebalanceError> {
-    let reading = cluster::read(map_url, options.with_partitions);
+    let detail = match (options.with_partitions, options.is_exact) {
+        (false, _) => Detail::Shards,
+        (true, false) => Detail::Partitions,
+        (true, true) => Detail::Keys,
+    };
+    let reading = cluster::read(map_url, detail);
     let late = || RebalanceError::Deadline { place: "the map database".to_owned(), deadline: options.deadline };
     let cluster = timeout(options.deadline, reading).await.map_err(|_| late())??;
     let sizes = join_all(cluster.shards.iter().map(|shard| sizes_of(shard, &cluster, options))).await;
@@ -104,7 +112,7 @@ pub async fn status(map_url: &str, options: &StatusOptions) -> Result<Status, Re
 
 async fn sizes_of(shard: &RegisteredShard, cluster: &Cluster, options: &StatusOptions) -> Result<ShardSizes, RebalanceError> {
     let late = || RebalanceError::Deadline { place: format!("shard \"{}\"", shard.name), deadline: options.deadline };
-    timeout(options.deadline, sizes::read(shard, &cluster.tables, options.is_exact)).await.unwrap_or_else(|_| Err(late()))
+    timeout(options.deadline, sizes::read(shard, cluster, options.is_exact)).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn assemble(cluster: Cluster, sizes: &[Result<ShardSizes, RebalanceError>], options: &StatusOptions) -> Status {
@@ -161,9 +169,16 @@ fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<Shard
         rows: sum(|table| table.rows),
         bytes: sum(|table| table.bytes),
         database_bytes: sizes.as_ref().ok().map(|sizes| sizes.database_bytes),
+        misplaced_rows: sizes.as_ref().ok().and_then(|sizes| misplaced_rows(shard, cluster, sizes)),
         above_fair_share: None,
         tables,
     }
+}
+
+fn misplaced_rows(shard: &RegisteredShard, cluster: &Cluster, sizes: &ShardSizes) -> Option<u64> {
+    let of_shard = cluster.partitions.iter().filter(|partition| partition.shard_id == shard.shard_id);
+    let owned: BTreeSet<i32> = of_shard.map(|partition| partition.partition_id).collect();
+    Some(sizes.counts.as_ref()?.iter().map(|counts| counts.outside(|partition| owned.contains(&partition))).sum())
 }
 
 impl ShardStatus {
@@ -211,34 +226,53 @@ fn partition_statuses(cluster: &Cluster, sizes: &[Result<ShardSizes, RebalanceEr
         .partitions
         .iter()
         .map(|partition| {
-            let share = shares.get(&(partition.shard_id, partition.group_id)).copied().unwrap_or_default();
+            let sizes = shards.get(&partition.shard_id).and_then(|(_, sizes)| *sizes);
+            let share = match sizes.and_then(|sizes| counted_share(cluster, partition, sizes)) {
+                Some(counted) => counted,
+                None => shares.get(&(partition.shard_id, partition.group_id)).copied().unwrap_or_default(),
+            };
             PartitionStatus {
                 partition_id: partition.partition_id,
                 colocation_group: partition.group_id,
                 shard: shards.get(&partition.shard_id).map_or_else(String::new, |(name, _)| (*name).to_owned()),
                 state: partition.state.clone(),
-                rows_even_share: share.rows,
-                bytes_even_share: share.bytes,
+                rows: share.rows,
+                bytes: share.bytes,
             }
         })
         .collect()
 }
 
+/// `None`: its rows were not counted.
+fn counted_share(cluster: &Cluster, partition: &RegisteredPartition, sizes: &ShardSizes) -> Option<Share> {
+    let counts = sizes.counts.as_ref()?;
+    let (mut rows, mut bytes) = (0, 0);
+    for ((table, size), counted) in cluster.tables.iter().zip(&sizes.tables).zip(counts) {
+        if let Some(size) = size.filter(|_| table.group_id == partition.group_id) {
+            let own = counted.of(partition.partition_id);
+            rows += own;
+            let share = u128::from(size.bytes) * u128::from(own) / u128::from(counted.total().max(1));
+            bytes += u64::try_from(share).unwrap_or(u64::MAX);
+        }
+    }
+    Some(Share { rows: Some(rows), bytes: Some(bytes) })
+}
+
 #[derive(Clone, Copy, Default)]
-struct EvenShare {
+struct Share {
     rows: Option<u64>,
     bytes: Option<u64>,
 }
 
 /// (shard, group) → what each of the group's partitions there has when all have the same.
-fn even_shares(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>) -> BTreeMap<(i32, i32), EvenShare> {
+fn even_shares(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>) -> BTreeMap<(i32, i32), Share> {
     let share = |((shard, group), partitions): (&(i32, i32), &u64)| {
         let sizes = shards.get(shard).and_then(|(_, sizes)| *sizes);
         let of_group = || sizes.map(|sizes| cluster.tables.iter().zip(&sizes.tables).filter(|(table, _)| table.group_id == *group));
         let rows: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.and_then(|size| size.rows)).sum());
         let bytes: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.bytes)).sum());
         let divided = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(*partitions));
-        ((*shard, *group), EvenShare { rows: divided(rows), bytes: divided(bytes) })
+        ((*shard, *group), Share { rows: divided(rows), bytes: divided(bytes) })
     };
     cluster.partition_counts.iter().map(share).collect()
 }
@@ -274,6 +308,7 @@ mod tests {
             rows: None,
             bytes,
             database_bytes: None,
+            misplaced_rows: None,
             above_fair_share: None,
             tables: Vec::new(),
         };

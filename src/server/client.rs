@@ -83,7 +83,7 @@ impl Doorkeeper {
                 // Boxed by itself: what login needed is gone before the session begins.
                 let connected = Connected { stream, input: buffer, reply, address, accepted_at, login_deadline, runtime };
                 let session = Session::new(Arc::clone(&self.gateway), identity, connected);
-                session.run(stop).await;
+                session.run(&stop).await;
             }
             Ok(Err(outcome)) => self.gateway.counters.connection(outcome),
             Err(_) => {

@@ -127,6 +127,7 @@ impl Server {
         tracing::info!("draining");
         self.readiness.send_replace(Readiness::Draining);
         self.stop.cancel();
+        self.gateway.cancels.stop_all();
         let abort = self.abort.clone();
         let deadline = tokio::spawn(async move {
             tokio::time::sleep(self.drain_timeout).await;

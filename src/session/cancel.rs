@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::stop::StopSignal;
 use crate::backend::Connection;
 use crate::net::ShardEndpoint;
 use crate::telemetry::CancelOutcome;
@@ -29,6 +30,7 @@ pub type CancelKey = (i32, i32);
 #[derive(Default)]
 pub struct CancelTarget {
     state: Mutex<State>,
+    pub stop: StopSignal,
     /// Told when a cancel request finds the session waiting for a connection.
     stop_waiting: Notify,
 }
@@ -62,6 +64,12 @@ impl CancelRegistry {
 
     pub fn remove(&self, key: CancelKey) {
         self.sessions.lock().remove(&key);
+    }
+
+    /// The proxy drains: idle sessions are to end.
+    pub fn stop_all(&self) {
+        let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().cloned().collect();
+        sessions.iter().for_each(|session| session.stop.set());
     }
 
     /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.

@@ -42,13 +42,9 @@ impl Client {
         }
     }
 
-    /// Reads at least one byte. Gives the buffers back before it waits with nothing in them. Cancel safe.
+    /// Reads at least one byte. Gives the buffers back before it waits with nothing in them.
     ///
     /// Errors: [`SessionEnd::ClientGone`] at the end of the stream.
-    pub async fn fill(&mut self) -> Result<(), SessionEnd> {
-        poll_fn(|context| self.poll_fill(context)).await
-    }
-
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SessionEnd>> {
         if self.is_at_end {
             return Poll::Ready(Err(SessionEnd::ClientGone));

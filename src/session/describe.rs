@@ -42,8 +42,11 @@ impl Session {
     }
 
     pub(super) async fn describe(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
+        if let Some(known) = statement.description.get() {
+            return Ok(Arc::clone(known));
+        }
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
-            return Ok(known);
+            return Ok(Arc::clone(statement.description.get_or_init(|| known)));
         }
         let described = self.ask_for_description(statement).await;
         if described.is_err() {

@@ -1,6 +1,6 @@
 //! Statements that do not run on one shard: several shards merged, the relations of the schema `shardgate`, EXPLAIN (SHARDS).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,7 +10,6 @@ use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::StatementText;
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
@@ -90,6 +89,7 @@ impl Session {
             analyzed: Arc::clone(&statement.analyzed),
             context_id: 0,
             literals: Literals::new(),
+            description: OnceLock::new(),
         };
         let after_names = with_hidden_formats(&bind, merge.hidden_columns);
         for shard in shards {
@@ -179,7 +179,7 @@ impl Session {
         text: &str,
         bind: Option<&wire::Bind<'_>>,
     ) -> Result<(), Failure> {
-        let read = self.gateway.analyzer.read(text, &self.context)?;
+        let read = self.read(text).await?;
         let inputs = match bind {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
             None => Inputs::literals(text, &read.literals),

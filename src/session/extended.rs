@@ -8,11 +8,11 @@
 //! statement parses it, otherwise the home shard does. Either way the client hears PostgreSQL's own errors, and a statement that
 //! is used once costs one trip.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::describe::{prepare_on, with_formats};
+use super::describe::{Description, prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
@@ -83,6 +83,14 @@ impl Session {
         self.settle(failure)
     }
 
+    /// Names are given and taken only when all before them is known to have succeeded: an error there skips them.
+    async fn drain_current(&mut self) -> Result<(), Failure> {
+        match self.current_index() {
+            Some(index) => self.drain_with_flush(index).await,
+            None => Ok(()),
+        }
+    }
+
     fn current_index(&self) -> Option<usize> {
         let current = self.batch.current?;
         self.participants.iter().position(|participant| participant.shard == current)
@@ -92,6 +100,9 @@ impl Session {
         let parse = wire::parse(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
         let name = Bytes::copy_from_slice(parse.name);
+        if !name.is_empty() {
+            self.drain_current().await?;
+        }
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(&name));
             return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
@@ -123,13 +134,20 @@ impl Session {
     pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
         self.refresh_context().await?;
-        let read = self.gateway.analyzer.read(text_str, &self.context)?;
+        let read = self.read(text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
         let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
-        Ok(Arc::new(Statement { id, key, analyzed: read.analyzed, context_id: self.context.id, literals: read.literals }))
+        Ok(Arc::new(Statement {
+            id,
+            key,
+            analyzed: read.analyzed,
+            context_id: self.context.id,
+            literals: read.literals,
+            description: OnceLock::new(),
+        }))
     }
 
     /// A text with what its names mean now.
@@ -187,7 +205,7 @@ impl Session {
         if statement.context_id == self.context.id {
             return Ok(statement);
         }
-        let read = self.gateway.analyzer.read(statement.text(), &self.context)?;
+        let read = self.read(statement.text()).await?;
         let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
             id: self.gateway.registry.id(&key),
@@ -195,6 +213,7 @@ impl Session {
             analyzed: read.analyzed,
             context_id: self.context.id,
             literals: read.literals,
+            description: OnceLock::new(),
         });
         self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
         Ok(renewed)
@@ -222,8 +241,9 @@ impl Session {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
-        let types = self.parameter_types(&statement, &bind).await?;
-        let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types.as_deref().unwrap_or(&statement.key.types));
+        let described = self.parameter_types(&statement, &bind).await?;
+        let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
+        let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types);
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
@@ -275,13 +295,17 @@ impl Session {
     }
 
     /// Parameter types as PostgreSQL infers them; needed only where a key is a parameter that the client did not declare.
-    async fn parameter_types(&mut self, statement: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<Option<Vec<u32>>, Failure> {
+    async fn parameter_types(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
         let is_declared = statement.key.types.len() >= bind.parameter_count && !statement.key.types.contains(&0);
         let has_key_parameters = statement.analysis().is_some_and(crate::routing::uses_parameters);
         if is_declared || !has_key_parameters {
             return Ok(None);
         }
-        Ok(Some(self.describe(statement).await?.parameter_types.clone()))
+        self.describe(statement).await.map(Some)
     }
 
     async fn bind_on_shard(
@@ -436,6 +460,7 @@ impl Session {
         self.answer_parse().await?;
         match wire::close(body).map_err(SessionEnd::from)? {
             Target::Statement(name) => {
+                self.drain_current().await?;
                 self.statements.remove(name);
                 self.answer(shard_tag::CLOSE_COMPLETE);
                 Ok(())

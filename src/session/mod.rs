@@ -38,12 +38,14 @@ mod set_config;
 mod setting;
 mod simple;
 mod statement;
+mod stop;
 mod temporary;
 mod transaction;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -178,10 +180,14 @@ impl Session {
         }
     }
 
-    /// Serves the client until it goes, or `stop` says that the proxy drains and no transaction is open.
-    pub async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
+    /// Serves the client until it goes, or the proxy drains (`stop`) and no transaction is open.
+    pub async fn run(mut self, stop: &tokio_util::sync::CancellationToken) {
+        // The drain has begun before this session was registered: it is not told.
+        if stop.is_cancelled() {
+            self.cancel.stop.set();
+        }
         let end = match self.greet_in_time().await {
-            Ok(()) => self.serve(&stop).await,
+            Ok(()) => self.serve().await,
             Err(end) => end,
         };
         if self.transaction.is_open() {
@@ -221,7 +227,7 @@ impl Session {
         greeted.unwrap_or(Err(SessionEnd::Terminated))
     }
 
-    async fn serve(&mut self, stop: &tokio_util::sync::CancellationToken) -> SessionEnd {
+    async fn serve(&mut self) -> SessionEnd {
         loop {
             match self.client.peek() {
                 Ok(Some(header)) => {
@@ -230,7 +236,7 @@ impl Session {
                     }
                 }
                 Ok(None) => {
-                    if let Err(end) = self.wait_for_client(stop).await {
+                    if let Err(end) = self.wait_for_client().await {
                         return end;
                     }
                 }
@@ -277,28 +283,28 @@ impl Session {
     }
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
-    async fn wait_for_client(&mut self, stop: &tokio_util::sync::CancellationToken) -> Result<(), SessionEnd> {
+    async fn wait_for_client(&mut self) -> Result<(), SessionEnd> {
         if !self.client.output.is_empty() && (!self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
         let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;
+        if is_stoppable && self.cancel.stop.is_set() {
+            return Err(shutting_down());
+        }
         if self.participants.is_empty() {
-            tokio::select! {
-                biased;
-                filled = self.client.fill() => filled,
-                () = stop.cancelled(), if is_stoppable => Err(shutting_down()),
-            }
+            let (client, stop) = (&mut self.client, &self.cancel.stop);
+            std::future::poll_fn(|context| match client.poll_fill(context) {
+                Poll::Pending if is_stoppable && stop.poll(context).is_ready() => Poll::Ready(Err(shutting_down())),
+                filled => filled,
+            })
+            .await
         } else {
-            self.wait_beside_participants(stop, is_stoppable).await
+            self.wait_beside_participants(is_stoppable).await
         }
     }
 
     /// As above, with connections in hand: a notification, or their end, may come at any time.
-    async fn wait_beside_participants(
-        &mut self,
-        stop: &tokio_util::sync::CancellationToken,
-        is_stoppable: bool,
-    ) -> Result<(), SessionEnd> {
+    async fn wait_beside_participants(&mut self, is_stoppable: bool) -> Result<(), SessionEnd> {
         enum Event {
             Client(Result<(), SessionEnd>),
             Shard(usize, Result<(), ConnectionError>),
@@ -306,21 +312,23 @@ impl Session {
         // Outside of a transaction block a client that has sent Flush and no Sync holds the connection for nothing.
         let idle_max =
             (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
-        let (client, participants) = (&mut self.client, &mut self.participants);
+        let (client, participants, stop) = (&mut self.client, &mut self.participants, &self.cancel.stop);
         let event = tokio::select! {
             biased;
-            () = stop.cancelled(), if is_stoppable => Event::Client(Err(shutting_down())),
             () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
             event = std::future::poll_fn(|context| {
-                if let std::task::Poll::Ready(filled) = client.poll_fill(context) {
-                    return std::task::Poll::Ready(Event::Client(filled));
+                if let Poll::Ready(filled) = client.poll_fill(context) {
+                    return Poll::Ready(Event::Client(filled));
+                }
+                if is_stoppable && stop.poll(context).is_ready() {
+                    return Poll::Ready(Event::Client(Err(shutting_down())));
                 }
                 for (index, participant) in participants.iter_mut().enumerate() {
-                    if let std::task::Poll::Ready(filled) = participant.connection.poll_fill(context) {
-                        return std::task::Poll::Ready(Event::Shard(index, filled));
+                    if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                        return Poll::Ready(Event::Shard(index, filled));
                     }
                 }
-                std::task::Poll::Pending
+                Poll::Pending
             }) => event,
         };
         match event {

@@ -12,6 +12,7 @@ use crate::plan::{self, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
+use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
 use crate::telemetry::RouteKind;
 
@@ -57,6 +58,18 @@ impl Session {
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
         Ok(())
+    }
+
+    /// Reads a text in the session's context. A long one is read aside: reading it here would keep every other session of this
+    /// core waiting.
+    #[inline]
+    pub(super) async fn read(&self, text: &str) -> Result<Read, Failure> {
+        if text.len() <= READ_HERE_BYTES_MAX {
+            return Ok(self.gateway.analyzer.read(text, &self.context)?);
+        }
+        let (gateway, context, text) = (Arc::clone(&self.gateway), Arc::clone(&self.context), text.to_owned());
+        let read = Box::pin(tokio::task::spawn_blocking(move || gateway.analyzer.read(&text, &context))).await;
+        Ok(read.map_err(|_| PgError::internal("the statement could not be read"))??)
     }
 
     /// The route of a statement with these values. Waits for the map only when it must.
@@ -265,6 +278,9 @@ impl Session {
         }
     }
 }
+
+/// A text of this size is read in well under a millisecond.
+const READ_HERE_BYTES_MAX: usize = 32 * 1024;
 
 /// `"$user", public` as a list of schemas.
 fn parse_search_path(text: &str, user: &str) -> Vec<String> {

@@ -2,14 +2,18 @@
 //! connection that serves the client.
 //!
 //! A SET runs once on the home shard, in a transaction that is rolled back, to hear PostgreSQL's opinion of the value and its
-//! canonical form. Connections get it when they are next used. Inside a transaction it is replayed to every participant.
+//! canonical form; inside a transaction that has reached a shard it runs there. Connections get it when they are next used,
+//! participants with their next statement.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
-use super::transaction::LocalSetting;
+use super::transaction::{LocalSetting, Status};
 use super::{Failure, Session};
-use crate::backend::{Connection, ConnectionError, Settings, push_literal};
+use crate::backend::{ConnectionError, Settings, push_literal};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Isolation, TransactionModes};
 use crate::wire::originate;
@@ -30,22 +34,42 @@ impl Session {
         Ok(())
     }
 
-    /// What PostgreSQL makes of it.
+    /// What PostgreSQL makes of it. In a transaction that has reached a shard it is made there, so that it costs no other
+    /// connection and an error fails the transaction as it must; otherwise on the home shard, and taken back.
     pub(super) async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
+        let mut sql = format!("{text}\n;SELECT pg_catalog.current_setting(");
+        push_literal(&mut sql, name);
+        sql.push(')');
+        let participant =
+            self.participants.iter().position(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
+        match participant {
+            Some(index) if self.transaction.status == Status::Open => self.set_on_participant(index, &sql).await,
+            Some(_) | None => self.try_on_home(&sql).await,
+        }
+    }
+
+    async fn set_on_participant(&mut self, index: usize, sql: &str) -> Result<String, Failure> {
+        self.catch_up(index);
+        self.sync(index).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        match participant.connection.simple(sql).await {
+            Ok(rows) => Ok(last_value(&rows)),
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    async fn try_on_home(&mut self, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
-        let tried = try_on(&mut connection, name, text).await;
-        match tried {
-            Ok(value) => {
-                connection.release();
-                Ok(value)
-            }
-            Err(error) => {
-                // Closed by being dropped: a rollback may be due.
-                drop(connection);
-                Err(refused("home", error))
-            }
+        let tried = connection.simple(&format!("BEGIN;{sql};ROLLBACK")).await;
+        if connection.status != b'I' {
+            connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
         }
+        connection.release();
+        tried.map(|rows| last_value(&rows)).map_err(|error| refused(&home.name, error))
     }
 
     pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
@@ -153,16 +177,9 @@ impl Session {
     }
 }
 
-async fn try_on(connection: &mut Connection, name: &str, text: &str) -> Result<String, ConnectionError> {
-    connection.simple("BEGIN").await?;
-    connection.simple(text).await?;
-    let mut sql = String::from("SELECT pg_catalog.current_setting(");
-    push_literal(&mut sql, name);
-    sql.push(')');
-    let rows = connection.simple(&sql).await?;
-    connection.simple("ROLLBACK").await?;
-    let value = rows.first().and_then(|row| row.first()).and_then(Option::as_ref);
-    Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default())
+fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {
+    let value = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
+    value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }
 
 /// The settings that a participant has when its transaction has been committed.
@@ -187,6 +204,13 @@ pub(super) fn refused(shard: &str, error: ConnectionError) -> Failure {
 
 /// Settings under which a statement's text would mean something else than what the proxy reads in it.
 pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgError> {
+    if matches!(name, "transaction_isolation" | "transaction_read_only" | "transaction_deferrable") {
+        return Err(PgError::unsupported(
+            format!("cannot change \"{name}\" like a setting"),
+            "It belongs to the transaction, which may be on several shards.",
+            "Use SET TRANSACTION, or give the mode with BEGIN.",
+        ));
+    }
     let value = value.unwrap_or_default().trim_matches('\'').to_ascii_lowercase();
     let is_off = matches!(value.as_str(), "off" | "false" | "0" | "no");
     let refused = match name {

@@ -36,7 +36,7 @@ impl Session {
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
         self.refresh_context().await?;
-        let read = self.gateway.analyzer.read(text, &self.context)?;
+        let read = self.read(text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
@@ -120,7 +120,7 @@ impl Session {
             self.refresh_context().await?;
             if context != self.context.id {
                 // An earlier statement has changed what names mean.
-                read = self.gateway.analyzer.read(text, &self.context)?;
+                read = self.read(text).await?;
             }
             let Some(statement) = read.analyzed.statements.get(index) else { break };
             let run = self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await;

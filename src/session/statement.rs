@@ -1,9 +1,10 @@
 //! The client's prepared statements and portals, by the client's own names.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::describe::Description;
 use crate::backend::{StatementId, StatementText};
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
@@ -18,6 +19,8 @@ pub(super) struct Statement {
     /// The context it was analysed in; analysed again when the session's differs.
     pub context_id: u64,
     pub literals: Literals,
+    /// What the home shard said of it, kept here since it is asked for at every Bind.
+    pub description: OnceLock<Arc<Description>>,
 }
 
 impl Statement {

@@ -45,7 +45,7 @@ impl Session {
         text: &str,
         bind: Option<&wire::Bind<'_>>,
     ) -> Result<(), Failure> {
-        let read = self.gateway.analyzer.read(text, &self.context)?;
+        let read = self.read(text).await?;
         let inputs = match bind {
             Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
             None => Inputs::literals(text, &read.literals),

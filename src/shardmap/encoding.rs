@@ -101,7 +101,8 @@ pub(super) fn key_to_stored(columns: &[KeyColumn]) -> Value {
     Value::Array(columns.iter().map(column).collect())
 }
 
-pub(super) fn key_from_stored(stored: &Value) -> Result<Vec<KeyColumn>, StoreError> {
+/// The shard key of a declared table, as the column `key` holds it.
+pub fn key_from_stored(stored: &Value) -> Result<Vec<KeyColumn>, StoreError> {
     let columns = stored.as_array().ok_or_else(|| unreadable("shard key", "that is no array"))?;
     columns
         .iter()

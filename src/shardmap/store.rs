@@ -58,7 +58,11 @@ impl Store {
     /// Creates the map's schema, or brings it to this version. Any number of processes may do so at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let mut connection = self.connect_bare().await?;
-        let outcome = migrations().run(&mut connection).await;
+        // "already exists, skipping" is no news.
+        let outcome = match connection.execute("SET client_min_messages = warning").await {
+            Ok(_) => migrations().run(&mut connection).await,
+            Err(error) => Err(error.into()),
+        };
         close(connection).await;
         outcome.map_err(migration_failed)
     }

@@ -126,8 +126,73 @@ async fn partitions_are_listed_when_asked_for_with_an_even_share() {
     assert_eq!(partitions.len(), 64);
     for partition in partitions {
         let expected = if partition["shard"] == "shard0" { 300 / 32 } else { 0 };
-        assert_eq!(partition["rows_even_share"], expected, "{partition}");
+        assert_eq!(partition["rows"], expected, "{partition}");
     }
+}
+
+#[tokio::test]
+async fn partitions_are_counted_exactly_under_every_strategy_and_misplaced_rows_are_found() {
+    let operated = Operated::start(Cluster::start(2).await).await;
+    operated
+        .on_every_shard(
+            "CREATE TABLE h (a int, b text, PRIMARY KEY (a, b)); CREATE TABLE r (at date PRIMARY KEY);
+             CREATE TABLE l (isbn text PRIMARY KEY)",
+        )
+        .await;
+    operated.call("distribute_table", &["h", "a, b", "hash"]).await;
+    operated.call("distribute_table", &["r", "at", "range"]).await;
+    operated.call("distribute_table", &["l", "right(isbn, 1)", "lookup"]).await;
+    operated.call("map_key", &["l", "0", "shard0"]).await;
+    operated.call("map_key", &["l", "1", "shard1"]).await;
+    let ranges = operated.json(&["status", "--partitions"]);
+    let of_range = |status: &Value| -> Vec<Value> {
+        let partitions = status["partitions"].as_array().expect("partitions").iter();
+        partitions.filter(|partition| partition["colocation_group"] == 2).cloned().collect()
+    };
+    let first = of_range(&ranges)[0]["partition_id"].to_string();
+    operated.call("split_partition", &[&first, "2026-03-01"]).await;
+    // All rows on one shard: those of the other's partitions are misplaced.
+    operated
+        .on_shard(
+            0,
+            "INSERT INTO h SELECT g, 'x' || g FROM generate_series(1, 100) g;
+             INSERT INTO r SELECT date '2026-02-27' + g FROM generate_series(0, 9) g;
+             INSERT INTO l SELECT g || '0' FROM generate_series(1, 5) g; INSERT INTO l VALUES ('1'), ('21'), ('9')",
+        )
+        .await;
+    let status = operated.json(&["status", "--partitions", "--exact"]);
+    assert_eq!(status["shards"][0]["rows"], 118);
+    let rows: Vec<_> = of_range(&status).iter().map(|partition| partition["rows"].clone()).collect();
+    let home = of_range(&status)[0]["shard"].clone();
+    match home == "shard0" {
+        // Two days of February, eight of March.
+        true => assert_eq!(rows, [2, 8]),
+        false => assert_eq!(rows, [0, 0]),
+    }
+    let partitions = status["partitions"].as_array().expect("partitions");
+    let sum = |group: i32, shard: &str| -> u64 {
+        let of_group = partitions.iter().filter(|partition| partition["colocation_group"] == group && partition["shard"] == shard);
+        of_group.map(|partition| partition["rows"].as_u64().expect("counted")).sum()
+    };
+    assert_eq!((sum(3, "shard0"), sum(3, "shard1")), (5, 0));
+    let hashed = sum(1, "shard0");
+    assert!((20..80).contains(&hashed), "{hashed} of 100 rows on one of two shards");
+    let misplaced = (100 - hashed) + if home == "shard0" { 0 } else { 10 } + 3;
+    assert_eq!(status["shards"][0]["misplaced_rows"], misplaced);
+    assert_eq!(status["shards"][1]["misplaced_rows"], 0);
+    // What the shard itself says of the first hash partition's range.
+    let by_shard: i64 = operated
+        .cluster
+        .connect_shard(0)
+        .await
+        .query_one(
+            "SELECT count(*) FROM h WHERE hashtextextended(b, hashint8extended(a, 0)) < -9223372036854775808 + 288230376151711744",
+            &[],
+        )
+        .await
+        .expect("count")
+        .get(0);
+    assert_eq!(partitions[0]["rows"].as_i64(), Some(if partitions[0]["shard"] == "shard0" { by_shard } else { 0 }));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! --! 5 | NULL | abc                      values of $1, $2, $3; the statement runs once for each such line
 //! SELECT * FROM t WHERE id = $1;
 //! --! refused                             on the proxy: 0A000 with DETAIL and HINT
+//! --! no shard                            on the proxy: SG001, for a key that is not mapped
 //! --! any order | count only | total order    how rows are compared; by default total order where ORDER BY stands outside of
 //!                                         parentheses
 //! --! runs                                must work on both, answers not compared (EXPLAIN)
@@ -37,6 +38,7 @@ pub struct Step {
 pub enum Expected {
     Equal,
     Refused,
+    NoShard,
     Runs,
 }
 
@@ -63,6 +65,7 @@ impl Pending {
     fn directive(&mut self, text: &str) {
         match text {
             "refused" => self.expected = Expected::Refused,
+            "no shard" => self.expected = Expected::NoShard,
             "runs" => self.expected = Expected::Runs,
             "any order" => self.order = Some(RowOrder::Free),
             "count only" => self.order = Some(RowOrder::CountOnly),

@@ -243,6 +243,10 @@ fn judged(step: &Step, plain: &Answers, proxy: &Answers) -> Result<(), &'static 
             let Some(refusal) = error(proxy) else { return Err("is not refused") };
             if refusal.is_refusal() { Ok(()) } else { Err("is refused without 0A000, DETAIL and HINT") }
         }
+        Expected::NoShard => match error(proxy) {
+            Some(told) if told.get('C') == Some("SG001") => Ok(()),
+            Some(_) | None => Err("has a shard"),
+        },
         Expected::Runs => {
             let has_columns = |answers: &Answers| answers.iter().any(|answer| answer.rows().next().is_some());
             match (error(plain), error(proxy)) {

@@ -42,6 +42,20 @@ async fn begin_holds_nothing(stage: &Stage) {
         clients.push((number, client));
     }
     let key = stage.key(1, 0);
+    // SET inside a transaction needs no connection beside the one that it has.
+    let (mut one, mut two) = (stage.client().await, stage.client().await);
+    for client in [&mut one, &mut two] {
+        succeed(client, &format!("BEGIN; SELECT owner FROM accounts WHERE id = {}", stage.key(0, 0))).await;
+    }
+    for client in [&mut one, &mut two] {
+        succeed(client, "SET LOCAL work_mem = '2048kB'").await;
+        assert_eq!(
+            client.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {}", stage.key(0, 1))).await,
+            "2MB"
+        );
+        assert!(client.ask("SET LOCAL work_mem = 'nonsense'").await.starts_with("E(22023 "));
+        assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    }
     for (number, client) in &mut clients {
         assert_eq!(client.value(&format!("SELECT {number} FROM accounts WHERE id = {key}")).await, number.to_string());
         succeed(client, "COMMIT").await;
@@ -272,7 +286,11 @@ async fn a_drain_lets_transactions_finish_and_ends_the_rest() {
     stage.proxy.signal(Signal::TERM);
     let told = idle.rest().await;
     assert_eq!(told.iter().map(|message| message.field(b'C')).collect::<Vec<_>>(), ["57P01"], "{told:?}");
-    assert!(tokio::net::TcpStream::connect(stage.proxy.address()).await.is_err(), "no new clients");
+    // Each thread closes its own door.
+    let closing_at = Instant::now();
+    while tokio::net::TcpStream::connect(stage.proxy.address()).await.is_ok() {
+        assert!(closing_at.elapsed() < Duration::from_secs(5), "new clients are taken");
+    }
     assert!(running.transcript().await.contains("D(ran to its end,)"));
     assert_eq!(running.rest().await.last().map(|last| last.field(b'C')), Some("57P01".to_owned()));
     succeed(&mut open, &format!("UPDATE accounts SET balance = balance + 1 WHERE id = {key}")).await;

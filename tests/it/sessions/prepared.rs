@@ -86,9 +86,11 @@ async fn search_paths(stage: &Stage) {
     let mut client = stage.client().await;
     for statement in [
         "CREATE SCHEMA a",
-        "CREATE TABLE a.t AS SELECT 1 AS n",
+        "CREATE TABLE a.t (n int)",
+        "INSERT INTO a.t VALUES (1)",
         "CREATE SCHEMA b",
-        "CREATE TABLE b.t AS SELECT 'x'::text AS n, 2 AS m",
+        "CREATE TABLE b.t (n text, m int)",
+        "INSERT INTO b.t VALUES ('x', 2)",
     ] {
         succeed(&mut client, statement).await;
     }
