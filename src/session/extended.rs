@@ -83,6 +83,14 @@ impl Session {
         self.settle(failure)
     }
 
+    /// Names are given and taken only when all before them is known to have succeeded: an error there skips them.
+    async fn drain_current(&mut self) -> Result<(), Failure> {
+        match self.current_index() {
+            Some(index) => self.drain_with_flush(index).await,
+            None => Ok(()),
+        }
+    }
+
     fn current_index(&self) -> Option<usize> {
         let current = self.batch.current?;
         self.participants.iter().position(|participant| participant.shard == current)
@@ -92,6 +100,9 @@ impl Session {
         let parse = wire::parse(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
         let name = Bytes::copy_from_slice(parse.name);
+        if !name.is_empty() {
+            self.drain_current().await?;
+        }
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(&name));
             return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
@@ -449,6 +460,7 @@ impl Session {
         self.answer_parse().await?;
         match wire::close(body).map_err(SessionEnd::from)? {
             Target::Statement(name) => {
+                self.drain_current().await?;
                 self.statements.remove(name);
                 self.answer(shard_tag::CLOSE_COMPLETE);
                 Ok(())

@@ -150,11 +150,12 @@ impl Judge<'_> {
     }
 }
 
-/// A comparison with NULL alone.
+/// A comparison with NULL alone, or a plain FALSE.
 fn is_never_true(formula: &Formula) -> bool {
     match formula {
         Formula::OneOf(_, constants) => constants.iter().all(|constant| *constant == Constant::Null),
-        Formula::Silent | Formula::Opaque | Formula::Equal(..) | Formula::Any(_) => false,
+        Formula::Any(branches) => branches.is_empty(),
+        Formula::Silent | Formula::Opaque | Formula::Equal(..) => false,
     }
 }
 

@@ -9,10 +9,10 @@ use super::{Name, folded};
 
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Everything in FROM and every target, WITH queries included.
-    relations: BTreeSet<Name>,
+    /// Everything in FROM and every target, WITH queries included: how often.
+    relations: BTreeMap<Name, usize>,
     /// WITH queries, with what they name themselves.
-    with_queries: BTreeMap<String, BTreeSet<Name>>,
+    with_queries: BTreeMap<String, BTreeMap<Name, usize>>,
     pub query_count: usize,
     /// Something that PostgreSQL has not, or reads otherwise.
     pub is_odd: bool,
@@ -31,17 +31,40 @@ pub fn of(statement: &Statement) -> Names {
 impl Names {
     /// The same relations as the first reading's. A WITH query that nothing refers to is not read by the first.
     pub fn agree(&self, first: &BTreeSet<Name>) -> bool {
+        let unused = self.unused();
         let is_with_query = |name: &Name| name.0.is_none() && self.with_queries.contains_key(&name.1);
-        let is_referred = |name: &String| self.relations.contains(&(None, name.clone()));
-        let is_unused = |name: &Name| self.with_queries.iter().any(|(query, named)| !is_referred(query) && named.contains(name));
+        let is_unused = |name: &Name| unused.iter().filter_map(|query| self.with_queries.get(*query)).any(|q| q.contains_key(name));
         let is_found = |name: &Name| first.contains(name) || is_with_query(name) || is_unused(name);
-        self.relations.iter().all(is_found) && first.iter().all(|name| self.relations.contains(name))
+        self.relations.keys().all(is_found) && first.iter().all(|name| self.relations.contains_key(name))
+    }
+
+    /// WITH queries that nothing refers to, or only others like them.
+    fn unused(&self) -> BTreeSet<&str> {
+        let mut unused: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let references = |query: &String| {
+                let name = (None, query.clone());
+                let among = |names: &BTreeMap<Name, usize>| names.get(&name).copied().unwrap_or(0);
+                let dead = unused.iter().filter_map(|dead| self.with_queries.get(*dead)).map(among).sum();
+                among(&self.relations).saturating_sub(dead)
+            };
+            let more: Vec<&str> = self
+                .with_queries
+                .keys()
+                .filter(|query| !unused.contains(query.as_str()) && references(query) == 0)
+                .map(String::as_str)
+                .collect();
+            if more.is_empty() {
+                return unused;
+            }
+            unused.extend(more);
+        }
     }
 
     fn add(&mut self, name: &ObjectName) {
         match relation_name(name) {
             Some(name) => {
-                self.relations.insert(name);
+                *self.relations.entry(name).or_default() += 1;
             }
             None => self.is_odd = true,
         }
@@ -57,7 +80,10 @@ impl Visitor for Names {
             let mut inner = Names::default();
             let is_read = with_query.query.visit(&mut inner).is_continue();
             self.is_odd |= !is_read || inner.is_odd;
-            self.with_queries.entry(folded(&with_query.alias.name)).or_default().extend(inner.relations);
+            let named = self.with_queries.entry(folded(&with_query.alias.name)).or_default();
+            for (name, count) in inner.relations {
+                *named.entry(name).or_default() += count;
+            }
         }
         ControlFlow::Continue(())
     }

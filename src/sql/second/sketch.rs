@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, Expr, FromTable, Ident, Insert, JoinConstraint, JoinOperator, Query, Select, SetExpr, Statement, TableFactor,
-    TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value, Visit, Visitor,
+    TableObject, TableWithJoins, UnaryOperator, Update, UpdateTableFromKind, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use super::folded;
@@ -46,7 +46,7 @@ pub enum Formula {
     Opaque,
     Equal(Column, Column),
     OneOf(Column, Vec<Constant>),
-    /// One of these conjunctions holds.
+    /// One of these conjunctions holds; none of none.
     Any(Vec<Vec<Formula>>),
 }
 
@@ -219,6 +219,9 @@ impl<'c> Reader<'c> {
         let found = match condition {
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => self.equality(left, right),
             Expr::BinaryOp { op: BinaryOperator::Or, .. } if depth < DEPTH_MAX => Some(self.disjunction(condition, depth)),
+            Expr::Value(constant) if matches!(constant.value, Value::Boolean(false) | Value::Null) => {
+                Some(Formula::Any(Vec::new()))
+            }
             Expr::InList { expr, list, negated: false } => self.column(expr).and_then(|column| {
                 let constants: Option<Vec<Constant>> = list.iter().map(constant).collect();
                 Some(Formula::OneOf(column, constants?))
@@ -376,7 +379,7 @@ fn column_name(expression: &Expr) -> Option<String> {
     }
 }
 
-/// Breaks off at the first watched name.
+/// Breaks off at the first watched name, and at constants that may make the whole of it never true.
 struct Mentioned<'w> {
     watched: &'w BTreeSet<String>,
 }
@@ -386,5 +389,12 @@ impl Visitor for Mentioned<'_> {
 
     fn pre_visit_ident(&mut self, name: &Ident) -> ControlFlow<()> {
         if self.watched.contains(&folded(name)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+        match value.value {
+            Value::Null | Value::Boolean(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }

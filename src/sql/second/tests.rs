@@ -75,6 +75,7 @@ fn a_claim_that_follows_is_agreed_with() {
         ("SELECT * FROM t WHERE k = 5 AND k = 6", either),
         ("SELECT * FROM t WHERE k IN (5, 6)", test(Test::In(vec![literal(1), literal(0)]))),
         ("SELECT * FROM t WHERE k = NULL", equals(literal(7))),
+        ("SELECT * FROM t WHERE false OR k = 5", equals(literal(0))),
         ("DELETE FROM public.t WHERE k = 5 RETURNING *", equals(literal(0))),
         ("SELECT * FROM t WHERE k = 5 ORDER BY x LIMIT 10", equals(literal(0))),
     ] {
@@ -98,6 +99,8 @@ fn another_set_of_tables_is_contradicted() {
     assert_eq!(judged("SELECT * FROM t WHERE k = 5 AND x IN (SELECT id FROM home)", &["t"], claim()), OTHER_TABLES);
     assert_eq!(judged("WITH c AS (SELECT * FROM home) SELECT * FROM t, c WHERE t.k = 5", &["t"], claim()), OTHER_TABLES);
     assert_eq!(judged("WITH c AS (SELECT * FROM home) SELECT * FROM t WHERE t.k = 5", &["t"], claim()), Opinion::Unsure);
+    let unused = "WITH a AS (SELECT * FROM home), b AS (SELECT * FROM a) SELECT * FROM t WHERE t.k = 5";
+    assert_eq!(judged(unused, &["t"], claim()), Opinion::Unsure);
     assert_eq!(judged("INSERT INTO home (k) SELECT k FROM t WHERE k = 5", &["t"], claim()), OTHER_TABLES);
 }
 

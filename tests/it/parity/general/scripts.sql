@@ -215,11 +215,15 @@ SELECT opened FROM accounts WHERE id < 6 ORDER BY opened;
 SELECT current_setting('timezone');
 SET TIME ZONE 'UTC';
 SELECT opened FROM accounts WHERE id = 3;
-SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
+SET TIME ZONE -7;
 SELECT opened FROM accounts WHERE id = 3;
 SET TIME ZONE LOCAL;
 SHOW timezone;
 SET timezone = 'nowhere/at_all';
+--! end
+--! script
+--! refused
+SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
 --! end
 --! script
 SET datestyle = 'German';
