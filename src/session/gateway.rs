@@ -80,7 +80,7 @@ impl Gateway {
         Self {
             map_database: Arc::new(map_database),
             registry: StatementRegistry::new(STATEMENTS_MAX),
-            analyzer: Analyzer::new(),
+            analyzer: Analyzer::counting(counters.reading_disagreements()),
             cancels: CancelRegistry::default(),
             clients: Clients::default(),
             counters,

@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use metrics::Counter;
 use moka::sync::Cache;
 
 use super::analysis::{Analysis, Command, Opinion};
@@ -13,7 +14,6 @@ use super::lexer::{self, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned}
 use super::parse;
 use super::statement::{self, Source};
 use crate::error::PgError;
-use crate::telemetry::names;
 
 /// Every statement of a text.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct Read {
 pub struct Analyzer {
     texts: Cache<TextKey, Arc<Analyzed>>,
     shapes: Cache<ShapeKey, Arc<Shape>>,
+    /// Statements whose two readings differ.
+    disagreements: Counter,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -73,7 +75,12 @@ impl Default for Analyzer {
 }
 
 impl Analyzer {
+    /// Counts nothing.
     pub fn new() -> Self {
+        Self::counting(Counter::noop())
+    }
+
+    pub fn counting(disagreements: Counter) -> Self {
         let weight = |text: &str| u32::try_from(text.len() + 256).unwrap_or(u32::MAX);
         Self {
             texts: Cache::builder()
@@ -86,6 +93,7 @@ impl Analyzer {
                     shape.variants.iter().map(|variant| weight(&variant.text)).fold(0, u32::saturating_add)
                 })
                 .build(),
+            disagreements,
         }
     }
 
@@ -110,14 +118,14 @@ impl Analyzer {
             return Ok(Arc::clone(known));
         }
         if text.len() > CACHED_TEXT_BYTES_MAX {
-            return read_text(text, scanned, context).map(Arc::new);
+            return read_text(text, scanned, context, &self.disagreements).map(Arc::new);
         }
         // Only texts that no shape serves are looked up by their bytes.
         let key = TextKey { context: context.id, text: text.into() };
         if let Some(known) = self.texts.get(&key) {
             return Ok(known);
         }
-        let analyzed = Arc::new(read_text(text, scanned, context)?);
+        let analyzed = Arc::new(read_text(text, scanned, context, &self.disagreements)?);
         if analyzed.is_template && may_share {
             let mut variants = shape.map(|shape| shape.variants.clone()).unwrap_or_default();
             variants.truncate(SHAPE_VARIANTS_MAX - 1);
@@ -151,9 +159,14 @@ impl Analyzed {
 }
 
 /// Reads a text that is in no cache. A panic, of the parser's wrapper or ours, is an error of this statement alone.
-fn read_text(text: &str, scanned: &Scanned, context: &Context) -> Result<Analyzed, PgError> {
+fn read_text(text: &str, scanned: &Scanned, context: &Context, disagreements: &Counter) -> Result<Analyzed, PgError> {
     match catch_unwind(AssertUnwindSafe(|| read_statements(text, scanned, context))) {
-        Ok(read) => read,
+        Ok(read) => {
+            let statements = read.iter().flat_map(|analyzed| &analyzed.statements);
+            let differ = statements.filter(|analysis| matches!(analysis.opinion, Some(Opinion::Differs(_)))).count();
+            disagreements.increment(differ as u64);
+            read
+        }
         Err(_) => {
             tracing::error!(shape = %format_args!("{:032x}", scanned.hash), "reading a statement panicked");
             Err(PgError::internal("the statement could not be read"))
@@ -177,7 +190,6 @@ fn read_statements(text: &str, scanned: &Scanned, context: &Context) -> Result<A
         let mut reading = statement::read(raw.stmt(), source, context);
         fixed_literals.append(&mut reading.fixed_literals);
         if let Some(Opinion::Differs(reason)) = reading.analysis.opinion {
-            metrics::counter!(names::READING_DISAGREEMENTS).increment(1);
             tracing::warn!(shape = %format_args!("{:032x}", scanned.hash), reason, "two readings of a statement differ");
         }
         statements.push(reading.analysis);

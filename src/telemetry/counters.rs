@@ -99,6 +99,11 @@ impl Counters {
         self.metrics.counter(names::STATEMENT_ERRORS, &[(LABEL_CLASS, class(sqlstate))]).increment(1);
     }
 
+    /// For whoever reads statements.
+    pub fn reading_disagreements(&self) -> Counter {
+        self.metrics.counter(names::READING_DISAGREEMENTS, &[])
+    }
+
     pub fn commit(&self) {
         self.commits.increment(1);
     }
@@ -193,6 +198,7 @@ mod tests {
         counters.error(b"23505");
         counters.error(b"\0");
         counters.rollback();
+        counters.reading_disagreements().increment(4);
         counters.connection(ConnectionOutcome::Limit);
         counters.cancel(CancelOutcome::Late);
         PoolCounters::new(&metrics, "one").failed();
@@ -204,6 +210,7 @@ mod tests {
             "shardgate_statement_errors_total{class=\"23\"} 1",
             "shardgate_statement_errors_total{class=\"XX\"} 1",
             "shardgate_transactions_total{outcome=\"rollback\"} 1",
+            "shardgate_reading_disagreements_total 4",
             "shardgate_client_connections_total{outcome=\"limit\"} 1",
             "shardgate_cancel_requests_total{outcome=\"late\"} 1",
             "shardgate_shard_connects_total{shard=\"one\",outcome=\"failed\"} 1",
