@@ -94,12 +94,7 @@ impl Session {
             Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
             Scope::Replicated => return self.route_anywhere(statement),
             Scope::EveryShard => {
-                return Err(PgError::unsupported(
-                    "this statement would write to every shard",
-                    "It changes a reference table, which has a copy on every shard.",
-                    "Change it before it is declared with shardgate.reference_table.",
-                )
-                .into());
+                return Err(every_shard_refusal(&statement.command).into());
             }
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
@@ -276,6 +271,26 @@ impl Session {
             participant.pinned_by.get_or_insert(reason);
             participant.connection.is_pinned = true;
         }
+    }
+}
+
+/// What would have to be atomic over all shards, which is refused.
+fn every_shard_refusal(command: &Command) -> PgError {
+    let whole_table = |name: &str| {
+        PgError::unsupported(
+            format!("{name} of a sharded or reference table is not supported"),
+            "It would have to run on every shard in one transaction.",
+            "Do it shard by shard: SET shardgate.shard sends statements to one shard unchanged.",
+        )
+    };
+    match command {
+        Command::Truncate => whole_table("TRUNCATE"),
+        Command::Lock => whole_table("LOCK"),
+        _ => PgError::unsupported(
+            "this statement would write to every shard",
+            "It changes a reference table, which has a copy on every shard.",
+            "Change it before it is declared with shardgate.reference_table.",
+        ),
     }
 }
 
