@@ -231,7 +231,7 @@ impl Session {
             return self.rollback(chain).await;
         }
         let modes = self.transaction.modes.clone();
-        self.commit_everywhere(true).await?;
+        self.commit_everywhere().await?;
         originate::command_complete(&mut self.client.output, "COMMIT");
         if chain {
             self.transaction.begin(modes, &self.settings);
@@ -258,7 +258,7 @@ impl Session {
     /// Commits on every participant, the one that has written first: when that fails, nothing has been committed anywhere.
     ///
     /// At most one participant has written (`route` refuses a second), so there is nothing to agree on.
-    pub(super) async fn commit_everywhere(&mut self, _is_explicit: bool) -> Result<(), Failure> {
+    pub(super) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| !participant.has_written);
         let begun: SmallVec<[(ShardId, bool); 4]> = self
             .participants
@@ -497,7 +497,7 @@ impl Session {
     /// session's own transaction. Of several statements in one Query, those before it are committed.
     async fn leave_transaction(&mut self, function: &str) -> Result<(), Failure> {
         if self.batch.is_implicit {
-            self.commit_everywhere(false).await?;
+            self.commit_everywhere().await?;
             self.batch.is_implicit = false;
         }
         if self.transaction.is_open() {

@@ -19,13 +19,12 @@ impl Session {
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
         let shards = self.shards_home_first()?;
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
-        if let Command::Ddl { renames_distributed: true, .. } = &statement.command
-            && self.transaction.is_open()
-        {
+        if let Command::Ddl { renames_distributed: true, .. } = &statement.command {
+            // The shards' change and the map's are not one: between them the new name would mean the home shard's rows alone.
             return Err(PgError::unsupported(
-                "a sharded or reference table cannot be renamed inside a transaction",
-                "Until the transaction ends, nobody but this session would know the table by its new name.",
-                "Rename it by a statement of its own, outside a transaction block.",
+                "a sharded or reference table cannot be renamed or moved to another schema",
+                "The shard map knows it by its name.",
+                "Give it another name by a view: CREATE VIEW new_name AS SELECT * FROM old_name.",
             )
             .into());
         }
@@ -41,7 +40,7 @@ impl Session {
             return run;
         }
         match run {
-            Ok(()) => self.commit_everywhere(false).await,
+            Ok(()) => self.commit_everywhere().await,
             Err(failure) => {
                 self.rollback_everywhere().await?;
                 Err(failure)

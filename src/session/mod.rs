@@ -55,6 +55,7 @@ pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, Pool, Settings};
+use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
@@ -126,8 +127,8 @@ pub struct Session {
     context_search_path: String,
     /// The same as [`crate::backend::StatementText`] has it.
     statement_search_path: Arc<str>,
-    /// The open transaction changes the schema, as was announced.
-    schema_change: Option<SchemaChangeId>,
+    /// The open transaction changes the schema, as was announced; the schema before it.
+    schema_change: Option<(SchemaChangeId, Arc<Catalog>)>,
     pools: Vec<Arc<Pool>>,
     /// Partitions that the open transaction has touched, sorted.
     touched: Vec<PartitionId>,

@@ -1,8 +1,8 @@
 //! The shards' schema as this proxy knows it: read from the home shard, kept as one immutable [`Catalog`].
 //!
 //! A schema change through a proxy is announced in the map database before the first shard is touched and finished after the
-//! last, so every proxy reads the catalogue anew and an interrupted change is seen. A table that was dropped or renamed is
-//! followed in the map by its oid. What was changed behind the proxy's back is found by a slow look.
+//! last, so every proxy reads the catalogue anew and an interrupted change is seen. A table that was dropped leaves the map;
+//! renaming a distributed one is refused. What was changed behind the proxy's back is found by a slow look.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Tables of the map that were dropped or renamed on the shards are so in the map.
+    /// Tables that were dropped on the shards leave the map.
     async fn follow_tables(&self, actor: &str, before: &Catalog) -> Result<(), PgError> {
         let after = self.catalog.load_full();
         let map = self.map.snapshot();
@@ -52,11 +52,9 @@ impl Gateway {
         let mut has_changed = false;
         for relation in before.relations.values().filter(|relation| map.table(&relation.schema, &relation.name).is_some()) {
             let old = (relation.schema.as_str(), relation.name.as_str());
-            match after.relations.get(&relation.oid) {
-                Some(now) if (now.schema.as_str(), now.name.as_str()) == old => {}
-                Some(now) => has_changed |= store.rename_table(actor, old, (&now.schema, &now.name)).await?,
-                None if after.resolve(Some(&relation.schema), &relation.name, &[]).is_some() => {}
-                None => has_changed |= store.drop_table(actor, old.0, old.1).await?,
+            let is_there = after.relations.contains_key(&relation.oid) || after.resolve(Some(old.0), old.1, &[]).is_some();
+            if !is_there {
+                has_changed |= store.drop_table(actor, old.0, old.1).await?;
             }
         }
         drop(map);
@@ -72,7 +70,7 @@ impl Session {
     pub(super) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
         if self.schema_change.is_none() {
             let change = self.gateway.map.store().begin_schema_change(&self.identity.user, tag).await.map_err(PgError::from)?;
-            self.schema_change = Some(change);
+            self.schema_change = Some((change, self.gateway.catalog.load_full()));
         }
         Ok(())
     }
@@ -80,8 +78,7 @@ impl Session {
     /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
     /// rollback too: nobody has to know which it was.
     pub(super) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some(change) = self.schema_change.take() else { return Ok(()) };
-        let before = self.gateway.catalog.load_full();
+        let Some((change, before)) = self.schema_change.take() else { return Ok(()) };
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.identity.user, &before).await?;
         self.gateway.map.store().finish_schema_change(&self.identity.user, change).await?;

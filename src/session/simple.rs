@@ -136,7 +136,7 @@ impl Session {
             }
         }
         if std::mem::take(&mut self.batch.is_implicit) {
-            self.commit_everywhere(false).await?;
+            self.commit_everywhere().await?;
         }
         Ok(())
     }

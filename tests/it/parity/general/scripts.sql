@@ -503,3 +503,11 @@ UPDATE accounts SET note = 'second' WHERE id = 2;
 ROLLBACK;
 SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
 --! end
+-- A distributed table keeps the name that the map knows.
+--! script
+BEGIN;
+--! refused
+ALTER TABLE accounts RENAME TO accounts_by_another_name;
+ROLLBACK;
+SELECT count(*) FROM accounts WHERE id = 5;
+--! end
