@@ -37,8 +37,15 @@ async fn a_killed_shard_is_noticed_by_its_own_statements_only() {
     let is_told = told.starts_with("E(08006 ") || told.starts_with("E(08007 ");
     assert!(is_told && told.ends_with("Z(I)"), "COMMIT of what was written there: {told}");
     let told = behind_savepoint.ask("ROLLBACK TO s").await;
-    assert!(told.starts_with("E(08006 ") && told.ends_with("Z(E)"), "the savepoint is lost too: {told}");
-    assert_eq!(behind_savepoint.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    let at_commit = behind_savepoint.ask("COMMIT").await;
+    if told.starts_with("E(08006 ") && told.ends_with("Z(E)") {
+        assert_eq!(at_commit, "C(ROLLBACK) Z(I)", "the savepoint is lost too");
+    } else {
+        // The shard never heard of the savepoint and is not asked: when its end is not seen yet, COMMIT is what tells the loss.
+        assert_eq!(told, "C(ROLLBACK) Z(T)");
+        let is_told = at_commit.starts_with("E(08006 ") || at_commit.starts_with("E(08007 ");
+        assert!(is_told && at_commit.ends_with("Z(I)"), "what was written there is gone: {at_commit}");
+    }
     let told = listening.rest().await;
     assert!(told.last().is_some_and(|last| last.field(b'S') == "FATAL"), "what was pinned there is gone: {told:?}");
     for _ in 0..20 {
