@@ -135,8 +135,7 @@ impl Session {
         let mut names = Vec::with_capacity(shards.len());
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
             names.push((participant.shard, participant.connection.pool().address.name.clone()));
-            let endpoint = Arc::clone(&participant.connection.pool().address.endpoint);
-            self.cancel.started(&endpoint, &participant.connection);
+            self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
         }
         // All shards get their part before any answer is read.
