@@ -66,11 +66,11 @@ impl Session {
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
     pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
-        if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
+        if let Some((_, pool)) = self.pools.iter().find(|(id, _)| *id == shard.id) {
             return Ok(Arc::clone(pool));
         }
         let pool = self.gateway.pool(shard, &self.identity.credentials)?;
-        self.pools.push(Arc::clone(&pool));
+        self.pools.push((shard.id, Arc::clone(&pool)));
         Ok(pool)
     }
 

@@ -27,6 +27,11 @@ pub(super) struct TemporaryTables {
 }
 
 impl TemporaryTables {
+    /// The connection has, or had, some.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// A transaction, or a part of one, has ended.
     pub fn transaction_ended(&mut self) {
         self.is_stale |= self.is_used;

@@ -26,5 +26,5 @@ mod statement;
 mod testing;
 mod tree;
 
-pub use cache::{Analyzed, Analyzer, Read};
+pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
