@@ -120,8 +120,7 @@ impl Session {
             self.check_not_failed(&analysis.command)?;
         }
         self.statements.insert(name.clone(), Arc::clone(&statement));
-        let is_own = statement.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command));
-        if is_own || self.gateway.descriptions.contains_key(&statement.id) {
+        if self.describe_own(&statement).is_some() || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
             self.batch.unproven.push((name, statement.id));
@@ -232,6 +231,7 @@ impl Session {
             if let Some(analysis) = statement.analysis() {
                 self.check_not_failed(&analysis.command)?;
             }
+            Self::check_parameter_count(&statement, &bind)?;
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
             self.answer(shard_tag::BIND_COMPLETE);
             return Ok(());

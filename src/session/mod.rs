@@ -23,6 +23,7 @@ mod describe;
 mod drain;
 mod elsewhere;
 mod every_shard;
+mod explain;
 mod extended;
 mod failure;
 mod foreign_oids;

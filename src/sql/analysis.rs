@@ -297,10 +297,11 @@ pub enum Command {
     Unlisten(Option<String>),
     Notify,
     Copy(CopyDirection),
-    /// `shards`: EXPLAIN (SHARDS), which the proxy answers. `start..end` is the inner statement's range.
+    /// `shards`: EXPLAIN (SHARDS), for which no shard is asked. The inner statement's range is its own.
     Explain {
         shards: bool,
         analyze: bool,
+        format: ExplainFormat,
         inner: Box<Analysis>,
     },
     /// CREATE, ALTER, DROP, GRANT, COMMENT …: changes the schema on every shard.
@@ -331,6 +332,16 @@ pub enum QueryKind {
     Update,
     Delete,
     Merge,
+}
+
+/// What EXPLAIN (FORMAT …) asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Xml,
+    Yaml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

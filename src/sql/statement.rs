@@ -138,18 +138,14 @@ fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<
 fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Context) -> Placement {
     let shards = session_command::option_is_on(explain.options(), "shards");
     let analyze = session_command::option_is_on(explain.options(), "analyze");
+    let format = session_command::explain_format(explain.options());
     let start = after_explain(source, !explain.options().is_empty()).unwrap_or(source.start);
     let inner = read(explain.query(), Source { lead: source.lead, start, ..source }, context).analysis;
     let effect = if analyze { inner.effect } else { Effect::Read };
     let scope = if shards { Scope::Session } else { inner.scope.clone() };
     let why = inner.why.clone();
     let session_calls = inner.session_calls.clone();
-    let mut placement = Placement::new(Command::Explain { shards, analyze, inner: Box::new(inner) }, scope, effect);
-    placement.merge = Err(PgError::unsupported(
-        "EXPLAIN of a statement over several shards is not supported",
-        "Each shard has a plan of its own.",
-        "Use EXPLAIN (SHARDS) to see where the statement goes, or restrict it to one shard key.",
-    ));
+    let mut placement = Placement::new(Command::Explain { shards, analyze, format, inner: Box::new(inner) }, scope, effect);
     placement.why = why;
     placement.session_calls = session_calls;
     placement
