@@ -60,6 +60,11 @@ pub(super) fn is_own(command: &Command) -> bool {
     }
 }
 
+/// Of the proxy's own statements: are the parameters in its text its own? Those in a PREPARE or a function's body are not.
+pub(super) fn takes_parameters(command: &Command) -> bool {
+    matches!(command, Command::Explain { .. } | Command::Shardgate(_) | Command::SetConfig(_))
+}
+
 impl Session {
     /// In a failed transaction only its end, or the return to a savepoint, is let through.
     pub(super) fn check_not_failed(&mut self, command: &Command) -> Result<(), PgError> {
@@ -122,12 +127,8 @@ impl Session {
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
-            Command::Prepare { .. } | Command::Execute { .. } => Err(PgError::unsupported(
-                "PREPARE and EXECUTE as SQL statements are not supported",
-                "Which shard an EXECUTE is for depends on its arguments, which are expressions.",
-                "Use the driver's prepared statements, which work on pooled connections.",
-            )
-            .into()),
+            Command::Prepare { .. } => self.prepare_by_name(statement, text).await,
+            Command::Execute { .. } => self.execute_by_name(statement, text, bind).await,
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {

@@ -133,7 +133,11 @@ fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
-async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
+pub(super) async fn describe_on(
+    connection: &mut Connection,
+    statement: &Statement,
+    prepared_max: usize,
+) -> Result<Description, Failure> {
     prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);

@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
+    pub(super) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut names = Vec::with_capacity(shards.len());
@@ -188,7 +188,7 @@ pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> 
     out
 }
 
-fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+pub(super) fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
         None => Ok(None),
         Some(count) => {
@@ -206,7 +206,7 @@ fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
-fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
+pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
     if hidden == 0 || given <= 1 {
         return bind.after_names.to_vec();

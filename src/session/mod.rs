@@ -31,6 +31,7 @@ mod gateway;
 mod greet;
 mod join;
 mod participant;
+mod prepare;
 mod relations;
 mod relay;
 mod route;

@@ -276,8 +276,15 @@ pub enum Command {
         start: usize,
         end: usize,
     },
+    /// SQL-level EXECUTE.
     Execute {
         name: String,
+        /// Where the text goes on after the name.
+        after_name: usize,
+        /// Constants; `None`: an expression that touches no table, whose value is not known.
+        arguments: Vec<Option<KeyValue>>,
+        /// No argument reads a clock or a random number: evaluated again they are the same.
+        is_repeatable: bool,
     },
     /// `None`: ALL.
     Deallocate(Option<String>),

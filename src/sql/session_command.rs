@@ -20,7 +20,6 @@ pub fn classify(node: Node<'_>) -> Option<Result<Command, PgError>> {
             nodes::DiscardMode::DISCARD_TEMP => Discard::Temporary,
             _ => Discard::All,
         }),
-        Node::ExecuteStmt(s) => Command::Execute { name: s.name().unwrap_or_default().to_owned() },
         Node::DeallocateStmt(s) => Command::Deallocate(if s.isall { None } else { s.name().map(str::to_owned) }),
         Node::FetchStmt(s) => Command::Fetch { name: s.portalname().unwrap_or_default().to_owned() },
         Node::ClosePortalStmt(s) => Command::CloseCursor(s.portalname().map(str::to_owned)),

@@ -8,7 +8,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, schema_guard, session_command, set_config};
+use super::{ddl, execute, schema_guard, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -69,6 +69,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             let name = prepare.name().unwrap_or_default().to_owned();
             Ok(Placement::new(Command::Prepare { name, start, end: source.end }, Scope::Session, Effect::Read))
         }
+        Node::ExecuteStmt(statement) => execute::place(statement, source, context),
         Node::ExplainStmt(explain) => Ok(place_explain(explain, source, context)),
         Node::DeclareCursorStmt(cursor) => place_cursor(cursor, source, context),
         Node::CopyStmt(copy) => place_copy(copy, source, context),
