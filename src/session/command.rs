@@ -304,7 +304,7 @@ impl Session {
     }
 
     /// COMMIT or ROLLBACK on one participant; its notices and errors go to the client.
-    async fn finish_on(&mut self, index: usize, text: &str) -> Result<(), Failure> {
+    pub(super) async fn finish_on(&mut self, index: usize, text: &str) -> Result<(), Failure> {
         // An error in the extended protocol has left the shard skipping.
         match self.sync(index).await {
             Ok(()) | Err(Failure::Forwarded) => {}

@@ -39,6 +39,7 @@ mod schema;
 mod set_config;
 mod setting;
 mod simple;
+mod snapshot;
 mod statement;
 mod stop;
 mod temporary;

@@ -75,6 +75,15 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let route = self.find_route(statement, inputs).await?;
+        if self.transaction.has_spares {
+            self.settle_spares(statement, &route).await?;
+        }
+        Ok(route)
+    }
+
+    #[inline]
+    async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if statement.session_calls.contains(&SessionCall::SetConfig) {
             return Err(super::set_config::not_alone().into());
         }
@@ -91,7 +100,16 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
+            Scope::Session | Scope::Tableless | Scope::System => {
+                if self.opens_snapshots(statement) {
+                    Box::pin(self.open_snapshots()).await?;
+                }
+                let route = self.route_home(statement)?;
+                if let (Command::Show(_), Route::Shard(shard)) = (&statement.command, &route) {
+                    Box::pin(self.join_for_show(statement, *shard)).await?;
+                }
+                return Ok(route);
+            }
             Scope::Replicated => return self.route_anywhere(statement),
             Scope::EveryShard => {
                 return Err(every_shard_refusal(&statement.command).into());
@@ -217,7 +235,11 @@ impl Session {
     /// May this shard join the transaction?
     fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
-            plan::admit(statement.effect, shard, &self.transaction_scope())?;
+            let scope = self.transaction_scope();
+            plan::admit(statement.effect, shard, &scope)?;
+            if self.transaction.has_snapshots_open && !self.shards_begun().any(|begun| begun == shard) {
+                return Err(plan::no_common_snapshot().into());
+            }
         }
         Ok(Route::Shard(shard))
     }
@@ -228,7 +250,7 @@ impl Session {
     }
 
     /// The level that the transaction has, by BEGIN or by default.
-    fn has_snapshot(&self) -> bool {
+    pub(super) fn has_snapshot(&self) -> bool {
         let default = || match self.effective("default_transaction_isolation") {
             Some(level) => matches!(level, "repeatable read" | "serializable"),
             None => self.greeting.has_snapshot_by_default,
@@ -245,7 +267,7 @@ impl Session {
             participants: self
                 .participants
                 .iter()
-                .filter(|participant| participant.has_begun || participant.needs_sync)
+                .filter(|participant| (participant.has_begun || participant.needs_sync) && !participant.is_spare)
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),

@@ -64,6 +64,9 @@ pub enum SessionCall {
     AdvisoryUnlock,
     /// `currval`, `lastval`: what this session drew from a sequence.
     SequenceValue,
+    /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
+    /// that is not immutable.
+    Server,
 }
 
 /// What running the statement does to data.

@@ -6,7 +6,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Command, Effect, KeyValue, Merge, Scope};
+use super::analysis::{Command, Effect, KeyValue, Merge, Scope, SessionCall};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::placing::{self, Placement};
@@ -30,8 +30,8 @@ pub fn place(execute: &nodes::ExecuteStmt, source: Source<'_>, context: &Context
     let is_repeatable = reader.notes.volatile.is_none();
     let command = Command::Execute { name, after_name, arguments, is_repeatable };
     let mut placement = placing::finish(reader, command, Ok(Merge::default()));
-    let is_harmless =
-        matches!(placement.scope, Scope::Tableless) && placement.effect == Effect::Read && placement.session_calls.is_empty();
+    let leaves_nothing = placement.session_calls.iter().all(|call| *call == SessionCall::Server);
+    let is_harmless = matches!(placement.scope, Scope::Tableless) && placement.effect == Effect::Read && leaves_nothing;
     placement.scope = if is_harmless { Scope::Session } else { Scope::Refused(unproven_argument()) };
     Ok(placement)
 }

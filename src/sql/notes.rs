@@ -52,6 +52,7 @@ impl Notes {
     }
 
     pub fn clock(&mut self, name: &str) {
+        self.session_call(SessionCall::Server);
         self.volatile.get_or_insert_with(|| name.to_owned());
         self.not_pushable(PgError::unsupported(
             format!("{name} is not supported across shards"),

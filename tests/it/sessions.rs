@@ -10,6 +10,7 @@ mod outage;
 mod parity;
 mod pinned;
 mod prepared;
+mod snapshots;
 mod stage;
 
 pub use stage::Stage;
