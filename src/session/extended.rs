@@ -138,7 +138,7 @@ impl Session {
     pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
         self.refresh_context().await?;
-        let read = self.read(text_str).await?;
+        let read = self.read_anew(text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
@@ -206,10 +206,10 @@ impl Session {
     pub(super) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
         let statement = self.statement(name)?;
         self.refresh_context().await?;
-        if statement.context_id == self.context.id {
+        if statement.context_id == self.context.id && !self.is_in_doubt(&statement.analyzed) {
             return Ok(statement);
         }
-        let read = self.read(statement.text()).await?;
+        let read = self.read_anew(statement.text()).await?;
         let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
             id: self.gateway.registry.id(&key),

@@ -31,8 +31,11 @@ impl Session {
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
-        let catalog = self.gateway.catalog.load();
         let map = self.gateway.map.snapshot();
+        if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
+            Box::pin(self.gateway.follow_schema_for(&map)).await?;
+        }
+        let catalog = self.gateway.catalog.load();
         let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
             && self.context.map.tables_version == map.tables_version
             && self.context.map.epoch.incarnation == map.epoch.incarnation

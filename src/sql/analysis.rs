@@ -29,6 +29,8 @@ pub struct Analysis {
     pub is_template: bool,
     /// Calls that concern the session rather than data.
     pub session_calls: Vec<SessionCall>,
+    /// It names a relation or function that the catalogue does not have: made a moment ago, or an error for PostgreSQL to tell.
+    pub has_unknown_names: bool,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }

@@ -33,7 +33,8 @@ pub struct Reading {
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
-    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, opinion } = placement;
+    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, has_unknown_names, opinion } =
+        placement;
     let is_template = is_template && matches!(command, Command::Query(_));
     let analysis = Analysis {
         start: source.start,
@@ -47,6 +48,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         shard_hint: shard_hint(source),
         is_template,
         session_calls,
+        has_unknown_names,
         opinion,
     };
     Reading { analysis, fixed_literals }
@@ -146,9 +148,11 @@ fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Con
     let scope = if shards { Scope::Session } else { inner.scope.clone() };
     let why = inner.why.clone();
     let session_calls = inner.session_calls.clone();
+    let has_unknown_names = inner.has_unknown_names;
     let mut placement = Placement::new(Command::Explain { shards, analyze, format, inner: Box::new(inner) }, scope, effect);
     placement.why = why;
     placement.session_calls = session_calls;
+    placement.has_unknown_names = has_unknown_names;
     placement
 }
 

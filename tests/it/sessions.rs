@@ -10,6 +10,7 @@ mod outage;
 mod parity;
 mod pinned;
 mod prepared;
+mod schema;
 mod snapshots;
 mod stage;
 

@@ -53,6 +53,7 @@ impl<'c> Reader<'c> {
             self.note_catalog_function(name, call, place);
         } else if candidates.is_empty() {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
+            self.notes.has_unknown_names = true;
             self.notes.touches_anything.get_or_insert_with(|| format!("Function \"{name}\" is not known."));
         }
         Ok(is_aggregate)
