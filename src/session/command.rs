@@ -132,7 +132,7 @@ impl Session {
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
-                self.change_temporary(statement, text, bind).await
+                self.change_temporary(statement, text, None).await
             }
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
@@ -153,6 +153,9 @@ impl Session {
         self.check_not_failed(&analysis.command)?;
         if let Command::Explain { .. } = &analysis.command {
             return self.explain(analysis, statement.text(), Some((statement, &bind))).await;
+        }
+        if super::temporary::has_parameters(analysis) {
+            return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
         }
         let before = self.client.output.len();
         self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
@@ -179,6 +182,7 @@ impl Session {
                 let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
                 Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
             }
+            _ if super::temporary::has_parameters(analysis) => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);

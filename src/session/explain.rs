@@ -49,8 +49,8 @@ struct Asked {
 enum Ask<'a> {
     /// The simple protocol.
     Query,
-    /// The extended one: the statement as it was prepared, and the parameters.
-    Bound { prepared: &'a Arc<Statement>, after_names: &'a [u8] },
+    /// The extended one: the statement as it was prepared, the portal's name, which shards name in errors, and the parameters.
+    Bound { prepared: &'a Arc<Statement>, portal: &'a [u8], after_names: &'a [u8] },
 }
 
 impl Session {
@@ -88,7 +88,7 @@ impl Session {
             (Some(asked), None) => self.plans(&explained, &asked, Ask::Query).await?,
             (Some(asked), Some((prepared, bind))) => {
                 let after_names = without_result_formats(bind);
-                self.plans(&explained, &asked, Ask::Bound { prepared, after_names: &after_names }).await?
+                self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names: &after_names }).await?
             }
         };
         if bound.is_none() {
@@ -186,8 +186,8 @@ impl Session {
         }
         for shard in &asked.shards {
             match (&fragment, &ask) {
-                (Some(fragment), Ask::Bound { after_names, .. }) => {
-                    self.ask_bound(explained, *shard, fragment, after_names).await?
+                (Some(fragment), Ask::Bound { portal, after_names, .. }) => {
+                    self.ask_bound(explained, *shard, fragment, (portal, after_names)).await?
                 }
                 _ => self.ask_by_query(explained, *shard, &asked.sql).await,
             }
@@ -229,7 +229,7 @@ impl Session {
         explained: &Explained<'_>,
         shard: ShardId,
         fragment: &Arc<Statement>,
-        after_names: &[u8],
+        (portal, after_names): (&[u8], &[u8]),
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
         let types = self.type_names(shard, fragment)?;
@@ -239,9 +239,9 @@ impl Session {
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
         prepare_on(connection, fragment, types, false, prepared_max);
-        fragment.id.with_name(|name| originate::bind(&mut connection.output, PORTAL, name, after_names));
-        originate::execute(&mut connection.output, PORTAL, 0);
-        originate::close(&mut connection.output, b'P', PORTAL);
+        fragment.id.with_name(|name| originate::bind(&mut connection.output, portal, name, after_names));
+        originate::execute(&mut connection.output, portal, 0);
+        originate::close(&mut connection.output, b'P', portal);
         originate::flush(&mut connection.output);
         self.start_asked(shard).await;
         Ok(())
@@ -471,8 +471,6 @@ fn without_result_formats(bind: &wire::Bind<'_>) -> Vec<u8> {
     rest
 }
 
-/// None of the client's portals has this name on the shard.
-const PORTAL: &[u8] = b"shardgate_explain";
 /// All plans of one statement together.
 const PLAN_BYTES_MAX: usize = 32 << 20;
 const JSON_OID: u32 = 114;

@@ -211,11 +211,11 @@ impl Session {
             Some(bind) => {
                 originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
                 connection.expect(Reply::ParseUnnamed, false);
-                originate::bind(&mut connection.output, PORTAL, b"", bind.after_names);
+                originate::bind(&mut connection.output, bind.portal, b"", bind.after_names);
                 connection.expect(Reply::Bind, false);
-                originate::execute(&mut connection.output, PORTAL, 0);
+                originate::execute(&mut connection.output, bind.portal, 0);
                 connection.expect(Reply::Execute, true);
-                originate::close(&mut connection.output, b'P', PORTAL);
+                originate::close(&mut connection.output, b'P', bind.portal);
                 connection.expect(Reply::Close, false);
                 originate::flush(&mut connection.output);
             }
@@ -415,5 +415,3 @@ fn reserved_name(name: &str) -> PgError {
 
 /// How the proxy names statements on connections.
 const RESERVED_PREFIX: &str = "sg_";
-/// None of the client's portals has this name on the shard.
-const PORTAL: &[u8] = b"shardgate_execute";

@@ -136,3 +136,17 @@ EXECUTE one(lastval());
 --! refused
 EXECUTE one(pg_advisory_lock(1)::text::bigint);
 --! end
+-- A temporary table from a query with parameters.
+--! extended
+--! script
+--! 1
+CREATE TEMP TABLE mine AS SELECT id, what FROM audit WHERE id >= $1;
+SELECT id, what FROM mine ORDER BY id;
+--! 3 | x
+CREATE TEMP TABLE other AS SELECT $1::int AS n, $2 AS t;
+SELECT n, t FROM other;
+--! 1
+CREATE TEMP TABLE other AS SELECT $1::int AS n;
+--! nothing
+CREATE TEMP TABLE failing AS SELECT id FROM audit WHERE id = $1;
+--! end
