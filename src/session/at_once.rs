@@ -158,7 +158,7 @@ impl Session {
         let Scope::Placed { parts, .. } = &analysis.scope else { return None };
         let single_key = if is_plain { SingleKey::of(parts)? } else { return None };
         let snapshot = self.gateway.map.newest();
-        if !self.context_is_of(&self.gateway.catalog.load(), &snapshot) {
+        if !self.gateway.has_catalog_for(&snapshot) || !self.context_is_of(&self.gateway.catalog.load(), &snapshot) {
             return None;
         }
         let place = single_key.place(&*self.gateway.map, &snapshot, inputs)?;

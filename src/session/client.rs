@@ -19,6 +19,8 @@ pub(super) struct Client {
     stream: ClientStream,
     pub input: BytesMut,
     pub output: BytesMut,
+    /// How often `output` has been sent.
+    pub flushes: u64,
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
@@ -28,7 +30,7 @@ pub(super) struct Client {
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, frame_bytes_max, is_at_end: false, read_bytes: READ_BYTES_MIN }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, read_bytes: READ_BYTES_MIN }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -99,6 +101,7 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        self.flushes += u64::from(!self.output.is_empty());
         poll_fn(|context| {
             while !self.output.is_empty() {
                 match Pin::new(&mut self.stream).poll_write(context, &self.output) {

@@ -1,11 +1,10 @@
-//! Statements that do not run on one shard: several shards merged, the relations of the schema `shardgate`, EXPLAIN (SHARDS).
+//! Statements that do not run on one shard: several shards, their answers merged.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
-use super::command::text_field;
 use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
@@ -129,7 +128,7 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
+    pub(super) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut names = Vec::with_capacity(shards.len());
@@ -170,99 +169,10 @@ impl Session {
             Err(ScatterError::Gone(end)) => Err(end.into()),
         }
     }
-
-    /// EXPLAIN (SHARDS): where the statement would go, without running it.
-    pub(super) async fn explain_shards(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let read = self.read(text).await?;
-        let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
-            None => Inputs::literals(text, &read.literals),
-        };
-        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
-        let lines = self.explain_lines(inner, text, why, &inputs).await?;
-        originate::row_description(&mut self.client.output, &[text_field("QUERY PLAN")]);
-        for line in &lines {
-            originate::data_row(&mut self.client.output, &[Some(line)]);
-        }
-        originate::command_complete(&mut self.client.output, "EXPLAIN");
-        Ok(())
-    }
-
-    async fn explain_lines(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        mut why: Vec<String>,
-        inputs: &Inputs<'_>,
-    ) -> Result<Vec<String>, Failure> {
-        let snapshot = self.gateway.map.snapshot();
-        let name = |id: ShardId| snapshot.shard(id).map_or_else(|| format!("{}", id.0), |shard| shard.name.clone());
-        let alone = text.get(inner.start..inner.end).unwrap_or(text).trim();
-        let mut lines = Vec::new();
-        if why.is_empty() {
-            why.push("The statement names no sharded table.".to_owned());
-        }
-        if super::command::is_own(&inner.command) {
-            lines.push("Route: local".to_owned());
-            lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-            return Ok(lines);
-        }
-        match self.route(inner, inputs).await {
-            Ok(Route::Shard(shard)) => {
-                lines.push("Route: single shard".to_owned());
-                lines.push(format!("Shards: {}", name(shard)));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                lines.push(format!("On {}: {alone}", name(shard)));
-            }
-            Ok(Route::Scatter(shards)) => {
-                lines.push("Route: scatter".to_owned());
-                lines.push(format!("Shards: {}", shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                let merge = inner.merge.clone()?;
-                let fragment = fragment_text(inner, &merge, text);
-                lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
-                lines.push(format!("Merge: {}", describe_merge(&merge)));
-            }
-            Err(Failure::Error(refusal)) => {
-                lines.push("Route: refused".to_owned());
-                lines.push(format!("Why: {}", refusal.message));
-                lines.extend(refusal.detail.map(|detail| format!("Why: {detail}")));
-                lines.extend(refusal.hint.map(|hint| format!("Hint: {hint}")));
-            }
-            Err(failure) => return Err(failure),
-        }
-        Ok(lines)
-    }
-}
-
-fn describe_merge(merge: &Merge) -> String {
-    let mut parts = Vec::new();
-    if merge.order_by.is_empty() {
-        parts.push("concatenate".to_owned());
-    } else {
-        let keys = merge
-            .order_by
-            .iter()
-            .map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
-        parts.push(format!("by {}", keys.collect::<Vec<_>>().join(", ")));
-    }
-    let count = |count: &Count| match count {
-        Count::Constant(count) => count.to_string(),
-        Count::Parameter(number) => format!("${number}"),
-        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
-    };
-    parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}", count(limit))));
-    parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
-    parts.join(", ")
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
-fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
+pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
     let Some(fragment) = &merge.fragment else {
         return text.get(statement.start..statement.end).unwrap_or(text).to_owned();
     };
@@ -277,7 +187,7 @@ fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
     out
 }
 
-fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+pub(super) fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
         None => Ok(None),
         Some(count) => {
@@ -295,7 +205,7 @@ fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
-fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
+pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
     if hidden == 0 || given <= 1 {
         return bind.after_names.to_vec();
@@ -309,7 +219,7 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
 }
 
 /// The shard's own error, with the shard named in its context.
-fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
+pub(super) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return Bytes::copy_from_slice(frame) };
     let mut named = Vec::with_capacity(body.len() + shard.len() + 16);

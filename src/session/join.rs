@@ -181,7 +181,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self, index: usize) {
+    pub(super) fn release(&mut self, index: usize) {
         let mut participant = self.participants.swap_remove(index);
         if self.cancel.was_sent_to(participant.connection.process_id()) {
             participant.connection.is_cancel_pending = true;
@@ -205,7 +205,7 @@ impl Session {
             let detail = format!("The session's {reason} was on that connection.");
             return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
         }
-        if participant.has_begun {
+        if participant.has_begun && !participant.is_spare {
             self.transaction.lose(&error, is_told);
         }
         error.into()

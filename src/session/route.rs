@@ -32,8 +32,11 @@ impl Session {
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
-        let catalog = self.gateway.catalog.load();
         let map = self.gateway.map.snapshot();
+        if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
+            Box::pin(self.gateway.follow_schema_for(&map)).await?;
+        }
+        let catalog = self.gateway.catalog.load();
         let is_current = self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
@@ -101,6 +104,15 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let route = self.find_route(statement, inputs).await?;
+        if self.transaction.has_spares {
+            self.settle_spares(statement, &route).await?;
+        }
+        Ok(route)
+    }
+
+    #[inline]
+    async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if statement.session_calls.contains(&SessionCall::SetConfig) {
             return Err(super::set_config::not_alone().into());
         }
@@ -117,7 +129,16 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
+            Scope::Session | Scope::Tableless | Scope::System => {
+                if self.opens_snapshots(statement) {
+                    Box::pin(self.open_snapshots()).await?;
+                }
+                let route = self.route_home(statement)?;
+                if let (Command::Show(_), Route::Shard(shard)) = (&statement.command, &route) {
+                    Box::pin(self.join_for_show(statement, *shard)).await?;
+                }
+                return Ok(route);
+            }
             Scope::Replicated => return self.route_anywhere(statement),
             Scope::EveryShard => {
                 return Err(every_shard_refusal(&statement.command).into());
@@ -243,7 +264,11 @@ impl Session {
     /// May this shard join the transaction?
     fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
-            plan::admit(statement.effect, shard, &self.transaction_scope())?;
+            let scope = self.transaction_scope();
+            plan::admit(statement.effect, shard, &scope)?;
+            if self.transaction.has_snapshots_open && !self.shards_begun().any(|begun| begun == shard) {
+                return Err(plan::no_common_snapshot().into());
+            }
         }
         Ok(Route::Shard(shard))
     }
@@ -254,7 +279,7 @@ impl Session {
     }
 
     /// The level that the transaction has, by BEGIN or by default.
-    fn has_snapshot(&self) -> bool {
+    pub(super) fn has_snapshot(&self) -> bool {
         let default = || match self.effective("default_transaction_isolation") {
             Some(level) => matches!(level, "repeatable read" | "serializable"),
             None => self.greeting.has_snapshot_by_default,
@@ -271,7 +296,7 @@ impl Session {
             participants: self
                 .participants
                 .iter()
-                .filter(|participant| participant.has_begun || participant.needs_sync)
+                .filter(|participant| (participant.has_begun || participant.needs_sync) && !participant.is_spare)
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),

@@ -7,6 +7,7 @@ mod context;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+mod execute;
 pub mod explain;
 #[cfg(test)]
 mod hostile;
