@@ -11,7 +11,7 @@ use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
-use crate::execute::{RowSink, ScatterError, Spec, scatter};
+use crate::execute::{RowSink, Rows, ScatterError, Spec, scatter};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Count, Merge};
@@ -43,7 +43,7 @@ impl Session {
             Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
-                let spec = Spec { describes: true, ..spec(&merge, inputs)? };
+                let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
                 let fragment = fragment_text(statement, &merge, text);
                 let mut indexes = Vec::with_capacity(shards.len());
                 for shard in &shards {
@@ -55,8 +55,29 @@ impl Session {
                 for participant in self.of_shards(&shards) {
                     originate::query(&mut participant.connection.output, fragment.as_bytes());
                 }
-                self.scatter_on(&shards, &spec).await
+                match self.scatter_on(&shards, &spec).await {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() => {
+                        Err(self.told_of_the_text(frame, statement, text).await)
+                    }
+                    ended => ended,
+                }
             }
+        }
+    }
+
+    /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
+    async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
+        if fields.get(b'P').is_none() {
+            return Failure::Shard(frame);
+        }
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let alone = format!("{:blanks$}{}", "", text.get(statement.start..statement.end).unwrap_or_default());
+        match self.describe_apart(alone.as_bytes()).await {
+            Err(failure @ Failure::Shard(_)) => failure,
+            // It is right in itself: the place is in a text that the client has not written.
+            Ok(()) | Err(_) => Failure::Shard(without_position(body)),
         }
     }
 
@@ -80,7 +101,7 @@ impl Session {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
         let types = self.describe(statement).await?.parameter_types.clone();
-        let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
+        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
         let key = self.statement_text(fragment, types.into());
         let fragment = Statement {
@@ -115,6 +136,11 @@ impl Session {
             }
         }
         result
+    }
+
+    fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
+        Ok(Spec { combine_bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), ..spec(merge, inputs)? })
     }
 
     /// A shard joins, and what had to come before the statement has been answered.
@@ -168,6 +194,13 @@ impl Session {
                 "Add a condition on the shard key, or order by a column of a simple type.",
             )
             .into()),
+            Err(ScatterError::Inexact(reason)) => Err(PgError::unsupported(
+                "rows of several shards cannot be combined exactly",
+                format!("{}.", capitalised(&reason)),
+                "Add a condition on the shard key, or group and select by the whole shard key.",
+            )
+            .into()),
+            Err(ScatterError::Error(error)) => Err(error.into()),
             Err(ScatterError::Gone(end)) => Err(end.into()),
         }
     }
@@ -227,7 +260,7 @@ impl Session {
                 let merge = inner.merge.clone()?;
                 let fragment = fragment_text(inner, &merge, text);
                 lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
-                lines.push(format!("Merge: {}", describe_merge(&merge)));
+                lines.push(format!("Merge: {}", crate::sql::explain::merge(&merge)));
             }
             Err(Failure::Error(refusal)) => {
                 lines.push("Route: refused".to_owned());
@@ -239,27 +272,6 @@ impl Session {
         }
         Ok(lines)
     }
-}
-
-fn describe_merge(merge: &Merge) -> String {
-    let mut parts = Vec::new();
-    if merge.order_by.is_empty() {
-        parts.push("concatenate".to_owned());
-    } else {
-        let keys = merge
-            .order_by
-            .iter()
-            .map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
-        parts.push(format!("by {}", keys.collect::<Vec<_>>().join(", ")));
-    }
-    let count = |count: &Count| match count {
-        Count::Constant(count) => count.to_string(),
-        Count::Parameter(number) => format!("${number}"),
-        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
-    };
-    parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}", count(limit))));
-    parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
-    parts.join(", ")
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
@@ -280,16 +292,22 @@ fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
 
 fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
-        None => Ok(None),
+        None => Ok(Rows::Unsaid),
+        Some(Count::Column(column)) => Ok(Rows::Column(*column)),
         Some(count) => {
             let negative = |_| PgError::new(SqlState(*code), format!("{name} must not be negative"));
-            inputs.count(count)?.map(|count| u64::try_from(count).map_err(negative)).transpose()
+            inputs.count(count)?.map_or(Ok(Rows::Unsaid), |count| u64::try_from(count).map(Rows::Known).map_err(negative))
         }
     };
+    // In this order PostgreSQL looks at them.
+    let offset = value(&merge.offset, b"2201X", "OFFSET")?;
     Ok(Spec {
         order_by: merge.order_by.clone(),
         limit: value(&merge.limit, b"2201W", "LIMIT")?,
-        offset: value(&merge.offset, b"2201X", "OFFSET")?.unwrap_or(0),
+        offset,
+        has_ties: merge.has_ties,
+        combine: merge.combine.clone(),
+        combine_bytes_max: 0,
         hidden_columns: merge.hidden_columns,
         describes: false,
     })
@@ -307,6 +325,18 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     out.extend_from_slice(bind.result_formats);
     out.extend(std::iter::repeat_n([0, 0], hidden).flatten());
     out
+}
+
+fn without_position(body: &[u8]) -> Bytes {
+    let Ok(fields) = wire::error_fields(body) else { return super::describe::error_frame(body) };
+    let mut kept = Vec::with_capacity(body.len());
+    for (code, value) in fields.iter().filter(|(code, _)| *code != b'P') {
+        kept.push(code);
+        kept.extend_from_slice(value);
+        kept.push(0);
+    }
+    kept.push(0);
+    super::describe::error_frame(&kept)
 }
 
 /// The shard's own error, with the shard named in its context.
