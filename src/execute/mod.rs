@@ -4,8 +4,11 @@
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
 //! are not needed yet is not read, which stops it by back-pressure.
 //!
+//! [`gather`] lets PostgreSQL compute over rows that are brought together first.
+//!
 //! Only orders that the proxy knows exactly are merged (`sort_key`); everything else has been refused before.
 
+pub mod gather;
 mod numeric;
 mod scatter;
 mod sort_key;

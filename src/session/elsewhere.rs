@@ -57,6 +57,7 @@ impl Session {
                 }
                 self.scatter_on(&shards, &spec).await
             }
+            Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
     }
 
@@ -229,6 +230,16 @@ impl Session {
                 lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
                 lines.push(format!("Merge: {}", describe_merge(&merge)));
             }
+            Ok(Route::Gather(gathering)) => {
+                lines.push("Route: gather".to_owned());
+                lines.push(format!("Shards: {}", gathering.shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
+                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
+                let inputs = || gathering.recipe.inputs.iter();
+                for shard in &gathering.shards {
+                    lines.extend(inputs().map(|input| format!("On {}: {}", name(*shard), input.fragment)));
+                }
+                lines.push(format!("Merge: PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
+            }
             Err(Failure::Error(refusal)) => {
                 lines.push("Route: refused".to_owned());
                 lines.push(format!("Why: {}", refusal.message));
@@ -239,6 +250,11 @@ impl Session {
         }
         Ok(lines)
     }
+}
+
+/// An answer of EXPLAIN has one line for each row.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn describe_merge(merge: &Merge) -> String {
@@ -310,7 +326,7 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
 }
 
 /// The shard's own error, with the shard named in its context.
-fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
+pub(super) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return Bytes::copy_from_slice(frame) };
     let mut named = Vec::with_capacity(body.len() + shard.len() + 16);
