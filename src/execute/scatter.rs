@@ -67,14 +67,15 @@ pub struct ScatterEnd {
 #[derive(Debug, Error)]
 pub enum ScatterError<G> {
     /// An ErrorResponse of the shard at this index: the whole frame. The other shards have been read to their end.
+    /// `is_answered`: rows may be on their way to the client already.
     #[error("a shard refused the statement")]
-    Shard { index: usize, frame: Bytes },
+    Shard { index: usize, frame: Bytes, is_answered: bool },
     #[error("a shard was lost")]
     Lost { index: usize, error: ConnectionError },
-    /// A column whose order the proxy does not know, or a row that cannot be read.
+    /// A value whose place in the order is not known, or a row that cannot be read, among rows that are being sent.
     #[error("rows cannot be put in order: {0}")]
     Order(String),
-    /// Parts of groups or equal rows that cannot be combined exactly, and nothing has been sent.
+    /// Rows that cannot be merged or combined exactly, and nothing has been sent.
     #[error("rows cannot be combined: {0}")]
     Inexact(String),
     #[error("{0}")]
@@ -93,6 +94,11 @@ impl<G> From<CombineError> for ScatterError<G> {
 }
 
 impl Spec {
+    /// The shards compute rows that the answer may not have.
+    pub fn evaluates_more(&self) -> bool {
+        self.limit != Rows::Unsaid
+    }
+
     /// The shards' rows are parts of groups, which are sorted when they are whole.
     fn has_groups(&self) -> bool {
         matches!(self.combine, Some(Combine::Groups(_)))
@@ -119,7 +125,7 @@ pub async fn scatter<S: RowSink>(
     sink: &mut S,
 ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
     let inputs = connections.into_iter().map(|connection| Input { connection, head: Head::End, is_ready: false }).collect();
-    let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None };
+    let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
     let mut result = merge.run(sink).await;
     for (index, input) in merge.inputs.iter_mut().enumerate() {
         if matches!(&result, Err(ScatterError::Lost { index: lost, .. }) if *lost == index) {
@@ -141,6 +147,8 @@ struct Merge<'a, 's> {
     columns: Vec<FieldDescription>,
     /// Rows that count once.
     seen: Option<Seen>,
+    /// The client has been given something.
+    is_answered: bool,
 }
 
 impl Merge<'_, '_> {
@@ -165,7 +173,11 @@ impl Merge<'_, '_> {
             if is_over && !self.ties(index, last.as_deref()) {
                 break;
             }
-            if !self.is_new(index)? {
+            let is_new = self.is_new(index).map_err(|error| match error {
+                CombineError::Inexact(reason) => ScatterError::Order(reason),
+                CombineError::Error(error) => ScatterError::Error(error),
+            })?;
+            if !is_new {
                 self.drop_row(index);
             } else if to_skip > 0 {
                 to_skip -= 1;
@@ -185,7 +197,8 @@ impl Merge<'_, '_> {
         Ok(ScatterEnd { rows })
     }
 
-    fn describe<S: RowSink>(&self, sink: &mut S) {
+    fn describe<S: RowSink>(&mut self, sink: &mut S) {
+        self.is_answered = true;
         if self.spec.describes {
             originate::row_description(sink.buffer(), self.columns.get(..self.visible_columns()).unwrap_or_default());
         }
@@ -340,7 +353,9 @@ impl Merge<'_, '_> {
             match header.tag {
                 shard_tag::DATA_ROW => {
                     let order_by = if self.spec.has_groups() { &[] } else { self.spec.order_by.as_slice() };
-                    let values = sort_values(order_by, &self.columns, body).map_err(ScatterError::Order)?;
+                    let values = sort_values(order_by, &self.columns, body).map_err(|reason| {
+                        if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
+                    })?;
                     input.head = Head::Row { total: header.total, values };
                     return Ok(());
                 }
@@ -355,7 +370,7 @@ impl Merge<'_, '_> {
                     let frame = Bytes::copy_from_slice(bytes);
                     input.connection.input.advance(header.total);
                     input.head = Head::End;
-                    return Err(ScatterError::Shard { index, frame });
+                    return Err(ScatterError::Shard { index, frame, is_answered: self.is_answered });
                 }
                 shard_tag::NOTICE => output.put_slice(bytes),
                 shard_tag::READY => {

@@ -68,6 +68,11 @@ impl<'a> Inputs<'a> {
         Self { text, literals, parameters: Parameters::Bound { bind, types } }
     }
 
+    /// The text in which the literals lie.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// The value of a LIMIT or OFFSET; `None`: NULL, which is no limit.
     pub fn count(&self, count: &Count) -> Result<Option<i64>, PgError> {
         let number = match count {

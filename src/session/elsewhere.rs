@@ -12,11 +12,20 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, Rows, ScatterError, Spec, scatter};
+use crate::plan::{self, Gathering, Plan};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Count, Merge};
+use crate::sql::gather;
 use crate::sql::lexer::Literals;
 use crate::wire::{self, originate};
+
+/// What came of a statement on several shards.
+enum Scattered {
+    Answered,
+    /// Nothing was sent to the client: the answers cannot be merged exactly after all.
+    NotMerged(PgError),
+}
 
 impl RowSink for Client {
     type Gone = SessionEnd;
@@ -56,12 +65,27 @@ impl Session {
                     originate::query(&mut participant.connection.output, fragment.as_bytes());
                 }
                 match self.scatter_on(&shards, &spec).await {
+                    Ok(Scattered::Answered) => Ok(()),
+                    Ok(Scattered::NotMerged(reason)) => {
+                        let gathering = self.instead(shards, statement, text, reason)?;
+                        self.gather_text(&gathering, statement, text).await
+                    }
                     Err(Failure::Shard(frame)) if merge.fragment.is_some() => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
-                    ended => ended,
+                    Err(failure) => Err(failure),
                 }
             }
+            Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
+        }
+    }
+
+    /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
+    fn instead(&self, shards: Vec<ShardId>, statement: &Analysis, text: &str, reason: PgError) -> Result<Gathering, Failure> {
+        let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
+        match plan::gather(shards, &self.transaction_scope(), recipe) {
+            Ok(Plan::Gather(gathering)) => Ok(gathering),
+            Ok(Plan::SingleShard(_) | Plan::Scatter(_)) | Err(_) => Err(reason.into()),
         }
     }
 
@@ -85,7 +109,7 @@ impl Session {
     pub(super) async fn scatter_bound(
         &mut self,
         statement: &Arc<Statement>,
-        bind: &Bytes,
+        client_bind: &Bytes,
         shards: &[ShardId],
         row_limit: i32,
     ) -> Result<(), Failure> {
@@ -97,7 +121,7 @@ impl Session {
             )
             .into());
         }
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
         let types = self.describe(statement).await?.parameter_types.clone();
@@ -135,7 +159,13 @@ impl Session {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
-        result
+        match result? {
+            Scattered::Answered => Ok(()),
+            Scattered::NotMerged(reason) => {
+                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
+                self.gather_bound(statement, client_bind, &gathering, 0).await
+            }
+        }
     }
 
     fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
@@ -155,7 +185,7 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
+    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut names = Vec::with_capacity(shards.len());
@@ -175,9 +205,12 @@ impl Session {
         match merged {
             Ok(end) => {
                 originate::command_complete(&mut self.client.output, &format!("SELECT {}", end.rows));
-                Ok(())
+                Ok(Scattered::Answered)
             }
-            Err(ScatterError::Shard { index, frame }) => {
+            Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
+                self.data_error_of_more(&frame)
+            }
+            Err(ScatterError::Shard { index, frame, .. }) => {
                 let name = names.get(index).map(|(_, name)| name.as_str()).unwrap_or_default();
                 Err(Failure::Shard(with_shard_named(&frame, name)))
             }
@@ -194,15 +227,27 @@ impl Session {
                 "Add a condition on the shard key, or order by a column of a simple type.",
             )
             .into()),
-            Err(ScatterError::Inexact(reason)) => Err(PgError::unsupported(
+            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(PgError::unsupported(
                 "rows of several shards cannot be combined exactly",
                 format!("{}.", capitalised(&reason)),
                 "Add a condition on the shard key, or group and select by the whole shard key.",
-            )
-            .into()),
+            ))),
             Err(ScatterError::Error(error)) => Err(error.into()),
             Err(ScatterError::Gone(end)) => Err(end.into()),
         }
+    }
+
+    /// Shards that give up to LIMIT rows each compute more rows than the answer has: an error may be of one that is not in it.
+    fn data_error_of_more(&self, frame: &[u8]) -> Result<Scattered, Failure> {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
+        let refusal = PgError::unsupported(
+            "a row beyond LIMIT cannot be computed",
+            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
+            "Leave out the rows that cannot be computed by a condition in WHERE.",
+        );
+        // In a transaction the error has ended it on that shard.
+        if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
     }
 
     /// EXPLAIN (SHARDS): where the statement would go, without running it.
@@ -262,6 +307,16 @@ impl Session {
                 lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
                 lines.push(format!("Merge: {}", crate::sql::explain::merge(&merge)));
             }
+            Ok(Route::Gather(gathering)) => {
+                lines.push("Route: gather".to_owned());
+                lines.push(format!("Shards: {}", gathering.shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
+                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
+                let inputs = || gathering.recipe.inputs.iter();
+                for shard in &gathering.shards {
+                    lines.extend(inputs().map(|input| format!("On {}: {}", name(*shard), input.fragment)));
+                }
+                lines.push(format!("Merge: PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
+            }
             Err(Failure::Error(refusal)) => {
                 lines.push("Route: refused".to_owned());
                 lines.push(format!("Why: {}", refusal.message));
@@ -272,6 +327,11 @@ impl Session {
         }
         Ok(lines)
     }
+}
+
+/// An answer of EXPLAIN has one line for each row.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
@@ -327,6 +387,12 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     out
 }
 
+/// SQLSTATE class 22.
+fn is_data_error(frame: &[u8]) -> bool {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
+}
+
 fn without_position(body: &[u8]) -> Bytes {
     let Ok(fields) = wire::error_fields(body) else { return super::describe::error_frame(body) };
     let mut kept = Vec::with_capacity(body.len());
@@ -340,7 +406,7 @@ fn without_position(body: &[u8]) -> Bytes {
 }
 
 /// The shard's own error, with the shard named in its context.
-fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
+pub(super) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return Bytes::copy_from_slice(frame) };
     let mut named = Vec::with_capacity(body.len() + shard.len() + 16);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
-use crate::plan::{self, Plan, TransactionScope};
+use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
-use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -22,6 +22,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Rows of several shards, over which PostgreSQL runs it.
+    Gather(Arc<Gathering>),
 }
 
 impl Session {
@@ -109,10 +111,14 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) => self.admit(statement, shard),
-            None => match plan::plan(statement, &target, &self.transaction_scope())? {
-                Plan::SingleShard(shard) => self.admit(statement, shard),
-                Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
-            },
+            None => {
+                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
+                match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
+                    Plan::SingleShard(shard) => self.admit(statement, shard),
+                    Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
+                }
+            }
         }
     }
 
@@ -142,6 +148,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }
         route
@@ -250,6 +257,7 @@ impl Session {
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+            has_schema_change: self.schema_change.is_some(),
         }
     }
 

@@ -33,6 +33,13 @@ pub struct Analysis {
     pub opinion: Option<Opinion>,
 }
 
+impl Analysis {
+    /// The statement alone, in the text that it was read from or in another of its shape.
+    pub fn alone<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.start..self.end.min(text.len())).unwrap_or(text)
+    }
+}
+
 /// What a second, independent reading makes of the first one's claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opinion {

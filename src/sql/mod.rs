@@ -8,6 +8,7 @@ mod context;
 mod corpus;
 mod ddl;
 pub mod explain;
+pub mod gather;
 #[cfg(test)]
 mod hostile;
 pub mod lexer;

@@ -42,6 +42,7 @@ use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
+pub use catalog_functions::{Nature, nature};
 
 pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
 

@@ -122,7 +122,6 @@ SELECT opened::date, count(*) FROM accounts GROUP BY opened::date ORDER BY opene
 SELECT opened, count(*) FROM accounts GROUP BY opened;
 SELECT region, count(*) FROM places GROUP BY region;
 SELECT tenant, count(*), min(v COLLATE "C") FROM places GROUP BY tenant ORDER BY tenant;
---! refused
 SELECT language, count(*), sum(pages), avg(pages)::numeric FROM books WHERE language = 'en' GROUP BY language;
 SELECT l.name, count(*) FROM books b JOIN languages l ON l.code = b.language GROUP BY l.name;
 SELECT l.code, l.name, count(*) FROM books b JOIN languages l ON l.code = b.language GROUP BY l.code;
@@ -140,7 +139,6 @@ SELECT account_id % 3 AS r, avg(total), count(*) FROM orders GROUP BY r ORDER BY
 SELECT account_id, count(*) FROM entries GROUP BY account_id HAVING count(*) > 2 ORDER BY account_id;
 SELECT kind, count(*) FROM entries WHERE FALSE GROUP BY kind;
 SELECT kind, count(*) FROM entries WHERE account_id = 3 GROUP BY kind ORDER BY kind;
---! refused
 SELECT 1 AS one, count(*) FROM entries GROUP BY ();
 --! 2
 SELECT n % $1::int AS r, count(*) FROM entries GROUP BY 1 ORDER BY 1;
@@ -171,59 +169,33 @@ SELECT count(*) FROM accounts LIMIT TRUE;
 SELECT count(*) FROM accounts LIMIT 1 + 0;
 SELECT count(*) FROM accounts LIMIT -1;
 SELECT count(*) FROM accounts OFFSET -1;
--- What the proxy does not make of parts.
---! refused
+-- What the proxy does not make of parts by itself.
 SELECT sum(score) FROM accounts;
---! refused
 SELECT avg(f8) FROM kitchen;
---! refused
 SELECT sum(iv) FROM kitchen;
 SELECT max(note) FROM accounts;
---! refused
 SELECT max(m) FROM kitchen;
---! refused
 SELECT max(iv) FROM kitchen;
---! refused
 SELECT max(ia) FROM kitchen;
---! refused
 SELECT count(DISTINCT kind) FROM entries;
---! refused
 SELECT string_agg(kind, ',' ORDER BY kind) FROM entries;
---! refused
-SELECT array_agg(n) FROM entries;
---! refused
+SELECT array_agg(n ORDER BY n, account_id) FROM entries;
 SELECT stddev(balance) FROM accounts;
---! refused
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM accounts;
---! refused
 SELECT mode() WITHIN GROUP (ORDER BY kind) FROM entries;
---! refused
 SELECT kind, count(*) FROM entries GROUP BY kind HAVING count(*) > 3;
---! refused
 SELECT sum(balance) / count(*) FROM accounts;
---! refused
 SELECT coalesce(sum(balance), 0) FROM accounts;
---! refused
 SELECT count(*)::int FROM accounts;
---! refused
 SELECT kind, count(*) FROM entries GROUP BY kind ORDER BY count(*) * 2;
---! refused
 SELECT kind, rank() OVER (ORDER BY count(*)) FROM entries GROUP BY kind;
---! refused
 SELECT DISTINCT count(*) FROM entries GROUP BY kind;
---! refused
 SELECT ip, count(*) FROM kitchen GROUP BY ip;
---! refused
 SELECT jb, count(*) FROM kitchen GROUP BY jb;
---! refused
 SELECT iv, count(*) FROM kitchen GROUP BY iv;
 SELECT note, count(*) FROM accounts GROUP BY note ORDER BY note;
---! refused
 SELECT kind, generate_series(1, 2), count(*) FROM entries GROUP BY kind;
---! refused
 SELECT kind, (SELECT count(*) FROM kinds k WHERE k.kind = e.kind) FROM entries e GROUP BY kind;
---! refused
 SELECT count(*), generate_series(1, 2) FROM entries;
---! refused
 SELECT count(*) FROM entries HAVING count(*) > 3;
 SELECT count(*) FROM accounts FOR UPDATE;
