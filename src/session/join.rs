@@ -29,8 +29,18 @@ impl Session {
 
     /// A connection to a shard with these settings, outside any transaction.
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
-        let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
+        self.checkout_as(kind, shard, settings).await
+    }
+
+    /// As [`Session::checkout`], for who holds other connections besides the participants.
+    pub(super) async fn checkout_as(
+        &mut self,
+        kind: Checkout,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+    ) -> Result<Pooled, Failure> {
+        let pool = self.pool(shard)?;
         let mut connection = match self.wait_for_connection(&pool, kind).await? {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
             checked_out => checked_out?,

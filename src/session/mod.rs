@@ -29,6 +29,7 @@ mod extended;
 mod failure;
 mod foreign_oids;
 mod gateway;
+mod gather;
 mod greet;
 mod join;
 mod participant;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
-use crate::plan::{self, Plan, TransactionScope};
+use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
-use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -23,6 +23,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Rows of several shards, over which PostgreSQL runs it.
+    Gather(Arc<Gathering>),
 }
 
 impl Session {
@@ -156,10 +158,14 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) => self.admit(statement, shard),
-            None => match plan::plan(statement, &target, &self.transaction_scope())? {
-                Plan::SingleShard(shard) => self.admit(statement, shard),
-                Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
-            },
+            None => {
+                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
+                match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
+                    Plan::SingleShard(shard) => self.admit(statement, shard),
+                    Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
+                }
+            }
         }
     }
 
@@ -189,6 +195,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }
         route
@@ -301,6 +308,7 @@ impl Session {
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+            has_schema_change: self.schema_change.is_some(),
         }
     }
 

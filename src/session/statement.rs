@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::describe::Description;
 use crate::backend::{StatementId, StatementText};
+use crate::plan::Gathering;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
 use crate::sql::analysis::Analysis;
@@ -48,4 +49,6 @@ pub(super) enum Portal {
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.
     Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+    /// Runs over rows of several shards when it is executed.
+    Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
 }

@@ -9,6 +9,7 @@ mod corpus;
 mod ddl;
 mod execute;
 pub mod explain;
+pub mod gather;
 #[cfg(test)]
 mod hostile;
 pub mod lexer;
