@@ -176,6 +176,8 @@ impl Session {
 
     /// Connections that are in the middle of something are told to stop, and closed.
     async fn give_back(&mut self, mut hands: Hands, is_done: bool) {
+        // Before any of them is somebody else's: a cancel request that comes now is for none of them.
+        self.cancel.finished();
         if !is_done && gather::is_between_statements(&hands.scratch) {
             // An error here closes the connection, which ends the transaction too.
             if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut hands.scratch)).await {
@@ -194,7 +196,6 @@ impl Session {
             }
             release(&self.cancel, connection);
         }
-        self.cancel.finished();
     }
 }
 
