@@ -29,3 +29,4 @@ mod tree;
 
 pub use cache::{Analyzed, Analyzer, Read};
 pub use context::Context;
+pub use parse::parse;

@@ -124,6 +124,17 @@ impl<'c> Reader<'c> {
         match self.context.catalog.closure_of_relation(view.oid, Access::Read, &SqlBodyReader).as_ref() {
             Closure::Known(references) => {
                 let mut references = references.clone();
+                let sharded = references.reads.iter().chain(&references.writes).find_map(|oid| {
+                    let relation = self.context.catalog.relations.get(oid)?;
+                    matches!(relations::placed(self.context, relation, true), Resolved::Sharded { .. }).then_some(relation)
+                });
+                if let Some(table) = sharded {
+                    self.notes.not_pushable(PgError::unsupported(
+                        format!("writing through view \"{}\" of a sharded table is not supported", view.name),
+                        format!("The shard key of table \"{}\" is not looked for in conditions on the view.", table.name),
+                        format!("Write to table \"{}\" itself, with a condition on its shard key.", table.name),
+                    ));
+                }
                 references.writes.append(&mut references.reads);
                 self.note_references(&references, &view.name);
             }
