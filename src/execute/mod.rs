@@ -4,10 +4,15 @@
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
 //! are not needed yet is not read, which stops it by back-pressure.
 //!
-//! Only orders that the proxy knows exactly are merged (`sort_key`); everything else has been refused before.
+//! [`gather`] lets PostgreSQL compute over rows that are brought together first.
+//!
+//! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
+//! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 
+mod aggregate;
+pub mod gather;
 mod numeric;
 mod scatter;
 mod sort_key;
 
-pub use scatter::{RowSink, ScatterEnd, ScatterError, Spec, scatter};
+pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

@@ -68,10 +68,17 @@ impl<'a> Inputs<'a> {
         Self { text, literals, parameters: Parameters::Bound { bind, types } }
     }
 
+    /// The text in which the literals lie.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// The value of a LIMIT or OFFSET; `None`: NULL, which is no limit.
     pub fn count(&self, count: &Count) -> Result<Option<i64>, PgError> {
         let number = match count {
             Count::Constant(value) => i64::try_from(*value).ok(),
+            // In the rows of the shards.
+            Count::Column(_) => None,
             Count::Literal(ordinal) => {
                 let literal = self.literals.get(usize::from(*ordinal)).and_then(|literal| literal.value(self.text));
                 literal.and_then(|text| text.parse::<i64>().ok())

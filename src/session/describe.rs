@@ -86,6 +86,14 @@ impl Session {
         Ok(description)
     }
 
+    /// What the home shard says against a text, on a connection that has nothing to do with the transaction, which may have
+    /// failed.
+    pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<(), Failure> {
+        let home = self.home()?;
+        let statement = self.prepare(text, Box::default()).await?;
+        self.describe_outside(&home, &statement).await.map(drop)
+    }
+
     /// On a connection that has nothing to do with the transaction.
     async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
         let mut connection = self.checkout(shard, &self.settings_now()).await?;

@@ -27,7 +27,7 @@ use crate::backend::Frame;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, Count, Effect, ExplainFormat, Merge, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
 use crate::sql::lexer::Literals;
 use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
 
@@ -146,7 +146,18 @@ impl Session {
             }
             Ok(Route::Scatter(shards)) => {
                 let merge = inner.merge.clone()?;
-                (Head { merge: Some(describe_merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
+                (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
+            }
+            Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
+            // Where it would run is not there before its rows are: no plan of it can be shown.
+            Ok(Route::Gather(gathering)) => {
+                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let fragments = |shard: &String| {
+                    gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.fragment.clone())).collect::<Vec<_>>()
+                };
+                let on = shards.iter().flat_map(fragments).collect();
+                let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
+                return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None));
             }
             Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {
                 let why = std::iter::once(refusal.message).chain(refusal.detail).collect();
@@ -250,11 +261,10 @@ impl Session {
     /// What was asked leaves. An error of the socket is met again when the answer is read.
     async fn start_asked(&mut self, shard: ShardId) {
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
-        let endpoint = Arc::clone(&participant.connection.pool().address.endpoint);
         let connection = &mut *participant.connection;
         // The answers are read here, not by the relay.
         connection.pending.clear();
-        self.cancel.started(&endpoint, connection);
+        self.cancel.started(connection);
         if let Err(error) = connection.flush().await {
             tracing::debug!(%error, "a shard was lost before it could be asked for a plan");
         }
@@ -442,27 +452,6 @@ fn plans_too_large() -> PgError {
         .with_hint("Explain the statement on one shard: SET shardgate.shard sends statements there unchanged.")
 }
 
-fn describe_merge(merge: &Merge) -> String {
-    let mut parts = Vec::new();
-    if merge.order_by.is_empty() {
-        parts.push("concatenate".to_owned());
-    } else {
-        let keys = merge
-            .order_by
-            .iter()
-            .map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
-        parts.push(format!("by {}", keys.collect::<Vec<_>>().join(", ")));
-    }
-    let count = |count: &Count| match count {
-        Count::Constant(count) => count.to_string(),
-        Count::Parameter(number) => format!("${number}"),
-        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
-    };
-    parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}", count(limit))));
-    parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
-    parts.join(", ")
-}
-
 /// The rest of a Bind, with the results in text: a plan is the same in both formats.
 fn without_result_formats(bind: &wire::Bind<'_>) -> Vec<u8> {
     let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
@@ -475,3 +464,16 @@ fn without_result_formats(bind: &wire::Bind<'_>) -> Vec<u8> {
 const PLAN_BYTES_MAX: usize = 32 << 20;
 const JSON_OID: u32 = 114;
 const XML_OID: u32 = 142;
+
+/// An answer of EXPLAIN has one line for each row.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn not_analyzed(shards: &[ShardId]) -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of a statement whose rows are gathered is not supported",
+        format!("It would run on the home shard, over rows of {} shards.", shards.len()),
+        "EXPLAIN (SHARDS) shows what is read from each shard and what is computed over it.",
+    )
+}

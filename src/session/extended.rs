@@ -272,6 +272,13 @@ impl Session {
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
+            Route::Gather(gathering) => {
+                self.answer_parse().await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal, Portal::Gather { statement, bind, gathering });
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
         }
     }
 
@@ -280,7 +287,7 @@ impl Session {
         let is_known = match self.portals.get(name) {
             None => false,
             Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(Portal::Own { .. } | Portal::Scatter { .. }) => true,
+            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) => true,
         };
         if name.is_empty() || !is_known {
             return Ok(());
@@ -373,7 +380,9 @@ impl Session {
                     let shard = *shard;
                     self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
                 }
-                Portal::Own { statement, bind } | Portal::Scatter { statement, bind, .. } => {
+                Portal::Own { statement, bind }
+                | Portal::Scatter { statement, bind, .. }
+                | Portal::Gather { statement, bind, .. } => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
                 }
@@ -462,6 +471,15 @@ impl Session {
                 self.batch.current = None;
                 Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
             }
+            Portal::Gather { statement, bind, gathering } => {
+                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+                self.gateway.counters.statement(RouteKind::Gather);
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                self.batch.current = None;
+                Box::pin(self.gather_bound(&statement, &bind, &gathering, limit)).await
+            }
         }
     }
 
@@ -478,7 +496,7 @@ impl Session {
                 Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
                 }
-                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. }) | None => {
+                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) | None => {
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
                 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Bytes, BytesMut};
 
 use super::describe::{Description, TypeNames, prepare_on};
-use super::elsewhere::{fragment_text, spec, with_hidden_formats};
+use super::elsewhere::{Scattered, fragment_text, with_hidden_formats};
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session};
@@ -137,6 +137,7 @@ impl Session {
                 self.execute_on_several(&shards, analysis, &inputs, &execution).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
+            Ok(Route::Gather(_)) => Err(not_gathered(name).into()),
             Err(failure) => {
                 self.count_refusal(&failure);
                 Err(failure)
@@ -242,7 +243,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let Execution { prepared, bind, .. } = execution;
         let merge = analysis.merge.clone()?;
-        let spec = Spec { describes: bind.is_none(), ..spec(&merge, inputs)? };
+        let spec = Spec { describes: bind.is_none(), ..self.spec(&merge, inputs)? };
         let types = self.describe(prepared).await?.parameter_types.clone();
         let key = self.statement_text(Bytes::from(fragment_text(analysis, &merge, prepared.text())), types.into());
         let fragment = Statement {
@@ -282,7 +283,10 @@ impl Session {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
-        result.map_err(|failure| with_position_shifted(failure, shift))
+        match result.map_err(|failure| with_position_shifted(failure, shift))? {
+            Scattered::Answered => Ok(()),
+            Scattered::NotMerged(reason) => Err(reason.into()),
+        }
     }
 
     /// What Describe says of an EXECUTE: the columns of the prepared statement. Of one that does not exist PostgreSQL says
@@ -394,6 +398,15 @@ fn not_by_name() -> PgError {
         "this statement cannot be prepared by PREPARE",
         "The proxy answers it by itself, and PREPARE and EXECUTE are run by a shard.",
         "Run the statement itself, or prepare it by the driver.",
+    )
+}
+
+/// Only the protocol's own Execute reaches rows that have to be gathered.
+fn not_gathered(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("EXECUTE of \"{name}\" is not supported over several shards"),
+        "Its rows would have to be gathered on the home shard, which is done for statements that are sent themselves.",
+        "Send the statement itself, or prepare it with the driver.",
     )
 }
 

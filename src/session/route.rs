@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Failure, Session};
+use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
-use crate::plan::{self, Plan, TransactionScope};
+use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
-use crate::sql::Read;
+use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -22,6 +23,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Rows of several shards, over which PostgreSQL runs it.
+    Gather(Arc<Gathering>),
 }
 
 impl Session {
@@ -36,18 +39,19 @@ impl Session {
             Box::pin(self.gateway.follow_schema_for(&map)).await?;
         }
         let catalog = self.gateway.catalog.load();
-        let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
-            && self.context.map.tables_version == map.tables_version
-            && self.context.map.epoch.incarnation == map.epoch.incarnation
+        let is_current = self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
-            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
-        if is_current && self.context.id != 0 {
+            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
+            && self.context.user == self.current_user();
+        if is_current {
             self.using.get_or_insert(map);
+            self.settle_context();
             return Ok(());
         }
+        self.settled = None;
         self.pools.clear();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
-        let user = self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user).to_owned();
+        let user = self.current_user().to_owned();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
@@ -61,6 +65,30 @@ impl Session {
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
         Ok(())
+    }
+
+    /// Was the context made for this schema and these tables?
+    #[inline]
+    pub(super) fn context_is_of(&self, catalog: &Arc<Catalog>, map: &MapSnapshot) -> bool {
+        Arc::ptr_eq(catalog, &self.context.catalog)
+            && self.context.map.tables_version == map.tables_version
+            && self.context.map.epoch.incarnation == map.epoch.incarnation
+            && self.context.id != 0
+    }
+
+    /// As SET ROLE or SET SESSION AUTHORIZATION say.
+    fn current_user(&self) -> &str {
+        let role = self.effective("role").filter(|role| *role != "none");
+        role.or_else(|| self.effective("session_authorization")).unwrap_or(&self.identity.user)
+    }
+
+    /// The context is current: as long as the settings stay these it need not be compared with them.
+    fn settle_context(&mut self) {
+        let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
+        if !is_settled && !self.transaction.is_open() {
+            let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
+            self.settled = (!is_hinted).then(|| Arc::clone(&self.settings));
+        }
     }
 
     /// Reads a text in the session's context. A long one is read aside: reading it here would keep every other session of this
@@ -130,10 +158,14 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) => self.admit(statement, shard),
-            None => match plan::plan(statement, &target, &self.transaction_scope())? {
-                Plan::SingleShard(shard) => self.admit(statement, shard),
-                Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
-            },
+            None => {
+                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
+                match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
+                    Plan::SingleShard(shard) => self.admit(statement, shard),
+                    Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
+                }
+            }
         }
     }
 
@@ -163,6 +195,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }
         route
@@ -275,6 +308,7 @@ impl Session {
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+            has_schema_change: self.schema_change.is_some(),
         }
     }
 
@@ -322,7 +356,7 @@ fn every_shard_refusal(command: &Command) -> PgError {
 }
 
 /// A text of this size is read in well under a millisecond.
-const READ_HERE_BYTES_MAX: usize = 32 * 1024;
+pub(super) const READ_HERE_BYTES_MAX: usize = 32 * 1024;
 
 /// `"$user", public` as a list of schemas.
 fn parse_search_path(text: &str, user: &str) -> Vec<String> {

@@ -32,6 +32,11 @@ pub(super) struct TemporaryTables {
 }
 
 impl TemporaryTables {
+    /// The connection has, or had, some.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// A transaction, or a part of one, has ended.
     pub fn transaction_ended(&mut self) {
         self.is_stale |= self.is_used;
@@ -63,7 +68,7 @@ impl Session {
         let home = self.home()?;
         match self.route(statement, &inputs).await? {
             Route::Shard(shard) if shard == home.id => {}
-            Route::Shard(_) | Route::Scatter(_) => return Err(not_at_home().into()),
+            Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => return Err(not_at_home().into()),
         }
         let index = self.join(home.id).await?;
         self.pin_if_needed(index, statement);

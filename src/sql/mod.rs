@@ -9,6 +9,7 @@ mod corpus;
 mod ddl;
 mod execute;
 pub mod explain;
+pub mod gather;
 #[cfg(test)]
 mod hostile;
 pub mod lexer;
@@ -27,6 +28,6 @@ mod statement;
 mod testing;
 mod tree;
 
-pub use cache::{Analyzed, Analyzer, Read};
+pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
 pub use parse::parse;

@@ -59,6 +59,23 @@ impl<'c> Reader<'c> {
         Ok(is_aggregate)
     }
 
+    /// Whether a call is one of an aggregate or a window function, or may be.
+    pub fn is_aggregate_call(&self, call: &nodes::FuncCall) -> bool {
+        let names = tree::names(call.funcname()).unwrap_or_default();
+        let (schema, name) = match names.as_slice() {
+            [name] => (None, *name),
+            [schema, name] => (Some(*schema), *name),
+            _ => return true,
+        };
+        let has_clause = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
+        let is_of_catalog = schema.is_none_or(|schema| schema == "pg_catalog") && catalog_functions::is_aggregate(name);
+        let mut users = self.user_functions(schema, name).into_iter();
+        has_clause
+            || !matches!(call.agg_filter(), Node::None)
+            || is_of_catalog
+            || users.any(|function| matches!(function.kind, 'a' | 'w'))
+    }
+
     /// Operators of users call functions of users.
     pub fn note_operators(&mut self, names: &mut Vec<&str>, place: Place) {
         names.sort_unstable();
