@@ -20,7 +20,7 @@ pub(super) struct Participant {
     /// Kept until the session ends, and why: a temporary table, LISTEN, a session-level lock.
     pub pinned_by: Option<&'static str>,
     /// It is kept for something else too.
-    has_other_pins: bool,
+    pub has_other_pins: bool,
     /// UNLISTEN * has run in the transaction, and no LISTEN since.
     pub has_unlistened: bool,
 }
