@@ -181,6 +181,7 @@ impl Session {
         if self.transaction.is_open() {
             return;
         }
+        self.participants.iter_mut().for_each(Participant::unpin_if_unlistened);
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
             if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {

@@ -315,7 +315,7 @@ impl Session {
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         let reason = match &statement.command {
-            Command::Listen(_) => Some("LISTEN"),
+            Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
@@ -326,9 +326,11 @@ impl Session {
         {
             self.cursors.insert(name.clone(), (participant.shard, *is_hold));
         }
+        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
+            participant.has_unlistened = true;
+        }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
-            participant.pinned_by.get_or_insert(reason);
-            participant.connection.is_pinned = true;
+            participant.pin(reason);
         }
     }
 }

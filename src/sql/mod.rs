@@ -30,3 +30,4 @@ mod tree;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
+pub use parse::parse;
