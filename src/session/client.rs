@@ -22,11 +22,33 @@ pub(super) struct Client {
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
+    /// Bytes that have left.
+    sent: u64,
+}
+
+/// How much had been written for the client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    sent: u64,
+    waiting: usize,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, frame_bytes_max, is_at_end: false }
+        Self { stream, input, output, frame_bytes_max, is_at_end: false, sent: 0 }
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark { sent: self.sent, waiting: self.output.len() }
+    }
+
+    /// Forgets what was written since; `false` when some of it has left.
+    pub fn take_back(&mut self, mark: Mark) -> bool {
+        let is_here = self.sent == mark.sent;
+        if is_here {
+            self.output.truncate(mark.waiting);
+        }
+        is_here
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -98,7 +120,10 @@ impl Client {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionEnd::from(error))),
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionEnd::ClientGone)),
-                    Poll::Ready(Ok(written)) => self.output.advance(written),
+                    Poll::Ready(Ok(written)) => {
+                        self.output.advance(written);
+                        self.sent += written as u64;
+                    }
                 }
             }
             match &self.stream {

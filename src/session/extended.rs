@@ -460,7 +460,7 @@ impl Session {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
+                Box::pin(self.execute_on_several(&statement, &bind, &shards, limit)).await
             }
             Portal::Gather { statement, bind, gathering } => {
                 let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));

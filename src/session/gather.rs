@@ -11,14 +11,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::client::Mark;
 use super::elsewhere::with_shard_named;
+use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{self, Final, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
-use crate::plan::Gathering;
+use crate::plan::{self, Gathering, Plan};
+use crate::routing::Inputs;
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
+use crate::sql::gather::recipe;
 use crate::wire;
 
 /// The client's statement as it is to be answered.
@@ -49,6 +54,61 @@ impl Session {
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         self.gather(&prepared, Asked { gathering, text: alone, lead, bind, describes: true }).await
+    }
+
+    /// A statement of the simple protocol whose route is not one shard. One that was thought to be merged in the proxy and turns
+    /// out not to be, by the types of its columns, is gathered.
+    pub(super) async fn run_on_several(
+        &mut self,
+        route: Route,
+        statement: &Analysis,
+        text: &str,
+        inputs: &Inputs<'_>,
+    ) -> Result<(), Failure> {
+        let shards = match &route {
+            Route::Scatter(shards) => shards.clone(),
+            Route::Shard(_) | Route::Gather(_) => return self.run_elsewhere(route, statement, text, inputs).await,
+        };
+        let mark = self.client.mark();
+        match self.run_elsewhere(route, statement, text, inputs).await {
+            Err(Failure::Error(refusal)) if self.may_gather_instead(&refusal, mark) => {
+                let gathering = self.gathering(statement, text, shards)?;
+                self.gather_text(&gathering, statement, text).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// Execute of a portal over several shards, as above.
+    pub(super) async fn execute_on_several(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &Bytes,
+        shards: &[ShardId],
+        row_limit: i32,
+    ) -> Result<(), Failure> {
+        let mark = self.client.mark();
+        match self.scatter_bound(statement, bind, shards, row_limit).await {
+            Err(Failure::Error(refusal)) if row_limit == 0 && self.may_gather_instead(&refusal, mark) => {
+                let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
+                let gathering = self.gathering(analysis, statement.text(), shards.to_vec())?;
+                self.gather_bound(statement, bind, &gathering, row_limit).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// The proxy's own refusal, before the client has got anything of the answer: which is then taken back.
+    fn may_gather_instead(&mut self, refusal: &PgError, mark: Mark) -> bool {
+        refusal.code == SqlState::FEATURE_NOT_SUPPORTED && self.client.take_back(mark)
+    }
+
+    fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
+        let recipe = |home| recipe(statement.alone(text), &self.context, home);
+        match plan::gather(shards, &self.transaction_scope(), recipe)? {
+            Plan::Gather(gathering) => Ok(gathering),
+            Plan::SingleShard(_) | Plan::Scatter(_) => Err(PgError::internal("gathering is planned as something else")),
+        }
     }
 
     /// Execute of a portal.
@@ -104,7 +164,7 @@ impl Session {
     }
 
     /// The scratch session, and a connection to each shard but home, whose rows the scratch session reads by itself.
-    async fn take_connections(&mut self, shards: &[crate::shardmap::ShardId]) -> Result<Hands, Failure> {
+    async fn take_connections(&mut self, shards: &[ShardId]) -> Result<Hands, Failure> {
         let home = self.home()?;
         let settings = self.settings_now();
         let scratch = self.checkout(&home, &settings).await?;
@@ -304,7 +364,9 @@ fn moved(frame: &Bytes, place: impl Fn(usize) -> usize) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return frame.clone() };
     let mut out = Vec::with_capacity(body.len());
-    for (code, value) in fields.iter() {
+    // Schema, table, column, constraint and type, when they are those of a temporary table.
+    let is_ours = fields.get(b's').is_some_and(|schema| schema.starts_with(b"pg_temp"));
+    for (code, value) in fields.iter().filter(|(code, _)| !is_ours || !b"stcdn".contains(code)) {
         let is_position = code == b'P';
         let position = std::str::from_utf8(value).ok().filter(|_| is_position).and_then(|text| text.parse().ok()).map(&place);
         if position == Some(0) {

@@ -108,6 +108,7 @@ pub async fn answer<S: RowSink>(
             }
         }
     }
+    scratch.pending.clear();
     failure.map_or(Ok(()), Err)
 }
 
@@ -118,6 +119,7 @@ pub async fn roll_back(scratch: &mut Connection) -> Result<(), ConnectionError> 
         let (tag, body) = scratch.next_frame().await?;
         note(scratch, tag, &body)?;
         if tag == shard_tag::READY {
+            scratch.pending.clear();
             return Ok(());
         }
     }

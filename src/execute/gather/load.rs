@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 
 use super::script::{Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, Reply};
 use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
 
 /// A shard that sends rows.
@@ -34,11 +34,6 @@ impl<'a> Part<'a> {
     pub fn new(connection: &'a mut Connection, text: &'a str) -> Self {
         Self { connection, text, done: 0, is_ready: false }
     }
-
-    /// Its answer has been read to the end.
-    pub fn is_ready(&self) -> bool {
-        self.is_ready
-    }
 }
 
 /// Makes the tables, proves that the statement means over them what it means to the home shard, and loads the rows. On an
@@ -53,6 +48,9 @@ pub async fn load<G>(
     // Every shard takes its snapshot before the first row is read.
     for (index, part) in parts.iter_mut().enumerate() {
         originate::query(&mut part.connection.output, part.text.as_bytes());
+        part.connection.unnamed = None;
+        // Until its last answer has been read it is nobody else's.
+        part.connection.expect(Reply::Query, false);
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
@@ -86,6 +84,7 @@ async fn prepare<G>(scratch: &mut Connection, script: &Script, statement: &Final
     statement.put_analysis(&mut scratch.output);
     originate::query(&mut scratch.output, script.transport.as_bytes());
     scratch.unnamed = None;
+    scratch.expect(Reply::Query, false);
     let stages = [Stage::Tables, Stage::Rights, Stage::Tables, Stage::Analysis, Stage::Load];
     let mut failure = None;
     let mut has_columns = false;
@@ -283,7 +282,10 @@ impl Part<'_> {
         match tag {
             shard_tag::ERROR => return Err(PartFailure::Refused(frame)),
             shard_tag::COPY_DONE => self.done += 1,
-            shard_tag::READY => self.is_ready = true,
+            shard_tag::READY => {
+                self.is_ready = true;
+                self.connection.pending.clear();
+            }
             _ => {}
         }
         Ok(())

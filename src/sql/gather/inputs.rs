@@ -223,17 +223,19 @@ impl<'c> Inputs<'c> {
             if relation.columns.is_empty() {
                 return Err(refusals::relation(&relation.name, "It has no columns."));
             }
+            let primary = relation.uniques.iter().find(|unique| unique.is_primary).map(|unique| unique.columns.as_slice());
+            let key = primary.filter(|_| has_groups && wanted.with_children).and_then(|columns| {
+                let names: Option<Vec<&String>> = columns.iter().map(Option::as_ref).collect();
+                // By position too, only a column that is named somewhere can be grouped by.
+                let is_grouped = |name: &&&String| grouped(name) || (has_ordinal && (uses_all || words.contains(**name)));
+                names.filter(|names| names.iter().filter(is_grouped).count() == names.len())
+            });
             let is_needed = |column: &&Column| uses_all || words.contains(&column.name) || is_domain(catalog, column);
             let mut needed: Vec<String> = relation.columns.iter().filter(is_needed).map(|column| quoted(&column.name)).collect();
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
             let columns = needed.join(", ");
-            let key = relation.uniques.iter().find(|unique| unique.is_primary).map(|unique| unique.columns.as_slice());
-            let key = key.filter(|_| has_groups && wanted.with_children).and_then(|columns| {
-                let names: Option<Vec<&String>> = columns.iter().map(Option::as_ref).collect();
-                names.filter(|names| names.iter().all(|name| has_ordinal || grouped(name)))
-            });
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
             Ok(Input {

@@ -268,18 +268,19 @@ impl Walk {
         Ok(())
     }
 
-    /// GROUP BY: which columns it names.
+    /// GROUP BY: which columns it names, in grouping sets and lists too; not those inside of expressions.
     fn grouping(&mut self, item: Node<'_>) {
         let (names, has_ordinal) = (&mut self.survey.group_names, &mut self.survey.has_group_ordinal);
-        tree::walk(item, &mut |node| {
-            match node {
-                Node::ColumnRef(column) => {
-                    names.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
-                }
-                Node::A_Const(_) => *has_ordinal = true,
-                _ => {}
+        tree::walk(item, &mut |node| match node {
+            Node::ColumnRef(column) => {
+                names.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
+                false
             }
-            tree::is_known(node)
+            Node::A_Const(_) => {
+                *has_ordinal = true;
+                false
+            }
+            other => matches!(other, Node::NodeList(_) | Node::GroupingSet(_) | Node::RowExpr(_)),
         });
     }
 

@@ -152,9 +152,11 @@ impl World {
 
     /// Row by row, as text, from the plain database.
     async fn copy_rows(&mut self, proxy: &mut RawClient, table: &str) {
-        for row in self.direct[0].rows(&format!("SELECT * FROM {table}")).await {
+        let columns = self.direct[0].rows(&COLUMNS.replace("$1", &quoted(table))).await;
+        let columns = columns[0][0].clone().expect("columns");
+        for row in self.direct[0].rows(&format!("SELECT {columns} FROM {table}")).await {
             let values: Vec<String> = row.into_iter().map(|value| value.map_or("NULL".to_owned(), |text| quoted(&text))).collect();
-            proxy.rows(&format!("INSERT INTO {table} VALUES ({})", values.join(", "))).await;
+            proxy.rows(&format!("INSERT INTO {table} ({columns}) VALUES ({})", values.join(", "))).await;
         }
     }
 
@@ -322,5 +324,8 @@ const TABLES: &str =
     "SELECT CASE WHEN n.nspname = 'public' THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg_t%' ORDER BY c.oid";
+/// Of one table, those that take values.
+const COLUMNS: &str = "SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+    WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
 const NAMES: &str =
     "SELECT oid, relname FROM pg_class WHERE oid >= 16384 UNION ALL SELECT oid, typname FROM pg_type WHERE oid >= 16384";

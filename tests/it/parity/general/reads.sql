@@ -503,10 +503,8 @@ SELECT id, row_number() OVER (ORDER BY id) FROM accounts;
 SELECT id FROM accounts WHERE balance > (SELECT avg(balance) FROM accounts);
 SELECT a.what, b.title FROM audit a JOIN books b ON b.pages = a.id;
 SELECT code FROM languages UNION ALL SELECT name FROM accounts;
---! refused
-SELECT id, iv FROM kitchen ORDER BY iv;
---! refused
-SELECT id, m FROM kitchen ORDER BY m;
+SELECT id, iv FROM kitchen ORDER BY iv, id;
+SELECT id, m FROM kitchen ORDER BY m, id;
 SELECT id FROM accounts ORDER BY id FETCH FIRST 3 ROWS WITH TIES;
 SELECT id FROM accounts ORDER BY id LIMIT (SELECT 3);
 --! refused

@@ -212,11 +212,8 @@ SELECT id FROM accounts ORDER BY (balance, id) LIMIT 5;
 SELECT id, note FROM accounts ORDER BY note NULLS FIRST, id LIMIT 15;
 SELECT id, note FROM accounts ORDER BY note DESC, id LIMIT 15;
 SELECT e.account_id, e.n FROM entries e ORDER BY e.kind, e.account_id, e.n LIMIT 12;
---! refused
 SELECT id FROM kitchen ORDER BY ia, id;
---! refused
 SELECT id FROM kitchen ORDER BY jb, id;
---! refused
 SELECT id FROM kitchen ORDER BY ip, id;
 SELECT id FROM kitchen ORDER BY j ->> 'i', id;
 SELECT id, f8 FROM kitchen ORDER BY f8 DESC NULLS LAST, id;
