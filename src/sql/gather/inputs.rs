@@ -235,13 +235,13 @@ impl<'c> Inputs<'c> {
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
-            let columns = needed.join(", ");
+            let columns = needed;
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
             Ok(Input {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
-                fragment: format!("SELECT {columns} FROM {only}{}", qualified(relation)),
+                fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 name,

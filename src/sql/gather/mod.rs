@@ -53,8 +53,8 @@ pub struct Input {
     pub relation: String,
     /// CREATE TEMPORARY TABLE.
     pub create: String,
-    /// The columns that are loaded, as SQL.
-    pub columns: String,
+    /// The columns that are loaded, quoted.
+    pub columns: Vec<String>,
     /// The SELECT that yields them.
     pub fragment: String,
 }

@@ -87,6 +87,60 @@ CREATE TEMP TABLE people (id int);
 SELECT count(*) FROM people;
 SELECT count(*) FROM public.people;
 --! end
+-- The transaction's own writes are seen.
+--! script
+BEGIN;
+UPDATE people SET age = 99, name = E'tab\there\\' WHERE id = 5;
+SELECT count(*), max(age), max(name COLLATE "C") FROM people;
+INSERT INTO posts (person_id, n, title, stars, tag, words) VALUES (5, 50, NULL, 9, 'own', 7);
+SELECT p.id, p.name, o.n, o.title, o.doubled FROM people p JOIN posts o ON o.person_id = p.id WHERE p.age > (SELECT avg(age) FROM people) ORDER BY 1, 3;
+SELECT count(*) FROM people p JOIN notes n ON n.person_id = p.id;
+DELETE FROM posts WHERE person_id = 5;
+SELECT count(*), (SELECT count(*) FROM posts) FROM people;
+SAVEPOINT a;
+DELETE FROM people WHERE id = 5;
+SELECT count(*), max(age) FROM people;
+ROLLBACK TO a;
+SELECT count(*), max(age) FROM people;
+SELECT sum(1 / (age - age)) FROM people;
+ROLLBACK TO a;
+SELECT max(age), max(person_id) FROM people, posts;
+SELECT DISTINCT name FROM adults ORDER BY name;
+COMMIT;
+SELECT count(*), max(age) FROM people;
+SELECT count(*) FROM posts;
+--! end
+-- On the home shard too, on which tables that are not distributed are.
+--! script
+BEGIN;
+INSERT INTO notes VALUES (100, 7, 'own'), (101, 8, NULL);
+SELECT n.body, p.name FROM notes n JOIN people p ON p.id = n.person_id ORDER BY n.id;
+UPDATE notes SET body = 'changed' WHERE id = 1;
+SELECT n.body, p.id FROM notes n RIGHT JOIN people p ON p.id = n.person_id ORDER BY p.id, n.id;
+SELECT count(*), max(body) FROM note_bodies, people;
+SELECT b.body, r.bonus, count(*) FROM notes b, ranks r, people p WHERE p.level = r.level AND b.person_id = p.id GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT count(*) FROM events e JOIN people p ON p.id = e.id;
+SELECT count(*) FROM notes;
+LOCK TABLE notes IN ACCESS EXCLUSIVE MODE;
+SELECT count(*) FROM notes, people;
+ROLLBACK;
+SELECT count(*) FROM notes, people;
+BEGIN;
+INSERT INTO notes VALUES (100, 7, 'own');
+--! refused
+SELECT note_count(), count(*) FROM people;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+UPDATE shop.orders SET total = 0 WHERE id = 7;
+INSERT INTO shop.items VALUES (7, 77, 'sku1', 1000);
+SELECT sum(total), (SELECT sum(amount) FROM shop.items), (SELECT count(*) FROM people) FROM shop.orders;
+SELECT o.id, i.n, o.note, o.price, o.moods FROM shop.orders o LEFT JOIN shop.items i ON i.amount = o.id + 993 ORDER BY 1, 2;
+SELECT sum(amount) FROM shop.items GROUP BY sku ORDER BY 1;
+ROLLBACK;
+SELECT sum(total), (SELECT sum(amount) FROM shop.items) FROM shop.orders;
+--! end
 -- Several statements in one text.
 --! script
 --! simple
