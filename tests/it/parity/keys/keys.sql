@@ -318,7 +318,6 @@ SELECT v FROM k_char AS x WHERE $1 = x.k AND v IS NOT NULL;
 SELECT * FROM k_char WHERE k = 'a';
 SELECT * FROM k_char WHERE k = 'abc';
 SELECT * FROM k_char WHERE k = '';
---! refused
 SELECT count(v) FROM k_char WHERE k = 'a'::char(5);
 --! abc
 SELECT * FROM k_char WHERE k = $1::char(5);
@@ -1444,7 +1443,6 @@ SELECT * FROM k_date WHERE k = '01/01/2024';
 SELECT * FROM k_date WHERE k = 'January 1, 2024';
 SELECT * FROM k_date WHERE k = '20240101';
 SELECT * FROM k_date WHERE k = 'epoch';
---! refused
 SELECT count(*) FROM k_date WHERE k = CURRENT_DATE;
 SELECT * FROM k_date WHERE k = date '2024-02-28' + 1;
 SELECT * FROM k_date WHERE k = '2024-02-30';
@@ -1459,7 +1457,6 @@ SELECT * FROM k_timestamptz WHERE k = '2024-01-01'::date;
 SELECT * FROM k_timestamptz WHERE k = '2024-01-01 00:00:00Z';
 SELECT * FROM k_timestamptz WHERE k = '2024-01-01 00:00:00'::timestamp;
 SELECT * FROM k_timestamptz WHERE k = '2024-06-01 12:00 Europe/Berlin';
---! refused
 SELECT count(*) FROM k_timestamptz WHERE k = now();
 SELECT * FROM k_uuid WHERE k = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid;
 SELECT * FROM k_uuid WHERE k = 'not a uuid';
