@@ -234,9 +234,10 @@ impl Session {
                 lines.push("Route: gather".to_owned());
                 lines.push(format!("Shards: {}", gathering.shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
                 lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                let inputs = || gathering.recipe.inputs.iter();
+                let fragments: Vec<String> =
+                    gathering.recipe.inputs.iter().map(|input| input.query(&|number| Some(format!("${number}")))).collect();
                 for shard in &gathering.shards {
-                    lines.extend(inputs().map(|input| format!("On {}: {}", name(*shard), input.fragment)));
+                    lines.extend(fragments.iter().map(|fragment| format!("On {}: {fragment}", name(*shard))));
                 }
                 lines.push(format!("Merge: PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
             }

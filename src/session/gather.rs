@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::Mark;
 use super::elsewhere::with_shard_named;
+use super::parameter;
 use super::participant::Participant;
 use super::route::Route;
 use super::statement::Statement;
@@ -160,7 +161,14 @@ impl Session {
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
         let home = self.home()?.id;
-        let recipe = &asked.gathering.recipe;
+        let types = &description.parameter_types;
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = asked.bind.parameter(index)?;
+            parameter::as_sql(*types.get(index)?, format, value)
+        };
+        let gathering = with_values(asked.gathering, &value);
+        let recipe = &gathering.recipe;
         let mut statement = Final {
             client_text: asked.text,
             text: &recipe.text,
@@ -175,7 +183,7 @@ impl Session {
             self.check_rights_in_transaction(index, &statement, &asked).await?;
             statement.is_permitted = true;
         }
-        let mut hands = self.take_connections(asked.gathering).await?;
+        let mut hands = self.take_connections(&gathering).await?;
         let run = self.run_gathering(&mut hands, recipe, &statement).await;
         let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
         let failure = match failure {
@@ -337,6 +345,15 @@ impl Session {
         }
         self.cancel.finished();
     }
+}
+
+/// The fragments with the values of the parameters in their predicates.
+fn with_values(gathering: &Gathering, value: &dyn Fn(u16) -> Option<String>) -> Gathering {
+    let mut gathering = gathering.clone();
+    for input in &mut gathering.recipe.inputs {
+        input.fragment = input.query(value);
+    }
+    gathering
 }
 
 /// What ends a gathering from outside.

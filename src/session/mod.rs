@@ -30,6 +30,7 @@ mod gateway;
 mod gather;
 mod greet;
 mod join;
+mod parameter;
 mod participant;
 mod relations;
 mod relay;
