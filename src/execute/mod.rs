@@ -6,11 +6,13 @@
 //!
 //! [`gather`] lets PostgreSQL compute over rows that are brought together first.
 //!
-//! Only orders that the proxy knows exactly are merged (`sort_key`); everything else has been refused before.
+//! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
+//! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 
+mod aggregate;
 pub mod gather;
 mod numeric;
 mod scatter;
 mod sort_key;
 
-pub use scatter::{RowSink, ScatterEnd, ScatterError, Spec, scatter};
+pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

@@ -6,24 +6,22 @@
 //! cancelled, and closed unless they are the transaction's.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::client::Mark;
 use super::elsewhere::with_shard_named;
 use super::parameter;
 use super::participant::Participant;
-use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{self, Final, Fragments, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
 use crate::plan::{self, Gathering, Plan};
-use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::gather::{Recipe, Source, recipe};
@@ -68,53 +66,6 @@ impl Session {
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         self.gather(&prepared, Asked { gathering, text: alone, lead, bind, describes: true }).await
-    }
-
-    /// A statement of the simple protocol whose route is not one shard. One that was thought to be merged in the proxy and turns
-    /// out not to be, by the types of its columns, is gathered.
-    pub(super) async fn run_on_several(
-        &mut self,
-        route: Route,
-        statement: &Analysis,
-        text: &str,
-        inputs: &Inputs<'_>,
-    ) -> Result<(), Failure> {
-        let shards = match &route {
-            Route::Scatter(shards) => shards.clone(),
-            Route::Shard(_) | Route::Gather(_) => return self.run_elsewhere(route, statement, text, inputs).await,
-        };
-        let mark = self.client.mark();
-        match self.run_elsewhere(route, statement, text, inputs).await {
-            Err(Failure::Error(refusal)) if self.may_gather_instead(&refusal, mark) => {
-                let gathering = self.gathering(statement, text, shards)?;
-                self.gather_text(&gathering, statement, text).await
-            }
-            ended => ended,
-        }
-    }
-
-    /// Execute of a portal over several shards, as above.
-    pub(super) async fn execute_on_several(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &Bytes,
-        shards: &[ShardId],
-        row_limit: i32,
-    ) -> Result<(), Failure> {
-        let mark = self.client.mark();
-        match self.scatter_bound(statement, bind, shards, row_limit).await {
-            Err(Failure::Error(refusal)) if row_limit == 0 && self.may_gather_instead(&refusal, mark) => {
-                let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
-                let gathering = self.gathering(analysis, statement.text(), shards.to_vec())?;
-                self.gather_bound(statement, bind, &gathering, row_limit).await
-            }
-            ended => ended,
-        }
-    }
-
-    /// The proxy's own refusal, before the client has got anything of the answer: which is then taken back.
-    fn may_gather_instead(&mut self, refusal: &PgError, mark: Mark) -> bool {
-        refusal.code == SqlState::FEATURE_NOT_SUPPORTED && self.client.take_back(mark)
     }
 
     fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
@@ -244,7 +195,7 @@ impl Session {
         let own = own.map(|participant| &participant.connection);
         let outside = std::iter::once(&hands.scratch).chain(hands.parts.iter().map(|(_, connection)| connection));
         for connection in outside.chain(own) {
-            self.cancel.started(&connection.pool().address.endpoint, connection);
+            self.cancel.started(connection);
         }
         Ok(hands)
     }
@@ -262,6 +213,9 @@ impl Session {
             let participant = place.map(|place| participants.swap_remove(place));
             senders.extend(participant.map(|participant| Part::new(&mut participant.connection, &own.fragments)));
         }
+        // A cancel request may find every backend between two statements, where it does nothing.
+        let target = Arc::clone(&self.cancel);
+        let mut cancelled = pin!(target.cancelled());
         let client = &mut self.client;
         let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
         let watched = async {
@@ -271,13 +225,13 @@ impl Session {
                 end = poll_fn(|context| client.poll_gone(context)) => Err(GatherError::Gone(Ended::Session(end))),
             }
         };
-        let loaded = before(deadline, watched).await?;
+        let loaded = before(deadline, cancelled.as_mut(), watched).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
         }
         let answering = gather::answer(scratch, &script.finish, statement, &mut self.client);
-        before(deadline, async { answering.await.map_err(in_session) }).await
+        before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
     }
 
     /// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
@@ -323,6 +277,9 @@ impl Session {
             )
             .into(),
             GatherError::Gone(Ended::Session(end)) => end.into(),
+            GatherError::Gone(Ended::Cancelled) => {
+                PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()
+            }
             GatherError::Gone(Ended::Deadline) => {
                 PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into()
             }
@@ -361,6 +318,7 @@ enum Ended {
     Session(SessionEnd),
     /// `statement_timeout`.
     Deadline,
+    Cancelled,
 }
 
 fn in_session(error: GatherError<SessionEnd>) -> GatherError<Ended> {
@@ -373,21 +331,30 @@ fn in_session(error: GatherError<SessionEnd>) -> GatherError<Ended> {
     }
 }
 
+/// The work, unless the deadline or a cancel request comes first.
 async fn before<T>(
     deadline: Option<Instant>,
+    cancelled: impl Future<Output = ()>,
     work: impl Future<Output = Result<T, GatherError<Ended>>>,
 ) -> Result<T, GatherError<Ended>> {
-    match deadline {
-        Some(deadline) => timeout_at(deadline, work).await.unwrap_or(Err(GatherError::Gone(Ended::Deadline))),
-        None => work.await,
+    let timed_out = async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = cancelled => Err(GatherError::Gone(Ended::Cancelled)),
+        () = timed_out => Err(GatherError::Gone(Ended::Deadline)),
     }
 }
 
 /// Asks the shard to stop what this connection runs.
 async fn cancel(connection: &Pooled) {
-    let Some(key) = &connection.cancel_key else { return };
-    let endpoint = Arc::clone(&connection.pool().address.endpoint);
-    match timeout(CANCEL_TIMEOUT, endpoint.cancel(&key.bytes)).await {
+    let Some(handle) = &connection.cancel_handle else { return };
+    match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
         Err(_) => tracing::debug!("cancel request not delivered in time"),

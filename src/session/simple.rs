@@ -36,7 +36,7 @@ impl Session {
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
         self.refresh_context().await?;
-        let read = self.read(text).await?;
+        let read = self.read_anew(text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
@@ -53,7 +53,7 @@ impl Session {
                 match self.counted(route) {
                     Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
                     Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
-                    Ok(route) => Box::pin(self.run_on_several(route, statement, text, &inputs)).await,
+                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
@@ -156,7 +156,7 @@ impl Session {
         let route = self.route(statement, inputs).await;
         match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
-            route => self.run_on_several(route, statement, text, inputs).await,
+            route => self.run_elsewhere(route, statement, text, inputs).await,
         }
     }
 
