@@ -295,7 +295,11 @@ impl Session {
     }
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
+        let home = self.home().map(|home| home.id).ok();
+        let mut writers = self.participants.iter().filter(|participant| participant.has_written);
         TransactionScope {
+            has_written_home: writers.any(|participant| Some(participant.shard) == home),
+            is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
