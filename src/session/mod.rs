@@ -30,6 +30,7 @@ mod gateway;
 mod gather;
 mod greet;
 mod join;
+mod last_step;
 mod participant;
 mod relations;
 mod relay;
