@@ -159,7 +159,8 @@ fn several_shards_written(count: usize) -> PgError {
     )
 }
 
-fn no_common_snapshot() -> PgError {
+/// A shard that has not taken part cannot see what the transaction has seen.
+pub fn no_common_snapshot() -> PgError {
     PgError::unsupported(
         "cannot use a second shard in a REPEATABLE READ or SERIALIZABLE transaction",
         "Several shards do not share one snapshot, so the isolation level could not be kept.",

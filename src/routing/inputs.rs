@@ -135,6 +135,20 @@ impl<'a> Inputs<'a> {
         }
     }
 
+    /// What a parameter of this type holds when it is given the value by assignment, as text. `None`: not certain; inside: NULL.
+    pub fn assigned(&self, value: &KeyValue, parameter_type: Oid) -> Option<Option<Vec<u8>>> {
+        match self.value(value).cast(Some(parameter_type)) {
+            Value::Null => Some(None),
+            Value::Typed { oid, format: Format::Text, bytes } => {
+                let is_integer = |oid| matches!(oid, oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC);
+                // A cast that changes nothing keeps the type that it is looked through for.
+                let is_assigned = oid == parameter_type || (is_integer(oid) && is_integer(parameter_type));
+                is_assigned.then(|| Some(bytes.into_owned()))
+            }
+            Value::Typed { .. } | Value::Unknown => None,
+        }
+    }
+
     fn literal(&self, ordinal: u16, is_negative: bool) -> Value<'a> {
         let Some(literal) = self.literals.get(usize::from(ordinal)) else {
             return Value::Unknown;

@@ -141,7 +141,11 @@ fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
-async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
+pub(super) async fn describe_on(
+    connection: &mut Connection,
+    statement: &Statement,
+    prepared_max: usize,
+) -> Result<Description, Failure> {
     prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
@@ -208,8 +212,12 @@ fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
 }
 
 pub(super) fn error_frame(body: &[u8]) -> Bytes {
+    frame(shard_tag::ERROR, body)
+}
+
+pub(super) fn frame(tag: u8, body: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(body.len() + FRAME_HEADER_BYTES);
-    frame.put_u8(shard_tag::ERROR);
+    frame.put_u8(tag);
     frame.put_u32(u32::try_from(body.len() + 4).unwrap_or(u32::MAX));
     frame.put_slice(body);
     frame.freeze()

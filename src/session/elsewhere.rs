@@ -1,11 +1,10 @@
-//! Statements that do not run on one shard: several shards merged, the relations of the schema `shardgate`, EXPLAIN (SHARDS).
+//! Statements that do not run on one shard: several shards, their answers merged.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
-use super::command::text_field;
 use super::describe::TypeNames;
 use super::last_step::Asked;
 use super::route::Route;
@@ -201,7 +200,7 @@ impl Session {
         }
     }
 
-    fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+    pub(super) fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
         Ok(Spec { combine_bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), ..spec(merge, inputs)? })
     }
@@ -218,14 +217,13 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
+    pub(super) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut names = Vec::with_capacity(shards.len());
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
             names.push((participant.shard, participant.connection.pool().address.name.clone()));
-            let endpoint = Arc::clone(&participant.connection.pool().address.endpoint);
-            self.cancel.started(&endpoint, &participant.connection);
+            self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
         }
         // All shards get their part before any answer is read.
@@ -283,93 +281,10 @@ impl Session {
         // In a transaction the error has ended it on that shard.
         if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
     }
-
-    /// EXPLAIN (SHARDS): where the statement would go, without running it.
-    pub(super) async fn explain_shards(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let read = self.read(text).await?;
-        let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
-            None => Inputs::literals(text, &read.literals),
-        };
-        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
-        let lines = self.explain_lines(inner, text, why, &inputs).await?;
-        originate::row_description(&mut self.client.output, &[text_field("QUERY PLAN")]);
-        for line in &lines {
-            originate::data_row(&mut self.client.output, &[Some(line)]);
-        }
-        originate::command_complete(&mut self.client.output, "EXPLAIN");
-        Ok(())
-    }
-
-    async fn explain_lines(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        mut why: Vec<String>,
-        inputs: &Inputs<'_>,
-    ) -> Result<Vec<String>, Failure> {
-        let snapshot = self.gateway.map.snapshot();
-        let name = |id: ShardId| snapshot.shard(id).map_or_else(|| format!("{}", id.0), |shard| shard.name.clone());
-        let alone = text.get(inner.start..inner.end).unwrap_or(text).trim();
-        let mut lines = Vec::new();
-        if why.is_empty() {
-            why.push("The statement names no sharded table.".to_owned());
-        }
-        if super::command::is_own(&inner.command) {
-            lines.push("Route: local".to_owned());
-            lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-            return Ok(lines);
-        }
-        match self.route(inner, inputs).await {
-            Ok(Route::Shard(shard)) => {
-                lines.push("Route: single shard".to_owned());
-                lines.push(format!("Shards: {}", name(shard)));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                lines.push(format!("On {}: {alone}", name(shard)));
-            }
-            Ok(Route::Scatter(shards)) => {
-                lines.push("Route: scatter".to_owned());
-                lines.push(format!("Shards: {}", shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                let merge = inner.merge.clone()?;
-                let fragment = fragment_text(inner, &merge, text);
-                lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
-                lines.push(format!("Merge: {}", crate::sql::explain::merge(&merge)));
-            }
-            Ok(Route::Gather(gathering)) => {
-                lines.push("Route: gather".to_owned());
-                lines.push(format!("Shards: {}", gathering.shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                let inputs = || gathering.recipe.inputs.iter();
-                for shard in &gathering.shards {
-                    lines.extend(inputs().map(|input| format!("On {}: {}", name(*shard), input.fragment)));
-                }
-                lines.push(format!("Merge: PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
-            }
-            Err(Failure::Error(refusal)) => {
-                lines.push("Route: refused".to_owned());
-                lines.push(format!("Why: {}", refusal.message));
-                lines.extend(refusal.detail.map(|detail| format!("Why: {detail}")));
-                lines.extend(refusal.hint.map(|hint| format!("Hint: {hint}")));
-            }
-            Err(failure) => return Err(failure),
-        }
-        Ok(lines)
-    }
-}
-
-/// An answer of EXPLAIN has one line for each row.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
-fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
+pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
     let Some(fragment) = &merge.fragment else {
         return text.get(statement.start..statement.end).unwrap_or(text).to_owned();
     };
@@ -419,7 +334,7 @@ fn with_text_results(bind: &wire::Bind<'_>) -> Vec<u8> {
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
-fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
+pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
     if hidden == 0 || given <= 1 {
         return bind.after_names.to_vec();

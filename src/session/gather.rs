@@ -116,7 +116,7 @@ impl Session {
             parts.push((shard.name.clone(), connection));
         }
         for connection in std::iter::once(&scratch).chain(parts.iter().map(|(_, connection)| connection)) {
-            self.cancel.started(&connection.pool().address.endpoint, connection);
+            self.cancel.started(connection);
         }
         Ok(Hands { scratch, parts })
     }
@@ -184,10 +184,9 @@ impl Session {
         }
         for connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
             if !connection.is_clean()
-                && let Some(key) = &connection.cancel_key
+                && let Some(handle) = &connection.cancel_handle
             {
-                let endpoint = Arc::clone(&connection.pool().address.endpoint);
-                match timeout(CANCEL_TIMEOUT, endpoint.cancel(&key.bytes)).await {
+                match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
                     Err(_) => tracing::debug!("cancel request not delivered in time"),

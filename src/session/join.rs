@@ -76,11 +76,11 @@ impl Session {
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
     pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
-        if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
+        if let Some((_, pool)) = self.pools.iter().find(|(id, _)| *id == shard.id) {
             return Ok(Arc::clone(pool));
         }
         let pool = self.gateway.pool(shard, &self.identity.credentials)?;
-        self.pools.push(Arc::clone(&pool));
+        self.pools.push((shard.id, Arc::clone(&pool)));
         Ok(pool)
     }
 
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self, index: usize) {
+    pub(super) fn release(&mut self, index: usize) {
         let mut participant = self.participants.swap_remove(index);
         if self.cancel.was_sent_to(participant.connection.process_id()) {
             participant.connection.is_cancel_pending = true;
@@ -215,7 +215,7 @@ impl Session {
             let detail = format!("The session's {reason} was on that connection.");
             return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
         }
-        if participant.has_begun {
+        if participant.has_begun && !participant.is_spare {
             self.transaction.lose(&error, is_told);
         }
         error.into()

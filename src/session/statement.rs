@@ -30,6 +30,11 @@ impl Statement {
         self.analyzed.statements.first()
     }
 
+    /// The text where it has literals: without any nobody reads it.
+    pub fn text_of_literals(&self) -> &str {
+        if self.literals.is_empty() { "" } else { self.text() }
+    }
+
     pub fn text(&self) -> &str {
         // Checked when it was prepared.
         std::str::from_utf8(&self.key.text).unwrap_or_default()

@@ -29,6 +29,8 @@ pub struct Analysis {
     pub is_template: bool,
     /// Calls that concern the session rather than data.
     pub session_calls: Vec<SessionCall>,
+    /// It names a relation or function that the catalogue does not have: made a moment ago, or an error for PostgreSQL to tell.
+    pub has_unknown_names: bool,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }
@@ -71,6 +73,9 @@ pub enum SessionCall {
     AdvisoryUnlock,
     /// `currval`, `lastval`: what this session drew from a sequence.
     SequenceValue,
+    /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
+    /// that is not immutable.
+    Server,
 }
 
 /// What running the statement does to data.
@@ -369,8 +374,15 @@ pub enum Command {
         start: usize,
         end: usize,
     },
+    /// SQL-level EXECUTE.
     Execute {
         name: String,
+        /// Where the text goes on after the name.
+        after_name: usize,
+        /// Constants; `None`: an expression that touches no table, whose value is not known.
+        arguments: Vec<Option<KeyValue>>,
+        /// No argument reads a clock or a random number: evaluated again they are the same.
+        is_repeatable: bool,
     },
     /// `None`: ALL.
     Deallocate(Option<String>),
@@ -390,10 +402,11 @@ pub enum Command {
     Unlisten(Option<String>),
     Notify,
     Copy(CopyDirection),
-    /// `shards`: EXPLAIN (SHARDS), which the proxy answers. `start..end` is the inner statement's range.
+    /// `shards`: EXPLAIN (SHARDS), for which no shard is asked. The inner statement's range is its own.
     Explain {
         shards: bool,
         analyze: bool,
+        format: ExplainFormat,
         inner: Box<Analysis>,
     },
     /// CREATE, ALTER, DROP, GRANT, COMMENT …: changes the schema on every shard.
@@ -424,6 +437,16 @@ pub enum QueryKind {
     Update,
     Delete,
     Merge,
+}
+
+/// What EXPLAIN (FORMAT …) asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Xml,
+    Yaml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,6 +102,16 @@ impl<'c> Reader<'c> {
         Ok(())
     }
 
+    /// An expression that stands by itself.
+    pub fn expression(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        let frame = Frame::default();
+        let scope = Scope { frame: &frame, ctes: &None, windows: None };
+        let mut findings = Findings::default();
+        self.scan(node, &scope, Place::Inside, &mut findings)?;
+        self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
+        Ok(())
+    }
+
     /// A SELECT, VALUES or TABLE, at any level.
     pub fn query<'n>(&mut self, node: Node<'n>, outer: Option<&Frame<'_>>, ctes: &CteList<'n>) -> Result<Bound, PgError> {
         match node {

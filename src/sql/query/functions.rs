@@ -9,6 +9,7 @@ use super::expression::Place;
 use super::relations::{self, Resolved};
 use crate::catalog::{Access, Closure, Function, References};
 use crate::error::PgError;
+use crate::sql::analysis::SessionCall;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::shardgate_call::{self, Naming};
 use crate::sql::tree;
@@ -52,6 +53,7 @@ impl<'c> Reader<'c> {
             self.note_catalog_function(name, call, place);
         } else if candidates.is_empty() {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
+            self.notes.has_unknown_names = true;
             self.notes.touches_anything.get_or_insert_with(|| format!("Function \"{name}\" is not known."));
         }
         Ok(is_aggregate)
@@ -121,6 +123,9 @@ impl<'c> Reader<'c> {
             }
             Nature::Clock => self.notes.clock(&format!("{name}()")),
             Nature::Server => {
+                if !catalog_functions::ONCE_ANYWHERE.contains(&name) {
+                    self.notes.session_call(SessionCall::Server);
+                }
                 self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
                 self.notes.not_pushable(one_server(name));
             }
@@ -187,6 +192,9 @@ impl<'c> Reader<'c> {
             if place != Place::Output || !function.is_extension_member {
                 self.notes.not_pushable(volatile(&function.name));
             }
+        }
+        if function.volatility != 'i' {
+            self.notes.session_call(SessionCall::Server);
         }
         let closure = self.closure(function);
         let writes = match &closure {
