@@ -11,8 +11,10 @@
 
 mod aggregate;
 pub mod gather;
+mod last_step;
 mod numeric;
 mod scatter;
 mod sort_key;
 
+pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
