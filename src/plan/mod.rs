@@ -1,9 +1,9 @@
 //! From an analysis and its target to a plan, or a refusal. Pure.
 //!
-//! The rules that bind a transaction over several shards stand here: at most one shard is written, and a transaction with one
-//! snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
+//! The rules that bind a transaction over several shards stand here: whether a second shard may be written, and that a transaction
+//! with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
 
-use crate::config::CrossShardIsolation;
+use crate::config::{CrossShardIsolation, CrossShardWrites};
 use crate::error::{PgError, SqlState};
 use crate::routing::Target;
 use crate::shardmap::ShardId;
@@ -28,6 +28,7 @@ pub struct TransactionScope {
     /// Shards on which the transaction has begun.
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
+    pub writes: CrossShardWrites,
 }
 
 /// A statement whose rows lie on several shards.
@@ -64,14 +65,15 @@ pub fn admit(effect: Effect, shard: ShardId, scope: &TransactionScope) -> Result
     if is_elsewhere && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
         return Err(no_common_snapshot());
     }
-    if effect == Effect::Write && scope.writer.is_some_and(|writer| writer != shard) {
-        return Err(PgError::unsupported(
+    let is_second_writer = effect == Effect::Write && scope.writer.is_some_and(|writer| writer != shard);
+    match scope.writes {
+        CrossShardWrites::Refuse if is_second_writer => Err(PgError::unsupported(
             "cannot write on a second shard in one transaction",
-            "This transaction has written on another shard already, and its commit would not be atomic.",
-            "Commit first, or use keys of one shard in a transaction.",
-        ));
+            "This transaction has written on another shard already, and cross_shard.writes is \"refuse\".",
+            "Commit first, or use keys of one shard in a transaction; cross_shard.writes = \"2pc\" commits on several.",
+        )),
+        CrossShardWrites::Refuse | CrossShardWrites::TwoPhaseCommit => Ok(()),
     }
-    Ok(())
 }
 
 fn several_shards_written(count: usize) -> PgError {

@@ -310,7 +310,7 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
 }
 
 /// The shard's own error, with the shard named in its context.
-fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
+pub(super) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return Bytes::copy_from_slice(frame) };
     let mut named = Vec::with_capacity(body.len() + shard.len() + 16);

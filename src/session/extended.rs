@@ -515,11 +515,25 @@ impl Session {
         if std::mem::take(&mut self.batch.is_sync_swallowed) {
             return self.client.flush().await;
         }
-        self.batch = Batch { is_implicit: self.batch.is_implicit, ..Batch::default() };
+        if std::mem::take(&mut self.batch.is_implicit) {
+            // Several shards were written in this pipeline: it ends as one transaction.
+            self.end_implicit().await?;
+        }
+        self.batch = Batch::default();
         if !self.transaction.is_open() {
             self.portals.clear();
         }
         self.ready().await
+    }
+
+    async fn end_implicit(&mut self) -> Result<(), SessionEnd> {
+        if self.batch.has_failed || self.transaction.status == super::transaction::Status::Failed {
+            return self.rollback_everywhere().await;
+        }
+        match Box::pin(self.commit_everywhere()).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.settle(failure),
+        }
     }
 
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit

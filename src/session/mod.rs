@@ -18,6 +18,7 @@
 mod cancel;
 mod client;
 mod command;
+mod commit;
 mod copy;
 mod describe;
 mod drain;

@@ -79,7 +79,7 @@ impl Session {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
-            return self.admit(statement, shard.id);
+            return self.admit(statement, shard.id).await;
         }
         if let Some(shard) = self.cursor_shard(&statement.command)? {
             return Ok(Route::Shard(shard));
@@ -91,8 +91,8 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement),
-            Scope::Replicated => return self.route_anywhere(statement),
+            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement).await,
+            Scope::Replicated => return self.route_anywhere(statement).await,
             Scope::EveryShard => {
                 return Err(every_shard_refusal(&statement.command).into());
             }
@@ -108,9 +108,9 @@ impl Session {
             }
         };
         match target.shards.single() {
-            Some(shard) => self.admit(statement, shard),
+            Some(shard) => self.admit(statement, shard).await,
             None => match plan::plan(statement, &target, &self.transaction_scope())? {
-                Plan::SingleShard(shard) => self.admit(statement, shard),
+                Plan::SingleShard(shard) => self.admit(statement, shard).await,
                 Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
             },
         }
@@ -169,7 +169,7 @@ impl Session {
         })
     }
 
-    fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.shards_begun().next();
@@ -177,12 +177,12 @@ impl Session {
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
             Some(shard) if is_anywhere => Ok(Route::Shard(shard)),
-            Some(_) | None => self.admit(statement, home),
+            Some(_) | None => self.admit(statement, home).await,
         }
     }
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
-    fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    async fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         if let Some(participant) = self.participants.iter().find(|participant| participant.shard != MAP_DATABASE) {
             return Ok(Route::Shard(participant.shard));
         }
@@ -194,8 +194,8 @@ impl Session {
         // Where all are down, the first one's error tells so.
         let first = in_turn.clone().next();
         match in_turn.find(|shard| self.pool(shard).is_ok_and(|pool| pool.is_up())).or(first) {
-            Some(shard) => self.admit(statement, shard.id),
-            None => self.route_home(statement),
+            Some(shard) => self.admit(statement, shard.id).await,
+            None => self.route_home(statement).await,
         }
     }
 
@@ -215,9 +215,12 @@ impl Session {
     }
 
     /// May this shard join the transaction?
-    fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
+    async fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
             plan::admit(statement.effect, shard, &self.transaction_scope())?;
+            if statement.effect == Effect::Write {
+                Box::pin(self.admit_writer(shard)).await?;
+            }
         }
         Ok(Route::Shard(shard))
     }
@@ -249,6 +252,7 @@ impl Session {
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
+            writes: self.gateway.config.cross_shard.writes,
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
         }
     }
@@ -266,6 +270,13 @@ impl Session {
             (&statement.command, self.participants.get(index))
         {
             self.cursors.insert(name.clone(), (participant.shard, *is_hold));
+        }
+        let must_decide = matches!(
+            &statement.command,
+            Command::Listen(_) | Command::Unlisten(_) | Command::Notify | Command::DeclareCursor { is_hold: true, .. }
+        );
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.must_decide |= must_decide;
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pinned_by.get_or_insert(reason);

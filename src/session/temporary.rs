@@ -59,6 +59,7 @@ impl Session {
         self.pin_if_needed(index, statement);
         if let Some(participant) = self.participants.get_mut(index) {
             pin(participant);
+            participant.must_decide = true;
         }
         self.temporary_tables.is_used = true;
         self.temporary_tables.is_stale = true;

@@ -52,6 +52,11 @@ impl ShardMap {
 }
 
 impl Store {
+    /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
+    pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
+        Ok(self.proxies().await?.into_iter().map(|row| (row.id.0, row.renewals)).collect())
+    }
+
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
         let rows: Vec<(i64, i64, i64, i64)> =
             sqlx::query_as("SELECT proxy_id, incarnation, counter, renewals FROM shardgate_map.proxy")

@@ -1,0 +1,8 @@
+//! Transactions that write on several shards: on all of them or on none, whoever is killed when, and finished by any proxy.
+
+mod atomic;
+mod kills;
+mod ledger;
+mod refusals;
+
+pub use ledger::Ledger;

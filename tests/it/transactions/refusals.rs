@@ -1,0 +1,1 @@
+//! Where a second shard cannot be written it is refused there, by name, and nothing is half done.
