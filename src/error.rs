@@ -17,6 +17,7 @@ impl SqlState {
     pub const CONNECTION_FAILURE: Self = Self(*b"08006");
     pub const TRANSACTION_RESOLUTION_UNKNOWN: Self = Self(*b"08007");
     pub const PROTOCOL_VIOLATION: Self = Self(*b"08P01");
+    pub const NUMERIC_VALUE_OUT_OF_RANGE: Self = Self(*b"22003");
     pub const INVALID_PARAMETER_VALUE: Self = Self(*b"22023");
     pub const INVALID_TEXT_REPRESENTATION: Self = Self(*b"22P02");
     pub const CHARACTER_NOT_IN_REPERTOIRE: Self = Self(*b"22021");

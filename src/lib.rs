@@ -2,7 +2,7 @@
 //!
 //! Clients speak the PostgreSQL protocol to it as to one server. Each statement is read, its shard key found and resolved
 //! through a versioned map, and the statement forwarded to the shard that owns the key; where several shards are needed the
-//! answers are merged exactly, or the statement is refused. It never guesses.
+//! answers are merged exactly, or PostgreSQL computes over gathered rows, or the statement is refused. It never guesses.
 //!
 //! # The life of one statement
 //!
@@ -17,7 +17,7 @@
 //!  Target                { shards, epoch }
 //!    │ plan::plan          pure: (Analysis, Target, transaction scope) → Plan, or a refusal
 //!    ▼
-//!  Local | SingleShard | Scatter | Refused
+//!  Local | SingleShard | Scatter | Gather | Refused
 //!    │ execute             the only wait on backends
 //!    ▼
 //!  backend frames ─► session relays ─► client bytes
@@ -31,7 +31,7 @@
 //! |---|---|
 //! | 6 | [`server`]: build, accept, drain, admin HTTP · [`demo`]: a local cluster of real servers |
 //! | 5 | [`session`]: what one client connection owns; the query cycle; relay to the client |
-//! | 4 | [`execute`]: single shard, scatter, merge, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
+//! | 4 | [`execute`]: single shard, scatter, merge, gather, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
 //! | 1 | [`auth`], [`net`], [`telemetry`], [`config`] |

@@ -23,7 +23,7 @@ use tokio::io::AsyncWrite;
 
 use super::{ForeignOids, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
-use crate::net::ShardStream;
+use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
 
 /// What ended a connection, or a statement of ours on it.
@@ -81,6 +81,12 @@ pub struct Frame {
     pub is_complete: bool,
 }
 
+/// Names one backend in cancel requests.
+pub struct CancelHandle {
+    pub endpoint: Arc<ShardEndpoint>,
+    pub key: BackendKey,
+}
+
 pub struct Connection {
     stream: ShardStream,
     /// Bytes from the shard that nobody has consumed.
@@ -92,8 +98,8 @@ pub struct Connection {
     pub frame_bytes_left: usize,
     /// Last ReadyForQuery: `I`, `T` or `E`.
     pub status: u8,
-    /// Names the backend in cancel requests; a pooler in between may have given none.
-    pub cancel_key: Option<BackendKey>,
+    /// Where cancel requests for this backend go; a pooler in between may have given no key.
+    pub cancel_handle: Option<Arc<CancelHandle>>,
     pub prepared: PreparedStatements,
     /// Which statement is parsed as the unnamed one.
     pub unnamed: Option<StatementId>,
@@ -103,7 +109,8 @@ pub struct Connection {
     /// ParameterStatus values as last reported.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     pub opened_at: Instant,
-    pub idle_since: Instant,
+    /// When it was first seen idle.
+    pub idle_since: Option<Instant>,
     /// Index of the runtime whose reactor knows the socket.
     pub runtime: usize,
     /// A cancel request may still arrive at this backend: it must be proven quiet before anyone else gets it.
@@ -113,7 +120,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: ShardStream, greeting: Greeting, runtime: usize) -> Self {
+    pub fn new(stream: ShardStream, endpoint: &Arc<ShardEndpoint>, greeting: Greeting, runtime: usize) -> Self {
         let now = Instant::now();
         Self {
             stream,
@@ -122,14 +129,14 @@ impl Connection {
             pending: VecDeque::new(),
             frame_bytes_left: 0,
             status: b'I',
-            cancel_key: greeting.backend_key,
+            cancel_handle: greeting.backend_key.map(|key| Arc::new(CancelHandle { endpoint: Arc::clone(endpoint), key })),
             prepared: PreparedStatements::default(),
             unnamed: None,
             settings: Arc::new(Settings::default()),
             oids: Arc::default(),
             parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             opened_at: now,
-            idle_since: now,
+            idle_since: None,
             runtime,
             is_cancel_pending: false,
             is_pinned: false,
@@ -317,7 +324,7 @@ impl Connection {
     }
 
     pub fn process_id(&self) -> i32 {
-        self.cancel_key.as_ref().map_or(0, |key| key.process_id)
+        self.cancel_handle.as_ref().map_or(0, |handle| handle.key.process_id)
     }
 
     /// Gives back memory that a large result has taken.

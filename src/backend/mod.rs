@@ -14,7 +14,7 @@ mod prepared;
 mod settings;
 mod target;
 
-pub use connection::{Connection, ConnectionError, Frame, Pending, Reply};
+pub use connection::{CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
 pub use foreign_oids::{ForeignOids, OID_NAMES_SQL, OidNames};
 pub use health::{Backoff, Health};
 pub use open::{OpenError, open};

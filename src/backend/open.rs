@@ -28,7 +28,7 @@ pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runt
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings.
     let parameters = [("client_encoding", "UTF8")];
     match auth::login(&mut stream, credentials, &address.database, &parameters).await {
-        Ok(greeting) => Ok(Connection::new(stream, greeting, runtime)),
+        Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime)),
         Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),
         Err(error) => Err(OpenError::Login(error)),
     }

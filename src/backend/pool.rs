@@ -167,7 +167,7 @@ struct State {
     /// Length of the queue at which those who have given up are taken out.
     waiters_checked_at: usize,
     health: Health,
-    /// Connections opened before this are not given out: the shard has been away since.
+    /// Connections opened before this are not given out: the shard has been away since, or they are too old.
     not_before: Instant,
 }
 
@@ -239,6 +239,29 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// An idle connection of this runtime that fits, without a wait; one of the [`FITTING_MAX`] that were used last. `None`: ask
+    /// [`Pool::checkout`].
+    pub fn take_ready(self: &Arc<Self>, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Option<Pooled> {
+        let mut connection = {
+            let mut state = self.state.lock();
+            if !state.waiters.is_empty() || !state.may_take(Checkout::First, &self.limits) {
+                return None;
+            }
+            let not_before = state.not_before;
+            let idle = state.idle.get_mut(runtime)?;
+            let from = idle.len().saturating_sub(FITTING_MAX);
+            let last = idle.get(from..)?.iter().rposition(|connection| connection.opened_at >= not_before && fits(connection))?;
+            let connection = idle.remove(from + last);
+            state.in_use += 1;
+            connection
+        };
+        if connection.is_quiet() {
+            return Some(Pooled { connection: Some(connection), pool: Arc::clone(self) });
+        }
+        self.discard(connection);
+        None
     }
 
     /// In the queue, until it is this session's turn.
@@ -324,8 +347,7 @@ impl Pool {
     }
 
     fn is_usable(&self, connection: &mut Connection) -> bool {
-        let is_young = self.limits.max_lifetime.is_none_or(|lifetime| connection.opened_at.elapsed() < lifetime);
-        is_young && connection.opened_at >= self.state.lock().not_before && connection.is_quiet()
+        connection.opened_at >= self.state.lock().not_before && connection.is_quiet()
     }
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
@@ -372,7 +394,7 @@ impl Pool {
     }
 
     fn give_back(&self, mut connection: Box<Connection>) {
-        connection.idle_since = Instant::now();
+        connection.idle_since = None;
         let mut state = self.state.lock();
         state.in_use -= 1;
         if connection.opened_at < state.not_before {
@@ -430,13 +452,22 @@ impl Pool {
         }
     }
 
-    /// Closes connections that have been idle too long. Called every second or so.
+    /// Closes connections that are too old or have been idle too long; those in use that are too old are closed when they are
+    /// given back. Called every second or so: nothing on the way of a statement looks at the clock for it.
     pub fn close_idle(&self, now: Instant) {
-        let Some(idle_timeout) = self.limits.idle_timeout else { return };
         let mut expired = Vec::new();
         let mut state = self.state.lock();
+        if let Some(oldest) = self.limits.max_lifetime.and_then(|lifetime| now.checked_sub(lifetime)) {
+            state.not_before = state.not_before.max(oldest);
+        }
+        let not_before = state.not_before;
+        let is_expired = |connection: &mut Box<Connection>| {
+            let idle_since = *connection.idle_since.get_or_insert(now);
+            let is_idle_too_long = self.limits.idle_timeout.is_some_and(|timeout| now.duration_since(idle_since) >= timeout);
+            is_idle_too_long || connection.opened_at < not_before
+        };
         for idle in &mut state.idle {
-            expired.extend(idle.extract_if(.., |connection| now.duration_since(connection.idle_since) >= idle_timeout));
+            expired.extend(idle.extract_if(.., is_expired));
         }
         state.open -= expired.len();
         drop(state);
@@ -526,6 +557,8 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// Idle connections that are looked at for one that fits.
+const FITTING_MAX: usize = 4;
 /// A queue shorter than this is not looked through.
 const WAITERS_CHECKED_AT: usize = 64;
 

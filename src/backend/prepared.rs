@@ -5,7 +5,6 @@
 //! that was prepared first is closed to make room.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,11 +19,19 @@ pub struct StatementId(u32);
 impl StatementId {
     /// The name on connections, in a buffer on the stack.
     pub fn with_name<R>(self, with: impl FnOnce(&[u8]) -> R) -> R {
-        let mut buffer = [0_u8; 16];
-        let mut rest = &mut buffer[..];
-        // Three letters and ten digits always fit.
-        let written = write!(rest, "sg_{}", self.0).map(|()| 16 - rest.len()).unwrap_or(0);
-        with(&buffer[..written])
+        // Three letters and ten digits, written from the end.
+        let mut buffer = [0_u8; 13];
+        let (mut start, mut rest) = (buffer.len(), self.0);
+        loop {
+            start -= 1;
+            buffer[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        buffer[start - 3..start].copy_from_slice(b"sg_");
+        with(&buffer[start - 3..])
     }
 }
 

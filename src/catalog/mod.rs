@@ -135,6 +135,8 @@ pub struct Column {
     pub is_deterministic: bool,
     /// The column's collation sorts bytewise.
     pub is_collation_c: bool,
+    /// The column's collation as SQL may name it, quoted and with its schema; `None` for types without one.
+    pub collation: Option<String>,
     /// `pg_get_expr` of the default; also of a generated column.
     pub default: Option<String>,
     pub is_generated: bool,

@@ -4,14 +4,19 @@
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
 //! are not needed yet is not read, which stops it by back-pressure.
 //!
-//! Only orders that the proxy knows exactly are merged (`sort_key`); everything else has been refused before.
+//! [`gather`] lets PostgreSQL compute over rows that are brought together first.
+//!
+//! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
+//! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 //!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
 
+mod aggregate;
 pub mod commit;
+pub mod gather;
 mod numeric;
 pub mod recovery;
 mod scatter;
 mod sort_key;
 
-pub use scatter::{RowSink, ScatterEnd, ScatterError, Spec, scatter};
+pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

@@ -1,4 +1,4 @@
-//! The order of `numeric` values, from their text or binary form, without arithmetic.
+//! `numeric` values from their text or binary form, with PostgreSQL's order. Arithmetic is `aggregate::decimal`'s.
 
 use std::cmp::Ordering;
 
@@ -16,9 +16,9 @@ pub enum Numeric {
 /// Base-10,000 digits without leading or trailing zeros; `weight` is the power of the first one. Zero has no digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finite {
-    is_negative: bool,
-    weight: i32,
-    digits: Vec<u16>,
+    pub(super) is_negative: bool,
+    pub(super) weight: i32,
+    pub(super) digits: Vec<u16>,
 }
 
 impl Ord for Numeric {
@@ -67,7 +67,7 @@ impl Finite {
     }
 
     /// Drops zeros at both ends, so that equal values are equal here.
-    fn normalised(is_negative: bool, weight: i32, digits: &[u16]) -> Self {
+    pub(super) fn normalised(is_negative: bool, weight: i32, digits: &[u16]) -> Self {
         let leading = digits.iter().take_while(|&&digit| digit == 0).count();
         let trailing = digits.iter().rev().take_while(|&&digit| digit == 0).count();
         let digits = digits.get(leading..digits.len().saturating_sub(trailing)).unwrap_or_default().to_vec();
@@ -88,20 +88,32 @@ impl Numeric {
 
     /// As `numeric_send` writes it.
     pub fn from_binary(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::with_scale_from_binary(bytes).map(|(value, _)| value)
+    }
+
+    /// The value, and how many digits after the point it is shown with.
+    pub fn with_scale_from_binary(bytes: &[u8]) -> Result<(Self, u16), DecodeError> {
         let mut reader = Reader::new(bytes);
         let count = reader.count()?;
         let weight = i32::from(reader.i16()?);
         let sign = reader.i16()?.cast_unsigned();
-        let _display_scale = reader.i16()?;
+        let display_scale = reader.i16()?.cast_unsigned();
         let digits = (0..count).map(|_| reader.i16().map(i16::cast_unsigned)).collect::<Result<Vec<_>, _>>()?;
         reader.end()?;
         match sign {
-            0x0000 | 0x4000 => Ok(Numeric::Finite(Finite::normalised(sign == 0x4000, weight, &digits))),
-            0xC000 => Ok(Numeric::NaN),
-            0xD000 => Ok(Numeric::Infinity),
-            0xF000 => Ok(Numeric::NegativeInfinity),
+            0x0000 | 0x4000 => Ok((Numeric::Finite(Finite::normalised(sign == 0x4000, weight, &digits)), display_scale)),
+            0xC000 => Ok((Numeric::NaN, 0)),
+            0xD000 => Ok((Numeric::Infinity, 0)),
+            0xF000 => Ok((Numeric::NegativeInfinity, 0)),
             other => Err(DecodeError::Invalid(i64::from(other))),
         }
+    }
+
+    /// The value, and how many digits after the point it is shown with.
+    pub fn with_scale_from_text(text: &[u8]) -> Option<(Self, u16)> {
+        let value = Self::from_text(text)?;
+        let fraction = text.iter().position(|&byte| byte == b'.').map_or(0, |point| text.len() - point - 1);
+        Some((value, u16::try_from(fraction).ok()?))
     }
 
     /// As `numeric_out` prints it: digits and one point, never an exponent.

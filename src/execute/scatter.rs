@@ -4,28 +4,49 @@
 //!   every shard: first row, end, or error    ──►  nothing goes to the client before all have answered
 //!   no order: shard after shard              ──►  rows as they come, so that pages repeat from call to call
 //!   ORDER BY: the least of the front rows    ──►  ties by shard order
+//!   DISTINCT: a row that was there before    ──►  dropped
+//!   groups: every shard's parts, to the end  ──►  then sorted and cut, and only then handed on
 //!   OFFSET skipped, LIMIT reached            ──►  what is left is read and thrown away, or cancelled by the caller
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
+use super::aggregate::{CombineError, Groups, Seen};
 use super::sort_key::{SortValue, compare, decode};
 use crate::backend::{Connection, ConnectionError, Frame};
+use crate::error::PgError;
 use crate::shard_key::Format;
-use crate::sql::analysis::SortKey;
+use crate::sql::analysis::{Combine, DistinctRows, SortKey};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate, row_description, shard_tag};
 
 /// How the rows become one answer.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
     pub order_by: Vec<SortKey>,
-    pub limit: Option<u64>,
-    pub offset: u64,
+    pub limit: Rows,
+    pub offset: Rows,
+    /// Rows that are equal to the last one in order come too.
+    pub has_ties: bool,
+    /// Parts of groups, or rows that count once.
+    pub combine: Option<Combine>,
+    /// Bytes that groups and distinct rows may take.
+    pub combine_bytes_max: usize,
     /// Columns at the end of each row that are not the client's.
     pub hidden_columns: usize,
     /// The simple protocol: the client gets a RowDescription.
     pub describes: bool,
+}
+
+/// The value of LIMIT or OFFSET.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// Not given, or NULL.
+    #[default]
+    Unsaid,
+    Known(u64),
+    /// In this column of every row.
+    Column(usize),
 }
 
 /// Where rows go. The session's client.
@@ -46,15 +67,42 @@ pub struct ScatterEnd {
 #[derive(Debug, Error)]
 pub enum ScatterError<G> {
     /// An ErrorResponse of the shard at this index: the whole frame. The other shards have been read to their end.
+    /// `is_answered`: rows may be on their way to the client already.
     #[error("a shard refused the statement")]
-    Shard { index: usize, frame: Bytes },
+    Shard { index: usize, frame: Bytes, is_answered: bool },
     #[error("a shard was lost")]
     Lost { index: usize, error: ConnectionError },
-    /// A column whose order the proxy does not know, or a row that cannot be read.
+    /// A value whose place in the order is not known, or a row that cannot be read, among rows that are being sent.
     #[error("rows cannot be put in order: {0}")]
     Order(String),
+    /// Rows that cannot be merged or combined exactly, and nothing has been sent.
+    #[error("rows cannot be combined: {0}")]
+    Inexact(String),
+    #[error("{0}")]
+    Error(PgError),
     #[error("the client has gone")]
     Gone(G),
+}
+
+impl<G> From<CombineError> for ScatterError<G> {
+    fn from(error: CombineError) -> Self {
+        match error {
+            CombineError::Inexact(reason) => ScatterError::Inexact(reason),
+            CombineError::Error(error) => ScatterError::Error(error),
+        }
+    }
+}
+
+impl Spec {
+    /// The shards compute rows that the answer may not have.
+    pub fn evaluates_more(&self) -> bool {
+        self.limit != Rows::Unsaid
+    }
+
+    /// The shards' rows are parts of groups, which are sorted when they are whole.
+    fn has_groups(&self) -> bool {
+        matches!(self.combine, Some(Combine::Groups(_)))
+    }
 }
 
 /// What is at the front of one shard's input.
@@ -77,7 +125,7 @@ pub async fn scatter<S: RowSink>(
     sink: &mut S,
 ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
     let inputs = connections.into_iter().map(|connection| Input { connection, head: Head::End, is_ready: false }).collect();
-    let mut merge = Merge { inputs, spec, columns: Vec::new() };
+    let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
     let mut result = merge.run(sink).await;
     for (index, input) in merge.inputs.iter_mut().enumerate() {
         if matches!(&result, Err(ScatterError::Lost { index: lost, .. }) if *lost == index) {
@@ -97,6 +145,10 @@ struct Merge<'a, 's> {
     spec: &'s Spec,
     /// Of the fragments' rows, hidden ones included.
     columns: Vec<FieldDescription>,
+    /// Rows that count once.
+    seen: Option<Seen>,
+    /// The client has been given something.
+    is_answered: bool,
 }
 
 impl Merge<'_, '_> {
@@ -104,17 +156,36 @@ impl Merge<'_, '_> {
         for index in 0..self.inputs.len() {
             self.advance(index, sink.buffer()).await?;
         }
-        if self.spec.describes {
-            let visible = self.columns.len() - self.spec.hidden_columns.min(self.columns.len());
-            originate::row_description(sink.buffer(), self.columns.get(..visible).unwrap_or_default());
+        let (limit, mut to_skip) = self.counts()?;
+        match &self.spec.combine {
+            Some(Combine::Groups(groups)) => {
+                let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
+                return self.run_groups(groups, (limit, to_skip), sink).await;
+            }
+            Some(Combine::Distinct(distinct)) => self.seen = Some(self.nothing_seen(distinct)?),
+            None => {}
         }
-        let (mut to_skip, mut rows) = (self.spec.offset, 0_u64);
-        while self.spec.limit.is_none_or(|limit| rows < limit) {
-            let Some(index) = self.least() else { break };
-            if to_skip > 0 {
+        self.describe(sink);
+        let mut rows = 0_u64;
+        let mut last: Option<Vec<SortValue>> = None;
+        while let Some(index) = self.least() {
+            let is_over = limit.is_some_and(|limit| rows >= limit);
+            if is_over && !self.ties(index, last.as_deref()) {
+                break;
+            }
+            let is_new = self.is_new(index).map_err(|error| match error {
+                CombineError::Inexact(reason) => ScatterError::Order(reason),
+                CombineError::Error(error) => ScatterError::Error(error),
+            })?;
+            if !is_new {
+                self.drop_row(index);
+            } else if to_skip > 0 {
                 to_skip -= 1;
                 self.drop_row(index);
             } else {
+                if self.spec.has_ties && limit == Some(rows + 1) {
+                    last = self.front(index).map(<[SortValue]>::to_vec);
+                }
                 self.move_row(index, sink.buffer());
                 rows += 1;
             }
@@ -124,6 +195,107 @@ impl Merge<'_, '_> {
             self.advance(index, sink.buffer()).await?;
         }
         Ok(ScatterEnd { rows })
+    }
+
+    fn describe<S: RowSink>(&mut self, sink: &mut S) {
+        self.is_answered = true;
+        if self.spec.describes {
+            originate::row_description(sink.buffer(), self.columns.get(..self.visible_columns()).unwrap_or_default());
+        }
+    }
+
+    fn visible_columns(&self) -> usize {
+        self.columns.len() - self.spec.hidden_columns.min(self.columns.len())
+    }
+
+    fn nothing_seen(&self, distinct: &DistinctRows) -> Result<Seen, CombineError> {
+        Seen::new(distinct, &self.columns, self.spec.hidden_columns, self.spec.combine_bytes_max)
+    }
+
+    /// LIMIT and OFFSET. Where rows carry them, any row will do, and without a row they do not matter.
+    fn counts<G>(&self) -> Result<(Option<u64>, u64), ScatterError<G>> {
+        let read = |rows: Rows| match rows {
+            Rows::Unsaid => Ok(None),
+            Rows::Known(count) => Ok(Some(count)),
+            Rows::Column(column) => self.count_in(column).map_err(ScatterError::Inexact),
+        };
+        Ok((read(self.spec.limit)?, read(self.spec.offset)?.unwrap_or(0)))
+    }
+
+    fn count_in(&self, column: usize) -> Result<Option<u64>, String> {
+        let row = self.inputs.iter().find_map(|input| match input.head {
+            Head::Row { total, .. } => input.connection.input.get(FRAME_HEADER_BYTES..total),
+            Head::End => None,
+        });
+        let Some(row) = row else { return Ok(None) };
+        let value = data_row_columns(row).nth(column).and_then(Result::ok).ok_or("a row is too short")?;
+        let format = self.columns.get(column).map_or(0, |described| described.format);
+        let Some(bytes) = value else { return Ok(None) };
+        let count = match format {
+            0 => std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<i64>().ok()),
+            _ => bytes.try_into().ok().map(i64::from_be_bytes),
+        };
+        count.and_then(|count| u64::try_from(count).ok()).map(Some).ok_or_else(|| "a number of rows cannot be read".to_owned())
+    }
+
+    fn front(&self, index: usize) -> Option<&[SortValue]> {
+        match &self.inputs.get(index)?.head {
+            Head::Row { values, .. } => Some(values),
+            Head::End => None,
+        }
+    }
+
+    fn ties(&self, index: usize, last: Option<&[SortValue]>) -> bool {
+        match (self.front(index), last) {
+            (Some(front), Some(last)) => compare(&self.spec.order_by, front, last).is_eq(),
+            _ => false,
+        }
+    }
+
+    /// Not a row that was there before, where that counts.
+    fn is_new(&mut self, index: usize) -> Result<bool, CombineError> {
+        let Some(seen) = &mut self.seen else { return Ok(true) };
+        let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get(index) else { return Ok(true) };
+        seen.is_new(connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())
+    }
+
+    /// Takes every shard's parts, then hands on the groups. One shard after the other: those that wait are held by
+    /// back-pressure, and compute meanwhile.
+    async fn run_groups<S: RowSink>(
+        &mut self,
+        mut groups: Groups,
+        (limit, offset): (Option<u64>, u64),
+        sink: &mut S,
+    ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+        for index in 0..self.inputs.len() {
+            let mut parts = 0;
+            while let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get(index) {
+                groups.add(index, connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())?;
+                parts += 1;
+                self.drop_row(index);
+                self.advance(index, sink.buffer()).await?;
+            }
+            groups.end_of_shard(parts)?;
+        }
+        let rows = groups.finish(&self.spec.order_by)?;
+        self.describe(sink);
+        let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+        let wanted = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let mut sent = 0_usize;
+        let last = skipped.saturating_add(wanted).checked_sub(1).and_then(|last| rows.get(last)).filter(|_| wanted > 0);
+        let visible = self.visible_columns();
+        for row in rows.iter().skip(skipped) {
+            let is_tie = || self.spec.has_ties && last.is_some_and(|last| row.ties_with(last, &self.spec.order_by));
+            if sent >= wanted && !is_tie() {
+                break;
+            }
+            originate::data_row(sink.buffer(), row.values.get(..visible).unwrap_or_default());
+            sent += 1;
+            if sink.buffer().len() >= BUFFER_BYTES {
+                sink.send().await.map_err(ScatterError::Gone)?;
+            }
+        }
+        Ok(ScatterEnd { rows: sent as u64 })
     }
 
     /// The shard whose front row is next. With few shards a scan beats a heap, and it keeps ties in shard order.
@@ -180,7 +352,10 @@ impl Merge<'_, '_> {
             let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
             match header.tag {
                 shard_tag::DATA_ROW => {
-                    let values = sort_values(&self.spec.order_by, &self.columns, body).map_err(ScatterError::Order)?;
+                    let order_by = if self.spec.has_groups() { &[] } else { self.spec.order_by.as_slice() };
+                    let values = sort_values(order_by, &self.columns, body).map_err(|reason| {
+                        if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
+                    })?;
                     input.head = Head::Row { total: header.total, values };
                     return Ok(());
                 }
@@ -195,7 +370,7 @@ impl Merge<'_, '_> {
                     let frame = Bytes::copy_from_slice(bytes);
                     input.connection.input.advance(header.total);
                     input.head = Head::End;
-                    return Err(ScatterError::Shard { index, frame });
+                    return Err(ScatterError::Shard { index, frame, is_answered: self.is_answered });
                 }
                 shard_tag::NOTICE => output.put_slice(bytes),
                 shard_tag::READY => {

@@ -50,7 +50,7 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
         (BYTEA, _) => Some(SortValue::Bytes(bytes.to_vec())),
         (NAME, _) => Some(SortValue::Bytes(bytes.to_vec())),
         (TEXT | VARCHAR, _) if is_bytewise => Some(SortValue::Bytes(bytes.to_vec())),
-        (BPCHAR, _) if is_bytewise => Some(SortValue::Bytes(bytes.trim_ascii_end().to_vec())),
+        (BPCHAR, _) if is_bytewise => Some(SortValue::Bytes(without_blanks(bytes).to_vec())),
         _ => None,
     }
 }
@@ -59,6 +59,12 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
 #[expect(clippy::unnecessary_wraps, reason = "an arm of decode")]
 fn float(value: f64) -> Option<SortValue> {
     Some(SortValue::Float(if value == 0.0 { 0.0 } else { value }))
+}
+
+/// Blanks at the end of a char(n) do not count; other white space does.
+pub fn without_blanks(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    bytes.get(..end).unwrap_or_default()
 }
 
 /// Compares two rows' values as ORDER BY does.
@@ -84,7 +90,7 @@ fn nulls(is_first: bool) -> Ordering {
     if is_first { Ordering::Less } else { Ordering::Greater }
 }
 
-fn compare_values(a: &SortValue, b: &SortValue) -> Ordering {
+pub fn compare_values(a: &SortValue, b: &SortValue) -> Ordering {
     match (a, b) {
         (SortValue::Int(a), SortValue::Int(b)) => a.cmp(b),
         // NaN is above everything and equal to itself.

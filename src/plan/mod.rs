@@ -1,13 +1,17 @@
 //! From an analysis and its target to a plan, or a refusal. Pure.
 //!
-//! The rules that bind a transaction over several shards stand here: whether a second shard may be written, and that a transaction
-//! with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
+//! The ladder for reads, best first: one shard; several shards whose answers the proxy merges exactly; PostgreSQL computes over
+//! gathered rows; refused. This is the only place that chooses between them.
+//!
+//! The rules that bind a transaction over several shards stand here: whether a second shard may be written, and that a
+//! transaction with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
 
 use crate::config::{CrossShardIsolation, CrossShardWrites};
 use crate::error::{PgError, SqlState};
 use crate::routing::Target;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Effect, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Scope};
+use crate::sql::gather::{HomeTables, Recipe};
 
 /// How a statement runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +19,16 @@ pub enum Plan {
     SingleShard(ShardId),
     /// The same statement on each, the answers merged as the analysis says.
     Scatter(Vec<ShardId>),
+    /// The rows of these are brought together, and PostgreSQL runs the statement over them.
+    Gather(Gathering),
+}
+
+/// What a statement over gathered rows needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    pub recipe: Recipe,
+    /// Every shard that may have rows of the sharded tables.
+    pub shards: Vec<ShardId>,
 }
 
 /// What the session's transaction allows.
@@ -29,34 +43,97 @@ pub struct TransactionScope {
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
     pub writes: CrossShardWrites,
+    /// The transaction has changed the schema.
+    pub has_schema_change: bool,
 }
 
-/// A statement whose rows lie on several shards.
-pub fn plan(analysis: &Analysis, target: &Target, scope: &TransactionScope) -> Result<Plan, PgError> {
+/// A statement whose rows lie on several shards. `recipe` says how it could run over gathered rows; asked only where the answers
+/// cannot be merged.
+pub fn plan(
+    analysis: &Analysis,
+    target: &Target,
+    scope: &TransactionScope,
+    recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
+) -> Result<Plan, PgError> {
     if let Some(shard) = target.shards.single() {
         return Ok(Plan::SingleShard(shard));
     }
+    let shards: Vec<ShardId> = target.shards.iter().collect();
+    match check_merge(analysis, shards.len()) {
+        Ok(()) => {
+            if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
+                return Err(no_common_snapshot());
+            }
+            check_fan_out(&shards, scope)?;
+            Ok(Plan::Scatter(shards))
+        }
+        Err(_) if may_gather(analysis) => gather(shards, scope, recipe),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The proxy can merge the shards' answers exactly.
+fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
     if let Scope::Placed { pushdown: Err(refusal), .. } = &analysis.scope {
         return Err(refusal.clone());
     }
-    let shards: Vec<ShardId> = target.shards.iter().collect();
     match analysis.effect {
         Effect::Read => {}
-        Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shards.len())),
+        Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),
     }
-    if let Err(refusal) = &analysis.merge {
-        return Err(refusal.clone());
+    match &analysis.merge {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(refusal.clone()),
     }
-    if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
+}
+
+fn may_gather(analysis: &Analysis) -> bool {
+    analysis.effect == Effect::Read && matches!(analysis.command, Command::Query(QueryKind::Select))
+}
+
+/// PostgreSQL computes. In a transaction, rows come from connections of their own, which do not see what it has done.
+pub fn gather(
+    shards: Vec<ShardId>,
+    scope: &TransactionScope,
+    recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
+) -> Result<Plan, PgError> {
+    if scope.is_open && scope.has_snapshot {
         return Err(no_common_snapshot());
     }
-    if shards.len() > scope.fan_out_max {
-        let message = format!("statement needs {} shards, more than {}", shards.len(), scope.fan_out_max);
-        return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
-            .with_detail("The limit is cross_shard.fan_out_max.")
-            .with_hint("Add a condition on the shard key, or raise the limit."));
+    if scope.has_schema_change {
+        return Err(PgError::unsupported(
+            "this statement is not supported in a transaction that has changed the schema",
+            "It needs rows of several shards, which other connections bring together, and these do not see the change.",
+            "Commit first.",
+        ));
     }
-    Ok(Plan::Scatter(shards))
+    if scope.writer.is_some() {
+        return Err(PgError::unsupported(
+            "this statement is not supported in a transaction that has written",
+            "It needs rows of several shards, which other connections bring together, and these do not see what was written.",
+            "Commit first, or run it before the first write.",
+        ));
+    }
+    check_fan_out(&shards, scope)?;
+    let recipe = recipe(HomeTables::InPlace)?;
+    if scope.is_open && recipe.has_clock {
+        return Err(PgError::unsupported(
+            "the transaction's time is not supported in this statement inside a transaction block",
+            "It needs rows of several shards, which are brought together in a transaction of its own, with another time.",
+            "Pass the time as a parameter, or run the statement outside of the transaction block.",
+        ));
+    }
+    Ok(Plan::Gather(Gathering { recipe, shards }))
+}
+
+fn check_fan_out(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
+    if shards.len() <= scope.fan_out_max {
+        return Ok(());
+    }
+    let message = format!("statement needs {} shards, more than {}", shards.len(), scope.fan_out_max);
+    Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+        .with_detail("The limit is cross_shard.fan_out_max.")
+        .with_hint("Add a condition on the shard key, or raise the limit."))
 }
 
 /// May a statement with this effect run on this shard, given where the transaction has been?
@@ -84,7 +161,8 @@ fn several_shards_written(count: usize) -> PgError {
     )
 }
 
-fn no_common_snapshot() -> PgError {
+/// A shard that has not taken part cannot see what the transaction has seen.
+pub fn no_common_snapshot() -> PgError {
     PgError::unsupported(
         "cannot use a second shard in a REPEATABLE READ or SERIALIZABLE transaction",
         "Several shards do not share one snapshot, so the isolation level could not be kept.",

@@ -154,7 +154,9 @@ impl Binder<'_> {
         };
         match conversion {
             Conversion::Exactly(value) => key_of(test, value).map(|value| ColumnSet::Values(vec![value])).ok_or_else(unproven_key),
-            Conversion::NoValue | Conversion::Unknown => Err(unproven_key()),
+            // An error on any shard.
+            Conversion::NoValue => Ok(ColumnSet::Values(Vec::new())),
+            Conversion::Unknown => Err(unproven_key()),
         }
     }
 }

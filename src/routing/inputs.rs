@@ -68,10 +68,17 @@ impl<'a> Inputs<'a> {
         Self { text, literals, parameters: Parameters::Bound { bind, types } }
     }
 
+    /// The text in which the literals lie.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// The value of a LIMIT or OFFSET; `None`: NULL, which is no limit.
     pub fn count(&self, count: &Count) -> Result<Option<i64>, PgError> {
         let number = match count {
             Count::Constant(value) => i64::try_from(*value).ok(),
+            // In the rows of the shards.
+            Count::Column(_) => None,
             Count::Literal(ordinal) => {
                 let literal = self.literals.get(usize::from(*ordinal)).and_then(|literal| literal.value(self.text));
                 literal.and_then(|text| text.parse::<i64>().ok())
@@ -125,6 +132,20 @@ impl<'a> Inputs<'a> {
                 }
             }
             KeyValue::Literal { ordinal, negative, cast } => self.literal(*ordinal, *negative).cast(*cast),
+        }
+    }
+
+    /// What a parameter of this type holds when it is given the value by assignment, as text. `None`: not certain; inside: NULL.
+    pub fn assigned(&self, value: &KeyValue, parameter_type: Oid) -> Option<Option<Vec<u8>>> {
+        match self.value(value).cast(Some(parameter_type)) {
+            Value::Null => Some(None),
+            Value::Typed { oid, format: Format::Text, bytes } => {
+                let is_integer = |oid| matches!(oid, oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC);
+                // A cast that changes nothing keeps the type that it is looked through for.
+                let is_assigned = oid == parameter_type || (is_integer(oid) && is_integer(parameter_type));
+                is_assigned.then(|| Some(bytes.into_owned()))
+            }
+            Value::Typed { .. } | Value::Unknown => None,
         }
     }
 

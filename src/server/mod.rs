@@ -168,16 +168,22 @@ impl Thread {
                 return;
             }
         };
+        let sessions = TaskTracker::new();
         runtime.block_on(async {
             match Listener::from_std(socket) {
-                Ok(listener) => self.accept(listener).await,
+                // Sessions that are left at the deadline end with their runtime: none of them has to look for it.
+                Ok(listener) => tokio::select! {
+                    biased;
+                    () = self.accept(listener, &sessions) => {}
+                    () = self.abort.cancelled() => tracing::warn!(count = sessions.len(), "sessions closed at the drain deadline"),
+                },
                 Err(error) => tracing::error!(%error, "the listening socket cannot be used"),
             }
         });
+        runtime.shutdown_background();
     }
 
-    async fn accept(self, listener: Listener) {
-        let sessions = TaskTracker::new();
+    async fn accept(&self, listener: Listener, sessions: &TaskTracker) {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -186,15 +192,8 @@ impl Thread {
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let (doorkeeper, stop, abort) = (Arc::clone(&self.doorkeeper), self.stop.clone(), self.abort.clone());
-                    let runtime = self.runtime;
-                    sessions.spawn(async move {
-                        tokio::select! {
-                            biased;
-                            () = doorkeeper.serve(stream, address, runtime, stop) => {}
-                            () = abort.cancelled() => tracing::warn!(%address, "session closed at the drain deadline"),
-                        }
-                    });
+                    let (doorkeeper, stop, runtime) = (Arc::clone(&self.doorkeeper), self.stop.clone(), self.runtime);
+                    sessions.spawn(async move { doorkeeper.serve(stream, address, runtime, stop).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");

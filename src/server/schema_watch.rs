@@ -1,6 +1,7 @@
 //! Keeps the picture of the home shard's schema true, and the pools in order.
 //!
-//! A change through a proxy is announced by the map's epoch; a change made directly on the home shard is found by a slow look.
+//! A change through a proxy is announced by the map: read here, so that a statement seldom has to wait for it. A change made
+//! directly on the home shard is found by a slow look.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use crate::session::Gateway;
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
     let mut epochs = gateway.map.subscribe();
-    let mut tables_version = gateway.map.load().tables_version;
+    let versions = || (gateway.map.load().tables_version, gateway.map.load().schema_version);
+    let mut known = versions();
     let mut last_look = Instant::now();
     loop {
         tokio::select! {
@@ -25,16 +27,18 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         for pool in gateway.pools.all() {
             pool.close_idle(now);
         }
-        let current = gateway.map.load().tables_version;
-        if current == tables_version && now.duration_since(last_look) < SLOW_LOOK {
+        let current = versions();
+        if current == known && now.duration_since(last_look) < SLOW_LOOK {
             continue;
         }
-        if current != tables_version {
+        if current.0 != known.0 {
             let snapshot = gateway.map.snapshot();
             gateway.keep_pools_of(&snapshot);
         }
-        (tables_version, last_look) = (current, now);
-        if let Err(error) = gateway.refresh_catalog().await {
+        let has_changed = current != known;
+        (known, last_look) = (current, now);
+        let read = if has_changed { gateway.follow_schema().await } else { gateway.refresh_catalog().await };
+        if let Err(error) = read {
             tracing::debug!(%error, "the home shard's schema could not be read");
         }
     }

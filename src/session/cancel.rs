@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::stop::StopSignal;
-use crate::backend::Connection;
-use crate::net::ShardEndpoint;
+use crate::backend::{CancelHandle, Connection};
 use crate::telemetry::CancelOutcome;
 
 /// The sessions of this proxy by their cancel key.
@@ -37,16 +36,9 @@ pub struct CancelTarget {
 
 #[derive(Default)]
 struct State {
-    running: Vec<Backend>,
+    running: SmallVec<[Arc<CancelHandle>; 2]>,
     /// Process ids that a cancel request was sent to.
     cancelled: Vec<i32>,
-}
-
-#[derive(Clone)]
-struct Backend {
-    endpoint: Arc<ShardEndpoint>,
-    process_id: i32,
-    key: Bytes,
 }
 
 impl CancelRegistry {
@@ -84,13 +76,11 @@ impl CancelRegistry {
 
 impl CancelTarget {
     /// The session begins to wait for this backend.
-    pub fn started(&self, endpoint: &Arc<ShardEndpoint>, connection: &Connection) {
-        let Some(key) = &connection.cancel_key else { return };
-        let backend = Backend { endpoint: Arc::clone(endpoint), process_id: key.process_id, key: key.bytes.clone() };
+    pub fn started(&self, connection: &Connection) {
+        let Some(handle) = &connection.cancel_handle else { return };
         let mut state = self.state.lock();
-        let is_same = |known: &Backend| known.process_id == backend.process_id && Arc::ptr_eq(&known.endpoint, &backend.endpoint);
-        if !state.running.iter().any(is_same) {
-            state.running.push(backend);
+        if !state.running.iter().any(|known| Arc::ptr_eq(known, handle)) {
+            state.running.push(Arc::clone(handle));
         }
     }
 
@@ -107,6 +97,9 @@ impl CancelTarget {
     /// Was a cancel request sent to this process? Asked before the connection is given back.
     pub fn was_sent_to(&self, process_id: i32) -> bool {
         let mut state = self.state.lock();
+        if state.cancelled.is_empty() {
+            return false;
+        }
         let was_sent = state.cancelled.contains(&process_id);
         state.cancelled.retain(|cancelled| *cancelled != process_id);
         was_sent
@@ -118,12 +111,12 @@ impl CancelTarget {
         let running = {
             let mut state = self.state.lock();
             let running = state.running.clone();
-            state.cancelled.extend(running.iter().map(|backend| backend.process_id));
+            state.cancelled.extend(running.iter().map(|backend| backend.key.process_id));
             running
         };
         let outcome = if running.is_empty() { CancelOutcome::Late } else { CancelOutcome::Forwarded };
         for backend in running {
-            if let Err(error) = backend.endpoint.cancel(&backend.key).await {
+            if let Err(error) = backend.endpoint.cancel(&backend.key.bytes).await {
                 tracing::warn!(%error, "cancel request not delivered");
             }
         }

@@ -19,14 +19,18 @@ pub(super) struct Client {
     stream: ClientStream,
     pub input: BytesMut,
     pub output: BytesMut,
+    /// How often `output` has been sent.
+    pub flushes: u64,
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
+    /// Room for the next read: little, as most requests are short, until one fills it.
+    read_bytes: usize,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, frame_bytes_max, is_at_end: false }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, read_bytes: READ_BYTES_MIN }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -59,7 +63,7 @@ impl Client {
                 Poll::Ready(Ok(())) => {}
             }
         }
-        self.input.reserve(READ_BYTES);
+        self.input.reserve(self.read_bytes);
         match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
             Poll::Pending => {
                 self.release_buffers();
@@ -70,7 +74,12 @@ impl Client {
                 self.is_at_end = true;
                 Poll::Ready(Err(SessionEnd::ClientGone))
             }
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(read)) => {
+                if read >= self.read_bytes {
+                    self.read_bytes = (self.read_bytes * 4).min(READ_BYTES_MAX);
+                }
+                Poll::Ready(Ok(()))
+            }
         }
     }
 
@@ -92,6 +101,7 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        self.flushes += u64::from(!self.output.is_empty());
         poll_fn(|context| {
             while !self.output.is_empty() {
                 match Pin::new(&mut self.stream).poll_write(context, &self.output) {
@@ -112,6 +122,7 @@ impl Client {
     fn release_buffers(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = BytesMut::new();
+            self.read_bytes = READ_BYTES_MIN;
         }
         if self.output.is_empty() && self.output.capacity() > 0 {
             self.output = BytesMut::new();
@@ -126,7 +137,9 @@ impl From<io::Error> for SessionEnd {
     }
 }
 
-const READ_BYTES: usize = 8 * 1024;
+/// A buffer of this size costs the allocator next to nothing to give and to take back.
+const READ_BYTES_MIN: usize = 1_000;
+const READ_BYTES_MAX: usize = 64 * 1024;
 /// A client cannot make us reserve more than this ahead of what it has sent.
 const FRAME_RESERVE_BYTES_MAX: usize = 1024 * 1024;
 /// Read ahead of a running statement, to notice a client that has gone.

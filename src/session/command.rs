@@ -1,5 +1,5 @@
 //! Statements that the proxy answers itself: transactions, settings, prepared statements by SQL, the functions of the schema
-//! `shardgate`, EXPLAIN (SHARDS), and schema changes, which it runs on every shard.
+//! `shardgate`, EXPLAIN, and schema changes, which it runs on every shard.
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Shardgate(_)
         | Command::Ddl { .. }
         | Command::Maintenance
+        | Command::Explain { .. }
         | Command::Empty => true,
-        Command::Explain { shards, .. } => *shards,
         Command::Query(_)
         | Command::Show(_)
         | Command::DeclareCursor { .. }
@@ -58,6 +58,11 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Call
         | Command::Do => false,
     }
+}
+
+/// Of the proxy's own statements: are the parameters in its text its own? Those in a PREPARE or a function's body are not.
+pub(super) fn takes_parameters(command: &Command) -> bool {
+    matches!(command, Command::Explain { .. } | Command::Shardgate(_) | Command::SetConfig(_))
 }
 
 impl Session {
@@ -85,6 +90,9 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        if let Command::Explain { .. } = &statement.command {
+            return self.explain(statement, text, None).await;
+        }
         if let Scope::Refused(refusal) = &statement.scope {
             self.gateway.counters.statement(RouteKind::Refused);
             return Err(refusal.clone().into());
@@ -119,17 +127,12 @@ impl Session {
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
-            Command::Prepare { .. } | Command::Execute { .. } => Err(PgError::unsupported(
-                "PREPARE and EXECUTE as SQL statements are not supported",
-                "Which shard an EXECUTE is for depends on its arguments, which are expressions.",
-                "Use the driver's prepared statements, which work on pooled connections.",
-            )
-            .into()),
+            Command::Prepare { .. } => self.prepare_by_name(statement, text).await,
+            Command::Execute { .. } => self.execute_by_name(statement, text, bind).await,
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => self.shardgate_call(call, bind).await,
-            Command::Explain { inner, .. } => self.explain_shards(inner, text, bind).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
-                self.change_temporary(statement, text, bind).await
+                self.change_temporary(statement, text, None).await
             }
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
@@ -148,6 +151,12 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
+        if let Command::Explain { .. } = &analysis.command {
+            return self.explain(analysis, statement.text(), Some((statement, &bind))).await;
+        }
+        if super::temporary::has_parameters(analysis) {
+            return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
+        }
         let before = self.client.output.len();
         self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
         // The row description was given at Describe.
@@ -173,9 +182,11 @@ impl Session {
                 let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
                 Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
             }
-            Command::Explain { .. } => {
+            _ if super::temporary::has_parameters(analysis) => None,
+            Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
+            Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
-                Some(Description { parameter_types, rows: Some(rows_body(&[text_field("QUERY PLAN")])) })
+                Some(Description { parameter_types, rows: Some(rows_body(&[super::explain::plan_field(*format)])) })
             }
             _ => Some(Description::default()),
         }

@@ -191,7 +191,7 @@ impl Session {
     async fn run_commit(&mut self, active: &Active) -> Report {
         for participant in &self.participants {
             if self.is_writer(participant) {
-                self.cancel.started(&participant.connection.pool().address.endpoint, &participant.connection);
+                self.cancel.started(&participant.connection);
             }
         }
         let limits = Limits { patience: self.gateway.config.cross_shard.commit_timeout() };

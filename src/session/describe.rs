@@ -86,6 +86,14 @@ impl Session {
         Ok(description)
     }
 
+    /// What the home shard says against a text, on a connection that has nothing to do with the transaction, which may have
+    /// failed.
+    pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<(), Failure> {
+        let home = self.home()?;
+        let statement = self.prepare(text, Box::default()).await?;
+        self.describe_outside(&home, &statement).await.map(drop)
+    }
+
     /// On a connection that has nothing to do with the transaction.
     async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
         let mut connection = self.checkout(shard, &self.settings_now()).await?;
@@ -133,7 +141,11 @@ fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
 }
 
 /// Parse (unless the connection has it), Describe, Sync.
-async fn describe_on(connection: &mut Connection, statement: &Statement, prepared_max: usize) -> Result<Description, Failure> {
+pub(super) async fn describe_on(
+    connection: &mut Connection,
+    statement: &Statement,
+    prepared_max: usize,
+) -> Result<Description, Failure> {
     prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
@@ -200,8 +212,12 @@ fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
 }
 
 pub(super) fn error_frame(body: &[u8]) -> Bytes {
+    frame(shard_tag::ERROR, body)
+}
+
+pub(super) fn frame(tag: u8, body: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(body.len() + FRAME_HEADER_BYTES);
-    frame.put_u8(shard_tag::ERROR);
+    frame.put_u8(tag);
     frame.put_u32(u32::try_from(body.len() + 4).unwrap_or(u32::MAX));
     frame.put_slice(body);
     frame.freeze()

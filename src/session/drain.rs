@@ -112,6 +112,6 @@ impl Session {
     /// Cancel requests reach this backend from now on.
     fn note_running(&mut self, index: usize) {
         let Some(participant) = self.participants.get(index) else { return };
-        self.cancel.started(&participant.connection.pool().address.endpoint, &participant.connection);
+        self.cancel.started(&participant.connection);
     }
 }

@@ -1,22 +1,30 @@
-//! Statements that do not run on one shard: several shards merged, the relations of the schema `shardgate`, EXPLAIN (SHARDS).
+//! Statements that do not run on one shard: several shards, their answers merged.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
-use super::command::text_field;
 use super::describe::TypeNames;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
-use crate::execute::{RowSink, ScatterError, Spec, scatter};
+use crate::execute::{RowSink, Rows, ScatterError, Spec, scatter};
+use crate::plan::{self, Gathering, Plan};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Count, Merge};
+use crate::sql::gather;
 use crate::sql::lexer::Literals;
 use crate::wire::{self, originate};
+
+/// What came of a statement on several shards.
+pub(super) enum Scattered {
+    Answered,
+    /// Nothing was sent to the client: the answers cannot be merged exactly after all.
+    NotMerged(PgError),
+}
 
 impl RowSink for Client {
     type Gone = SessionEnd;
@@ -43,7 +51,7 @@ impl Session {
             Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
-                let spec = Spec { describes: true, ..spec(&merge, inputs)? };
+                let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
                 let fragment = fragment_text(statement, &merge, text);
                 let mut indexes = Vec::with_capacity(shards.len());
                 for shard in &shards {
@@ -55,8 +63,44 @@ impl Session {
                 for participant in self.of_shards(&shards) {
                     originate::query(&mut participant.connection.output, fragment.as_bytes());
                 }
-                self.scatter_on(&shards, &spec).await
+                match self.scatter_on(&shards, &spec).await {
+                    Ok(Scattered::Answered) => Ok(()),
+                    Ok(Scattered::NotMerged(reason)) => {
+                        let gathering = self.instead(shards, statement, text, reason)?;
+                        self.gather_text(&gathering, statement, text).await
+                    }
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() => {
+                        Err(self.told_of_the_text(frame, statement, text).await)
+                    }
+                    Err(failure) => Err(failure),
+                }
             }
+            Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
+        }
+    }
+
+    /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
+    fn instead(&self, shards: Vec<ShardId>, statement: &Analysis, text: &str, reason: PgError) -> Result<Gathering, Failure> {
+        let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
+        match plan::gather(shards, &self.transaction_scope(), recipe) {
+            Ok(Plan::Gather(gathering)) => Ok(gathering),
+            Ok(Plan::SingleShard(_) | Plan::Scatter(_)) | Err(_) => Err(reason.into()),
+        }
+    }
+
+    /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
+    async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
+        if fields.get(b'P').is_none() {
+            return Failure::Shard(frame);
+        }
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let alone = format!("{:blanks$}{}", "", text.get(statement.start..statement.end).unwrap_or_default());
+        match self.describe_apart(alone.as_bytes()).await {
+            Err(failure @ Failure::Shard(_)) => failure,
+            // It is right in itself: the place is in a text that the client has not written.
+            Ok(()) | Err(_) => Failure::Shard(without_position(body)),
         }
     }
 
@@ -64,7 +108,7 @@ impl Session {
     pub(super) async fn scatter_bound(
         &mut self,
         statement: &Arc<Statement>,
-        bind: &Bytes,
+        client_bind: &Bytes,
         shards: &[ShardId],
         row_limit: i32,
     ) -> Result<(), Failure> {
@@ -76,11 +120,11 @@ impl Session {
             )
             .into());
         }
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
         let types = self.describe(statement).await?.parameter_types.clone();
-        let spec = spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
+        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
         let key = self.statement_text(fragment, types.into());
         let fragment = Statement {
@@ -114,7 +158,18 @@ impl Session {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
-        result
+        match result? {
+            Scattered::Answered => Ok(()),
+            Scattered::NotMerged(reason) => {
+                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
+                self.gather_bound(statement, client_bind, &gathering, 0).await
+            }
+        }
+    }
+
+    pub(super) fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
+        Ok(Spec { combine_bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), ..spec(merge, inputs)? })
     }
 
     /// A shard joins, and what had to come before the statement has been answered.
@@ -129,14 +184,13 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<(), Failure> {
+    pub(super) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut names = Vec::with_capacity(shards.len());
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
             names.push((participant.shard, participant.connection.pool().address.name.clone()));
-            let endpoint = Arc::clone(&participant.connection.pool().address.endpoint);
-            self.cancel.started(&endpoint, &participant.connection);
+            self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
         }
         // All shards get their part before any answer is read.
@@ -149,9 +203,12 @@ impl Session {
         match merged {
             Ok(end) => {
                 originate::command_complete(&mut self.client.output, &format!("SELECT {}", end.rows));
-                Ok(())
+                Ok(Scattered::Answered)
             }
-            Err(ScatterError::Shard { index, frame }) => {
+            Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
+                self.data_error_of_more(&frame)
+            }
+            Err(ScatterError::Shard { index, frame, .. }) => {
                 let name = names.get(index).map(|(_, name)| name.as_str()).unwrap_or_default();
                 Err(Failure::Shard(with_shard_named(&frame, name)))
             }
@@ -168,102 +225,32 @@ impl Session {
                 "Add a condition on the shard key, or order by a column of a simple type.",
             )
             .into()),
+            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(PgError::unsupported(
+                "rows of several shards cannot be combined exactly",
+                format!("{}.", capitalised(&reason)),
+                "Add a condition on the shard key, or group and select by the whole shard key.",
+            ))),
+            Err(ScatterError::Error(error)) => Err(error.into()),
             Err(ScatterError::Gone(end)) => Err(end.into()),
         }
     }
 
-    /// EXPLAIN (SHARDS): where the statement would go, without running it.
-    pub(super) async fn explain_shards(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let read = self.read(text).await?;
-        let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
-            None => Inputs::literals(text, &read.literals),
-        };
-        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
-        let lines = self.explain_lines(inner, text, why, &inputs).await?;
-        originate::row_description(&mut self.client.output, &[text_field("QUERY PLAN")]);
-        for line in &lines {
-            originate::data_row(&mut self.client.output, &[Some(line)]);
-        }
-        originate::command_complete(&mut self.client.output, "EXPLAIN");
-        Ok(())
+    /// Shards that give up to LIMIT rows each compute more rows than the answer has: an error may be of one that is not in it.
+    fn data_error_of_more(&self, frame: &[u8]) -> Result<Scattered, Failure> {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
+        let refusal = PgError::unsupported(
+            "a row beyond LIMIT cannot be computed",
+            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
+            "Leave out the rows that cannot be computed by a condition in WHERE.",
+        );
+        // In a transaction the error has ended it on that shard.
+        if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
     }
-
-    async fn explain_lines(
-        &mut self,
-        inner: &Analysis,
-        text: &str,
-        mut why: Vec<String>,
-        inputs: &Inputs<'_>,
-    ) -> Result<Vec<String>, Failure> {
-        let snapshot = self.gateway.map.snapshot();
-        let name = |id: ShardId| snapshot.shard(id).map_or_else(|| format!("{}", id.0), |shard| shard.name.clone());
-        let alone = text.get(inner.start..inner.end).unwrap_or(text).trim();
-        let mut lines = Vec::new();
-        if why.is_empty() {
-            why.push("The statement names no sharded table.".to_owned());
-        }
-        if super::command::is_own(&inner.command) {
-            lines.push("Route: local".to_owned());
-            lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-            return Ok(lines);
-        }
-        match self.route(inner, inputs).await {
-            Ok(Route::Shard(shard)) => {
-                lines.push("Route: single shard".to_owned());
-                lines.push(format!("Shards: {}", name(shard)));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                lines.push(format!("On {}: {alone}", name(shard)));
-            }
-            Ok(Route::Scatter(shards)) => {
-                lines.push("Route: scatter".to_owned());
-                lines.push(format!("Shards: {}", shards.iter().map(|shard| name(*shard)).collect::<Vec<_>>().join(", ")));
-                lines.extend(why.into_iter().map(|fact| format!("Why: {fact}")));
-                let merge = inner.merge.clone()?;
-                let fragment = fragment_text(inner, &merge, text);
-                lines.extend(shards.iter().map(|shard| format!("On {}: {}", name(*shard), fragment.trim())));
-                lines.push(format!("Merge: {}", describe_merge(&merge)));
-            }
-            Err(Failure::Error(refusal)) => {
-                lines.push("Route: refused".to_owned());
-                lines.push(format!("Why: {}", refusal.message));
-                lines.extend(refusal.detail.map(|detail| format!("Why: {detail}")));
-                lines.extend(refusal.hint.map(|hint| format!("Hint: {hint}")));
-            }
-            Err(failure) => return Err(failure),
-        }
-        Ok(lines)
-    }
-}
-
-fn describe_merge(merge: &Merge) -> String {
-    let mut parts = Vec::new();
-    if merge.order_by.is_empty() {
-        parts.push("concatenate".to_owned());
-    } else {
-        let keys = merge
-            .order_by
-            .iter()
-            .map(|key| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" }));
-        parts.push(format!("by {}", keys.collect::<Vec<_>>().join(", ")));
-    }
-    let count = |count: &Count| match count {
-        Count::Constant(count) => count.to_string(),
-        Count::Parameter(number) => format!("${number}"),
-        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
-    };
-    parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}", count(limit))));
-    parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
-    parts.join(", ")
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
-fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
+pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
     let Some(fragment) = &merge.fragment else {
         return text.get(statement.start..statement.end).unwrap_or(text).to_owned();
     };
@@ -280,23 +267,29 @@ fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
 
 fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
-        None => Ok(None),
+        None => Ok(Rows::Unsaid),
+        Some(Count::Column(column)) => Ok(Rows::Column(*column)),
         Some(count) => {
             let negative = |_| PgError::new(SqlState(*code), format!("{name} must not be negative"));
-            inputs.count(count)?.map(|count| u64::try_from(count).map_err(negative)).transpose()
+            inputs.count(count)?.map_or(Ok(Rows::Unsaid), |count| u64::try_from(count).map(Rows::Known).map_err(negative))
         }
     };
+    // In this order PostgreSQL looks at them.
+    let offset = value(&merge.offset, b"2201X", "OFFSET")?;
     Ok(Spec {
         order_by: merge.order_by.clone(),
         limit: value(&merge.limit, b"2201W", "LIMIT")?,
-        offset: value(&merge.offset, b"2201X", "OFFSET")?.unwrap_or(0),
+        offset,
+        has_ties: merge.has_ties,
+        combine: merge.combine.clone(),
+        combine_bytes_max: 0,
         hidden_columns: merge.hidden_columns,
         describes: false,
     })
 }
 
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
-fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
+pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
     if hidden == 0 || given <= 1 {
         return bind.after_names.to_vec();
@@ -307,6 +300,24 @@ fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     out.extend_from_slice(bind.result_formats);
     out.extend(std::iter::repeat_n([0, 0], hidden).flatten());
     out
+}
+
+/// SQLSTATE class 22.
+fn is_data_error(frame: &[u8]) -> bool {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
+}
+
+fn without_position(body: &[u8]) -> Bytes {
+    let Ok(fields) = wire::error_fields(body) else { return super::describe::error_frame(body) };
+    let mut kept = Vec::with_capacity(body.len());
+    for (code, value) in fields.iter().filter(|(code, _)| *code != b'P') {
+        kept.push(code);
+        kept.extend_from_slice(value);
+        kept.push(0);
+    }
+    kept.push(0);
+    super::describe::error_frame(&kept)
 }
 
 /// The shard's own error, with the shard named in its context.

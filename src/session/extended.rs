@@ -103,25 +103,13 @@ impl Session {
         if !name.is_empty() {
             self.drain_current().await?;
         }
-        if !name.is_empty() && self.statements.contains_key(&name) {
-            let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(&name));
-            return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
-        }
-        let limit = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        if self.statements.len() >= limit {
-            let message = format!("more than {limit} prepared statements in one session");
-            return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
-                .with_detail("The limit is cross_shard.prepared_statements_max.")
-                .with_hint("Close statements that are no longer used, or raise the limit.")
-                .into());
-        }
+        self.check_name_is_free(&name)?;
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
         self.statements.insert(name.clone(), Arc::clone(&statement));
-        let is_own = statement.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command));
-        if is_own || self.gateway.descriptions.contains_key(&statement.id) {
+        if self.describe_own(&statement).is_some() || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
             self.batch.unproven.push((name, statement.id));
@@ -130,11 +118,27 @@ impl Session {
         Ok(())
     }
 
+    /// For one more statement, by this name.
+    pub(super) fn check_name_is_free(&self, name: &[u8]) -> Result<(), PgError> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(name));
+            return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
+        }
+        let limit = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        if self.statements.len() >= limit {
+            let message = format!("more than {limit} prepared statements in one session");
+            return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail("The limit is cross_shard.prepared_statements_max.")
+                .with_hint("Close statements that are no longer used, or raise the limit."));
+        }
+        Ok(())
+    }
+
     /// Reads a text that is to be prepared.
     pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
         self.refresh_context().await?;
-        let read = self.read(text_str).await?;
+        let read = self.read_anew(text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
@@ -199,13 +203,13 @@ impl Session {
     }
 
     /// The statement, read again when names may mean something else by now.
-    async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
+    pub(super) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
         let statement = self.statement(name)?;
         self.refresh_context().await?;
-        if statement.context_id == self.context.id {
+        if statement.context_id == self.context.id && !self.is_in_doubt(&statement.analyzed) {
             return Ok(statement);
         }
-        let read = self.read(statement.text()).await?;
+        let read = self.read_anew(statement.text()).await?;
         let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
         let renewed = Arc::new(Statement {
             id: self.gateway.registry.id(&key),
@@ -231,6 +235,9 @@ impl Session {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
                 self.check_not_failed(&analysis.command)?;
+                if super::command::takes_parameters(&analysis.command) {
+                    Self::check_parameter_count(&statement, &bind)?;
+                }
             }
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
             self.answer(shard_tag::BIND_COMPLETE);
@@ -265,6 +272,13 @@ impl Session {
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
+            Route::Gather(gathering) => {
+                self.answer_parse().await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal, Portal::Gather { statement, bind, gathering });
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
         }
     }
 
@@ -273,7 +287,7 @@ impl Session {
         let is_known = match self.portals.get(name) {
             None => false,
             Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(Portal::Own { .. } | Portal::Scatter { .. }) => true,
+            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) => true,
         };
         if name.is_empty() || !is_known {
             return Ok(());
@@ -366,7 +380,9 @@ impl Session {
                     let shard = *shard;
                     self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
                 }
-                Portal::Own { statement, bind } | Portal::Scatter { statement, bind, .. } => {
+                Portal::Own { statement, bind }
+                | Portal::Scatter { statement, bind, .. }
+                | Portal::Gather { statement, bind, .. } => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
                 }
@@ -378,7 +394,8 @@ impl Session {
         if let Some(index) = self.current_index() {
             self.drain_with_flush(index).await?;
         }
-        if let Some(described) = self.describe_own(statement) {
+        let own = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement));
+        if let Some(described) = own {
             originate::parameter_description(&mut self.client.output, &described.parameter_types);
             self.put_rows(described.rows.as_deref(), &[])?;
             return Ok(());
@@ -394,7 +411,8 @@ impl Session {
             self.drain_with_flush(index).await?;
         }
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        let description = match self.describe_own(statement) {
+        let own = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement));
+        let description = match own {
             Some(description) => Arc::new(description),
             None => self.describe(statement).await?,
         };
@@ -453,6 +471,15 @@ impl Session {
                 self.batch.current = None;
                 Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
             }
+            Portal::Gather { statement, bind, gathering } => {
+                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+                self.gateway.counters.statement(RouteKind::Gather);
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                self.batch.current = None;
+                Box::pin(self.gather_bound(&statement, &bind, &gathering, limit)).await
+            }
         }
     }
 
@@ -469,7 +496,7 @@ impl Session {
                 Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
                 }
-                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. }) | None => {
+                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) | None => {
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
                 }

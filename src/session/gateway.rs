@@ -11,6 +11,7 @@ use super::describe::Description;
 use super::foreign_oids::KnownOids;
 use super::greet::Greeting;
 use super::relations::Clients;
+use super::schema::CatalogMark;
 use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
@@ -52,6 +53,8 @@ pub struct Gateway {
     pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
+    /// What the map said when the reading of `catalog` began.
+    pub(super) catalog_mark: ArcSwap<CatalogMark>,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
 }
@@ -109,6 +112,7 @@ impl Gateway {
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
+            catalog_mark: ArcSwap::default(),
             refreshing: tokio::sync::Mutex::new(()),
             config,
             map,

@@ -29,8 +29,18 @@ impl Session {
 
     /// A connection to a shard with these settings, outside any transaction.
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
-        let pool = self.pool(shard)?;
         let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
+        self.checkout_as(kind, shard, settings).await
+    }
+
+    /// As [`Session::checkout`], for who holds other connections besides the participants.
+    pub(super) async fn checkout_as(
+        &mut self,
+        kind: Checkout,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+    ) -> Result<Pooled, Failure> {
+        let pool = self.pool(shard)?;
         let mut connection = match self.wait_for_connection(&pool, kind).await? {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
             Err(error @ CheckoutError::Unavailable { .. }) => {
@@ -73,11 +83,11 @@ impl Session {
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
     pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
-        if let Some(pool) = self.pools.iter().find(|pool| pool.shard == shard.id) {
+        if let Some((_, pool)) = self.pools.iter().find(|(id, _)| *id == shard.id) {
             return Ok(Arc::clone(pool));
         }
         let pool = self.gateway.pool(shard, &self.identity.credentials)?;
-        self.pools.push(Arc::clone(&pool));
+        self.pools.push((shard.id, Arc::clone(&pool)));
         Ok(pool)
     }
 
@@ -188,7 +198,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self, index: usize) {
+    pub(super) fn release(&mut self, index: usize) {
         let mut participant = self.participants.swap_remove(index);
         if self.cancel.was_sent_to(participant.connection.process_id()) {
             participant.connection.is_cancel_pending = true;
@@ -215,7 +225,7 @@ impl Session {
             let detail = format!("The session's {reason} was on that connection.");
             return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
         }
-        if participant.has_begun {
+        if participant.has_begun && !participant.is_spare {
             self.transaction.lose(&error, is_told);
         }
         error.into()

@@ -15,6 +15,7 @@
 //! The state of the transaction is the session's. Nothing of one session reaches another: a connection goes back to its pool
 //! only when it is proven clean, with the settings it has on record.
 
+mod at_once;
 mod cancel;
 mod client;
 mod command;
@@ -24,13 +25,16 @@ mod describe;
 mod drain;
 mod elsewhere;
 mod every_shard;
+mod explain;
 mod extended;
 mod failure;
 mod foreign_oids;
 mod gateway;
+mod gather;
 mod greet;
 mod join;
 mod participant;
+mod prepare;
 mod relations;
 mod relay;
 mod route;
@@ -38,6 +42,7 @@ mod schema;
 mod set_config;
 mod setting;
 mod simple;
+mod snapshot;
 mod statement;
 mod stop;
 mod temporary;
@@ -60,7 +65,7 @@ use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
-use crate::sql::Context;
+use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
@@ -123,14 +128,19 @@ pub struct Session {
     /// newer one. `None` between transactions.
     using: Option<Arc<MapSnapshot>>,
     batch: Batch,
+    recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
+    /// The settings, outside of any transaction, that `context` belongs to; `None` where that is not known, or where they hold a
+    /// routing hint.
+    settled: Option<Arc<Settings>>,
     /// The search path that `context` was made for, as text.
     context_search_path: String,
     /// The same as [`crate::backend::StatementText`] has it.
     statement_search_path: Arc<str>,
     /// The open transaction changes the schema, as was announced; the schema before it.
     schema_change: Option<(SchemaChangeId, Arc<Catalog>)>,
-    pools: Vec<Arc<Pool>>,
+    /// Side by side with their ids, as every statement looks here.
+    pools: Vec<(ShardId, Arc<Pool>)>,
     /// Partitions that the open transaction has touched, sorted.
     touched: Vec<PartitionId>,
     cancel: Arc<CancelTarget>,
@@ -153,6 +163,7 @@ impl Session {
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
             using: None,
+            settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
             accepted_at,
@@ -171,6 +182,7 @@ impl Session {
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
+            recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             context_search_path: String::new(),
             statement_search_path: Arc::default(),
@@ -233,7 +245,12 @@ impl Session {
         loop {
             match self.client.peek() {
                 Ok(Some(header)) => {
-                    if let Err(end) = self.message(header).await {
+                    let served = match self.serve_at_once(header.tag).await {
+                        Ok(false) => self.message(header).await,
+                        Ok(true) => Ok(()),
+                        Err(end) => Err(end),
+                    };
+                    if let Err(end) = served {
                         return end;
                     }
                 }

@@ -15,6 +15,8 @@ pub(super) struct Participant {
     pub has_written: bool,
     /// It did what cannot be prepared (NOTIFY, a temporary table): in a commit on several shards it decides.
     pub must_decide: bool,
+    /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
+    pub is_spare: bool,
     /// Extended-protocol messages were sent since the last Sync: the shard may be skipping until one.
     pub needs_sync: bool,
     /// Kept until the session ends, and why: a temporary table, LISTEN, a session-level lock.
@@ -31,6 +33,7 @@ impl Participant {
             settings_known: 0,
             has_written: false,
             must_decide: false,
+            is_spare: false,
             needs_sync: false,
             pinned_by: None,
         }
@@ -43,5 +46,6 @@ impl Participant {
         self.settings_known = 0;
         self.has_written = false;
         self.must_decide = false;
+        self.is_spare = false;
     }
 }

@@ -151,6 +151,8 @@ fn move_run(connection: &mut Connection, output: &mut BytesMut, run: &mut usize)
             std::mem::swap(&mut connection.input, output);
             connection.input.clear();
         } else {
+            // With room for what usually ends the answer.
+            output.reserve(*run + 64);
             output.extend_from_slice(connection.input.get(..*run).unwrap_or_default());
             connection.input.advance(*run);
         }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Failure, Session};
+use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
-use crate::plan::{self, Plan, TransactionScope};
+use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{PartitionId, Shard, ShardId, ShardState};
-use crate::sql::Read;
+use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -22,6 +23,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Rows of several shards, over which PostgreSQL runs it.
+    Gather(Arc<Gathering>),
 }
 
 impl Session {
@@ -31,20 +34,24 @@ impl Session {
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
-        let catalog = self.gateway.catalog.load();
         let map = self.gateway.map.snapshot();
-        let is_current = Arc::ptr_eq(&catalog, &self.context.catalog)
-            && self.context.map.tables_version == map.tables_version
-            && self.context.map.epoch.incarnation == map.epoch.incarnation
+        if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
+            Box::pin(self.gateway.follow_schema_for(&map)).await?;
+        }
+        let catalog = self.gateway.catalog.load();
+        let is_current = self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
-            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path);
-        if is_current && self.context.id != 0 {
+            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
+            && self.context.user == self.current_user();
+        if is_current {
             self.using.get_or_insert(map);
+            self.settle_context();
             return Ok(());
         }
+        self.settled = None;
         self.pools.clear();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
-        let user = self.effective("role").filter(|role| *role != "none").unwrap_or(&self.identity.user).to_owned();
+        let user = self.current_user().to_owned();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
@@ -58,6 +65,30 @@ impl Session {
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
         Ok(())
+    }
+
+    /// Was the context made for this schema and these tables?
+    #[inline]
+    pub(super) fn context_is_of(&self, catalog: &Arc<Catalog>, map: &MapSnapshot) -> bool {
+        Arc::ptr_eq(catalog, &self.context.catalog)
+            && self.context.map.tables_version == map.tables_version
+            && self.context.map.epoch.incarnation == map.epoch.incarnation
+            && self.context.id != 0
+    }
+
+    /// As SET ROLE or SET SESSION AUTHORIZATION say.
+    fn current_user(&self) -> &str {
+        let role = self.effective("role").filter(|role| *role != "none");
+        role.or_else(|| self.effective("session_authorization")).unwrap_or(&self.identity.user)
+    }
+
+    /// The context is current: as long as the settings stay these it need not be compared with them.
+    fn settle_context(&mut self) {
+        let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
+        if !is_settled && !self.transaction.is_open() {
+            let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
+            self.settled = (!is_hinted).then(|| Arc::clone(&self.settings));
+        }
     }
 
     /// Reads a text in the session's context. A long one is read aside: reading it here would keep every other session of this
@@ -75,6 +106,15 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let route = self.find_route(statement, inputs).await?;
+        if self.transaction.has_spares {
+            self.settle_spares(statement, &route).await?;
+        }
+        Ok(route)
+    }
+
+    #[inline]
+    async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if statement.session_calls.contains(&SessionCall::SetConfig) {
             return Err(super::set_config::not_alone().into());
         }
@@ -91,7 +131,16 @@ impl Session {
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
-            Scope::Session | Scope::Tableless | Scope::System => return self.route_home(statement).await,
+            Scope::Session | Scope::Tableless | Scope::System => {
+                if self.opens_snapshots(statement) {
+                    Box::pin(self.open_snapshots()).await?;
+                }
+                let route = self.route_home(statement).await?;
+                if let (Command::Show(_), Route::Shard(shard)) = (&statement.command, &route) {
+                    Box::pin(self.join_for_show(statement, *shard)).await?;
+                }
+                return Ok(route);
+            }
             Scope::Replicated => return self.route_anywhere(statement).await,
             Scope::EveryShard => {
                 return Err(every_shard_refusal(&statement.command).into());
@@ -109,10 +158,14 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) => self.admit(statement, shard).await,
-            None => match plan::plan(statement, &target, &self.transaction_scope())? {
-                Plan::SingleShard(shard) => self.admit(statement, shard).await,
-                Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
-            },
+            None => {
+                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
+                match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
+                    Plan::SingleShard(shard) => self.admit(statement, shard).await,
+                    Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
+                }
+            }
         }
     }
 
@@ -142,6 +195,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }
         route
@@ -217,7 +271,11 @@ impl Session {
     /// May this shard join the transaction?
     async fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
-            plan::admit(statement.effect, shard, &self.transaction_scope())?;
+            let scope = self.transaction_scope();
+            plan::admit(statement.effect, shard, &scope)?;
+            if self.transaction.has_snapshots_open && !self.shards_begun().any(|begun| begun == shard) {
+                return Err(plan::no_common_snapshot().into());
+            }
             if statement.effect == Effect::Write {
                 Box::pin(self.admit_writer(shard)).await?;
             }
@@ -231,7 +289,7 @@ impl Session {
     }
 
     /// The level that the transaction has, by BEGIN or by default.
-    fn has_snapshot(&self) -> bool {
+    pub(super) fn has_snapshot(&self) -> bool {
         let default = || match self.effective("default_transaction_isolation") {
             Some(level) => matches!(level, "repeatable read" | "serializable"),
             None => self.greeting.has_snapshot_by_default,
@@ -248,12 +306,13 @@ impl Session {
             participants: self
                 .participants
                 .iter()
-                .filter(|participant| participant.has_begun || participant.needs_sync)
+                .filter(|participant| (participant.has_begun || participant.needs_sync) && !participant.is_spare)
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writes: self.gateway.config.cross_shard.writes,
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+            has_schema_change: self.schema_change.is_some(),
         }
     }
 
@@ -306,7 +365,7 @@ fn every_shard_refusal(command: &Command) -> PgError {
 }
 
 /// A text of this size is read in well under a millisecond.
-const READ_HERE_BYTES_MAX: usize = 32 * 1024;
+pub(super) const READ_HERE_BYTES_MAX: usize = 32 * 1024;
 
 /// `"$user", public` as a list of schemas.
 fn parse_search_path(text: &str, user: &str) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! The shards' schema as this proxy knows it: read from the home shard, kept as one immutable [`Catalog`].
 //!
 //! A schema change through a proxy is announced in the map database before the first shard is touched and finished after the
-//! last, so every proxy reads the catalogue anew and an interrupted change is seen. A table that was dropped leaves the map;
+//! last, so an interrupted change is seen. Each proxy plans a statement only by a catalogue that was read after the last change
+//! that its map knows of; who makes a change answers its client when every proxy's map knows of it. A table that was dropped leaves the map;
 //! renaming a distributed one is refused. What was changed behind the proxy's back is found by a slow look.
 
 use std::collections::HashMap;
@@ -17,26 +18,78 @@ use super::{Failure, Session};
 use crate::backend::catalog_reader;
 use crate::catalog::{Catalog, Oid};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::Shard;
+use crate::shardmap::{MapSnapshot, Shard};
+use crate::sql::{Analyzed, Read};
 
+/// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 /// For the connection, and for the dozen queries.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Which changes a catalogue is known to show: those that the map knew before it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CatalogMark {
+    incarnation: i64,
+    schema_version: i64,
+    tables_version: i64,
+}
+
+impl CatalogMark {
+    fn of(map: &MapSnapshot) -> Self {
+        let MapSnapshot { epoch, schema_version, tables_version, .. } = map;
+        Self { incarnation: epoch.incarnation, schema_version: *schema_version, tables_version: *tables_version }
+    }
+}
+
 impl Gateway {
+    /// Does the catalogue show all changes that this map knows of? The map may be older than the catalogue, and often is not.
+    #[inline]
+    pub(super) fn has_catalog_for(&self, map: &MapSnapshot) -> bool {
+        **self.catalog_mark.load() == CatalogMark::of(map)
+    }
+
+    /// As [`Gateway::follow_schema`]. While the home shard is away, the catalogue that is known serves on, unless the shards'
+    /// schema itself has changed.
+    pub(super) async fn follow_schema_for(&self, map: &MapSnapshot) -> Result<(), PgError> {
+        let Err(error) = self.follow_schema().await else { return Ok(()) };
+        let (known, wanted) = (**self.catalog_mark.load(), CatalogMark::of(map));
+        if (known.incarnation, known.schema_version) == (wanted.incarnation, wanted.schema_version) {
+            tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
+    pub async fn follow_schema(&self) -> Result<(), PgError> {
+        let one_at_a_time = self.refreshing.lock().await;
+        if self.has_catalog_for(&self.map.load()) {
+            return Ok(());
+        }
+        self.read_catalog(one_at_a_time).await
+    }
+
     /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
     pub async fn refresh_catalog(&self) -> Result<(), PgError> {
-        let _one_at_a_time = self.refreshing.lock().await;
+        self.read_catalog(self.refreshing.lock().await).await
+    }
+
+    async fn read_catalog(&self, _one_at_a_time: tokio::sync::MutexGuard<'_, ()>) -> Result<(), PgError> {
+        let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
         let mut catalog = tokio::time::timeout(READ_TIMEOUT, read(&home))
             .await
             .map_err(|_| unreadable(&home).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())))??;
         let known = self.catalog.load_full();
         if catalog.digest == known.digest && same_oids(&catalog, &known) {
+            self.catalog_mark.store(Arc::new(mark));
             return Ok(());
         }
         catalog.version = known.version + 1;
         let catalog = Arc::new(catalog);
         self.catalog.store(Arc::clone(&catalog));
+        // After the catalogue: who finds this mark finds that catalogue, or a later one.
+        self.catalog_mark.store(Arc::new(mark));
         // A relation for operators: it may be behind.
         if let Err(error) = self.control.publish_home_tables(&catalog).await {
             tracing::debug!(%error, "shardgate.tables could not be brought up to date");
@@ -71,6 +124,8 @@ impl Session {
         if self.schema_change.is_none() {
             let change = self.gateway.map.store().begin_schema_change(&self.identity.user, tag).await.map_err(PgError::from)?;
             self.schema_change = Some((change, self.gateway.catalog.load_full()));
+            // So that this session's own change is not taken for somebody else's.
+            self.gateway.map.refresh().await.map_err(PgError::from)?;
         }
         Ok(())
     }
@@ -82,8 +137,30 @@ impl Session {
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.identity.user, &before).await?;
         self.gateway.map.store().finish_schema_change(&self.identity.user, change).await?;
-        self.gateway.map.refresh().await?;
+        let epoch = self.gateway.map.refresh().await?;
+        self.gateway.follow_schema().await?;
+        if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
+            tracing::warn!(%epoch, "a proxy has not followed a schema change in time");
+        }
         Ok(())
+    }
+
+    /// Reads a text that was just received. A name that is not known while somebody else changes the schema may be in the home
+    /// shard's catalogue by now.
+    pub(super) async fn read_anew(&mut self, text: &str) -> Result<Read, Failure> {
+        let read = self.read(text).await?;
+        if !self.is_in_doubt(&read.analyzed) {
+            return Ok(read);
+        }
+        self.gateway.refresh_catalog().await?;
+        self.refresh_context().await?;
+        self.read(text).await
+    }
+
+    /// It names something that is not known, and the schema is being changed by somebody else.
+    pub(super) fn is_in_doubt(&self, analyzed: &Analyzed) -> bool {
+        analyzed.statements.iter().any(|statement| statement.has_unknown_names)
+            && self.gateway.map.load().open_schema_changes > usize::from(self.schema_change.is_some())
     }
 }
 

@@ -40,8 +40,10 @@ impl Session {
         let mut sql = format!("{text}\n;SELECT pg_catalog.current_setting(");
         push_literal(&mut sql, name);
         sql.push(')');
-        let participant =
-            self.participants.iter().position(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
+        let participant = self
+            .participants
+            .iter()
+            .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE);
         match participant {
             Some(index) if self.transaction.status == Status::Open => self.set_on_participant(index, &sql).await,
             Some(_) | None => self.try_on_home(&sql).await,

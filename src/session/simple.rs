@@ -36,7 +36,7 @@ impl Session {
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
         self.refresh_context().await?;
-        let read = self.read(text).await?;
+        let read = self.read_anew(text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::describe::Description;
 use crate::backend::{StatementId, StatementText};
+use crate::plan::Gathering;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
 use crate::sql::analysis::Analysis;
@@ -29,6 +30,11 @@ impl Statement {
         self.analyzed.statements.first()
     }
 
+    /// The text where it has literals: without any nobody reads it.
+    pub fn text_of_literals(&self) -> &str {
+        if self.literals.is_empty() { "" } else { self.text() }
+    }
+
     pub fn text(&self) -> &str {
         // Checked when it was prepared.
         std::str::from_utf8(&self.key.text).unwrap_or_default()
@@ -43,4 +49,6 @@ pub(super) enum Portal {
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.
     Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+    /// Runs over rows of several shards when it is executed.
+    Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
 }

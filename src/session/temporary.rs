@@ -4,13 +4,18 @@
 //! rollback, ON COMMIT DROP, DROP OWNED …): whenever they may have changed, it asks the connection before the next statement is
 //! read.
 
+use std::sync::Arc;
+
+use super::describe::{TypeNames, prepare_on};
 use super::participant::Participant;
 use super::route::Route;
+use super::statement::Statement;
 use super::{Failure, Session};
+use crate::backend::Reply;
 use crate::error::PgError;
 use crate::routing::Inputs;
-use crate::sql::analysis::Analysis;
-use crate::wire;
+use crate::sql::analysis::{Analysis, Command, Scope};
+use crate::wire::{self, originate};
 
 /// What the session knows of its temporary tables.
 #[derive(Default)]
@@ -27,6 +32,11 @@ pub(super) struct TemporaryTables {
 }
 
 impl TemporaryTables {
+    /// The connection has, or had, some.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// A transaction, or a part of one, has ended.
     pub fn transaction_ended(&mut self) {
         self.is_stale |= self.is_used;
@@ -43,17 +53,22 @@ impl Session {
         &mut self,
         statement: &Analysis,
         text: &str,
-        bind: Option<&wire::Bind<'_>>,
+        bound: Option<(&Arc<Statement>, &wire::Bind<'_>)>,
     ) -> Result<(), Failure> {
+        let bound = bound.filter(|_| statement.parameter_count > 0);
+        let types = match bound {
+            Some((prepared, _)) => self.describe(prepared).await?.parameter_types.clone(),
+            None => Vec::new(),
+        };
         let read = self.read(text).await?;
-        let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &read.literals, bind, &[]),
+        let inputs = match bound {
+            Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
             None => Inputs::literals(text, &read.literals),
         };
         let home = self.home()?;
         match self.route(statement, &inputs).await? {
             Route::Shard(shard) if shard == home.id => {}
-            Route::Shard(_) | Route::Scatter(_) => return Err(not_at_home().into()),
+            Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => return Err(not_at_home().into()),
         }
         let index = self.join(home.id).await?;
         self.pin_if_needed(index, statement);
@@ -64,8 +79,30 @@ impl Session {
         self.temporary_tables.is_used = true;
         self.temporary_tables.is_stale = true;
         self.temporary_tables.has_changed = true;
+        if let Some((prepared, bind)) = bound {
+            return self.run_bound(index, prepared, bind).await;
+        }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
         self.run_on_one(&home, alone, true).await
+    }
+
+    /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
+    async fn run_bound(&mut self, index: usize, prepared: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<(), Failure> {
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.needs_sync = true;
+        let connection = &mut *participant.connection;
+        prepare_on(connection, prepared, TypeNames::Home, false, prepared_max);
+        prepared.id.with_name(|name| originate::bind(&mut connection.output, bind.portal, name, bind.after_names));
+        connection.expect(Reply::Bind, false);
+        originate::execute(&mut connection.output, bind.portal, 0);
+        connection.expect(Reply::Execute, true);
+        originate::close(&mut connection.output, b'P', bind.portal);
+        connection.expect(Reply::Close, false);
+        originate::flush(&mut connection.output);
+        self.drain(index).await
     }
 
     /// Statements prepared under another version may not be used: their plans are for other tables.
@@ -110,6 +147,11 @@ impl Session {
         self.temporary_tables.is_stale = false;
         Ok(())
     }
+}
+
+/// Takes the values of parameters from a query: CREATE TEMP TABLE … AS.
+pub(super) fn has_parameters(statement: &Analysis) -> bool {
+    matches!((&statement.command, &statement.scope), (Command::Ddl { .. }, Scope::Placed { .. })) && statement.parameter_count > 0
 }
 
 fn not_at_home() -> PgError {

@@ -54,6 +54,10 @@ pub(super) struct Transaction {
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
     pub sets: Vec<LocalSetting>,
+    /// Some participants are spares: see `snapshot`.
+    pub has_spares: bool,
+    /// All shards that could have taken their snapshots: no other can join.
+    pub has_snapshots_open: bool,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
@@ -67,6 +71,8 @@ impl Transaction {
             modes: TransactionModes::default(),
             savepoints: Vec::new(),
             sets: Vec::new(),
+            has_spares: false,
+            has_snapshots_open: false,
             lost: None,
             settings_before: None,
         }
@@ -124,6 +130,8 @@ impl Transaction {
         self.modes = TransactionModes::default();
         self.savepoints.clear();
         self.sets.clear();
+        self.has_spares = false;
+        self.has_snapshots_open = false;
         self.lost = None;
         self.settings_before.take()
     }

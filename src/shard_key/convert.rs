@@ -8,12 +8,14 @@
 //!
 //! Text comes as UTF-8, and the shards' encoding is UTF-8 too; anything else is the caller's to rule out.
 
+use std::ops::RangeInclusive;
+
 use super::calendar::{
     MICROS_PER_DAY, TIMESTAMP_END, checked_date, checked_timestamp, date_from_text, day_of, midnight, timestamp_from_text,
     timestamptz_from_text,
 };
 use super::input::{bool_from_text, bytea_from_text, uuid_from_text};
-use super::number::Number;
+use super::number::{Number, Stored};
 use super::{DatumRef, KeyDatum, KeyType, Oid, oid};
 
 /// Wire format of a value.
@@ -86,7 +88,8 @@ impl KeyDatum {
     }
 
     /// What a value of type `oid` (0: an untyped literal) becomes when it is stored in a column of `key_type` and of this
-    /// `atttypmod`. Where PostgreSQL would raise an error, the shard that is found may raise it.
+    /// `atttypmod`. Where PostgreSQL would raise an error, the shard that is found may raise it; `NoValue`: it is certain to
+    /// raise one, whichever shard it is.
     pub fn assign(key_type: KeyType, typmod: i32, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
         match key_type {
             KeyType::Text => assign_text(typmod, oid, format, bytes),
@@ -103,21 +106,41 @@ impl KeyDatum {
                 }
                 _ => Conversion::Unknown,
             },
-            KeyType::Int2
-            | KeyType::Int4
-            | KeyType::Int8
-            | KeyType::Bpchar
-            | KeyType::Uuid
-            | KeyType::Date
-            | KeyType::Bool
-            | KeyType::Bytea => match Self::position(key_type, oid, format, bytes) {
-                Position::At(datum) => exactly(datum),
-                // Rounded, or an error.
-                Position::JustBelow(_) | Position::AboveAll | Position::BelowAll | Position::Elsewhere | Position::Unknown => {
-                    Conversion::Unknown
+            KeyType::Int2 => assign_integer(key_type, i64::from(i16::MIN)..=i64::from(i16::MAX), oid, format, bytes),
+            KeyType::Int4 => assign_integer(key_type, i64::from(i32::MIN)..=i64::from(i32::MAX), oid, format, bytes),
+            KeyType::Int8 => assign_integer(key_type, i64::MIN..=i64::MAX, oid, format, bytes),
+            // The input function of date drops a time without looking at it.
+            KeyType::Date if (oid::is_untyped(oid) || oid == oid::DATE) && format == Format::Text => {
+                let days = date_from_text(bytes).or_else(|| match timestamp_from_text(bytes)? {
+                    i64::MIN | i64::MAX => None,
+                    micros => day_of(micros),
+                });
+                days.map_or(Conversion::Unknown, |days| exactly(DatumRef::Date(days)))
+            }
+            KeyType::Bpchar | KeyType::Uuid | KeyType::Date | KeyType::Bool | KeyType::Bytea => {
+                match Self::position(key_type, oid, format, bytes) {
+                    Position::At(datum) => exactly(datum),
+                    // Rounded, or an error.
+                    Position::JustBelow(_) | Position::AboveAll | Position::BelowAll | Position::Elsewhere | Position::Unknown => {
+                        Conversion::Unknown
+                    }
                 }
-            },
+            }
         }
+    }
+}
+
+/// Assignment to an integer type rounds; a value out of range is an error on any shard.
+fn assign_integer(key_type: KeyType, range: RangeInclusive<i64>, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
+    let oid = match (oid::is_untyped(oid), format) {
+        (true, Format::Text) => key_type.oid(),
+        (true, Format::Binary) => return Conversion::Unknown,
+        (false, _) => oid,
+    };
+    match Stored::read(oid, format, bytes) {
+        Some(Stored::Integer(value)) if range.contains(&value) => exactly(DatumRef::Int(value)),
+        Some(Stored::Integer(_) | Stored::Error) => Conversion::NoValue,
+        None => Conversion::Unknown,
     }
 }
 
@@ -135,7 +158,12 @@ fn assign_text(typmod: i32, oid: Oid, format: Format, bytes: &[u8]) -> Conversio
         }
         _ => None,
     };
-    text.and_then(|text| cut_blanks_to_length(text, typmod)).map_or(Conversion::Unknown, |text| exactly(DatumRef::Text(text)))
+    match text.map(|text| cut_blanks_to_length(text, typmod)) {
+        Some(Some(text)) => exactly(DatumRef::Text(text)),
+        // Too long.
+        Some(None) => Conversion::NoValue,
+        None => Conversion::Unknown,
+    }
 }
 
 /// Assignment to varchar(n) cuts surplus blanks off and refuses other surplus characters (`None`).
@@ -366,9 +394,20 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_converted_by_other_rules() {
-        assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "1.5"), Conversion::Unknown, "rounded");
+        assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "1.5"), int(2));
+        assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "2147483647.4"), int(2_147_483_647));
+        assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "2147483647.5"), Conversion::NoValue);
+        assert_eq!(assign(KeyType::Int4, 0, "1.5"), Conversion::NoValue, "no integer for its input function");
+        assert_eq!(assign(KeyType::Int4, 0, "3000000000"), Conversion::NoValue);
+        assert_eq!(assign(KeyType::Int4, 701, "1.5"), Conversion::Unknown, "float8 rounds half to even");
         assert_eq!(assign(KeyType::Int4, oid::NUMERIC, "2.0"), int(2));
-        assert_eq!(assign(KeyType::Int2, oid::INT4, "70000"), Conversion::Unknown, "an error");
+        assert_eq!(assign(KeyType::Int2, oid::INT4, "70000"), Conversion::NoValue, "an error");
+        assert_eq!(assign(KeyType::Date, 0, "2024-07-07 23:59:59.5"), assign(KeyType::Date, 0, "2024-07-07"));
+        assert_eq!(
+            assign(KeyType::Date, oid::TIMESTAMPTZ, "2024-07-07 23:59:59+00"),
+            Conversion::Unknown,
+            "the session's TimeZone"
+        );
         assert_eq!(assign(KeyType::Text, oid::TEXT, "abc "), string("abc "));
         assert_eq!(assign(KeyType::Text, oid::BPCHAR, "abc "), string("abc"));
         assert_eq!(assign(KeyType::Text, oid::INT4, "007"), string("7"));
@@ -382,7 +421,7 @@ mod tests {
         assert_eq!(varchar3("ab "), string("ab "));
         assert_eq!(varchar3("äbc  "), string("äbc"));
         assert_eq!(varchar3("ab   "), string("ab "));
-        assert_eq!(varchar3("abcd"), Conversion::Unknown, "an error");
+        assert_eq!(varchar3("abcd"), Conversion::NoValue, "an error");
         let seconds = |typmod, micros: i64| {
             KeyDatum::assign(KeyType::Timestamp, typmod, oid::TIMESTAMP, Format::Binary, &micros.to_be_bytes())
         };

@@ -16,6 +16,45 @@ pub(super) enum Number {
     BelowAll,
 }
 
+/// What a number becomes when it is stored as an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Rounded half away from zero; it may still be too large for a smaller type.
+    Integer(i64),
+    /// Certain: out of range, NaN, infinite.
+    Error,
+}
+
+impl Stored {
+    /// A value of the type `oid`, which must be int2, int4, int8 or numeric; `None`: not known.
+    pub(super) fn read(oid: Oid, format: Format, bytes: &[u8]) -> Option<Self> {
+        match (oid, format) {
+            (oid::NUMERIC, Format::Binary) => match numeric_from_binary(bytes)? {
+                Numeric::Finite(builder) => Some(builder.rounded()),
+                Numeric::AboveAll | Numeric::BelowAll => Some(Self::Error),
+            },
+            (oid::NUMERIC, Format::Text) => match numeric_from_text(bytes)? {
+                Numeric::Finite(builder) => Some(builder.rounded()),
+                Numeric::AboveAll | Numeric::BelowAll => Some(Self::Error),
+            },
+            (oid::INT2 | oid::INT4 | oid::INT8, Format::Text) => {
+                let (_, digits) = split_sign(trim_blanks(bytes));
+                match Number::read(oid, format, bytes) {
+                    Some(Number::Integer(value)) => Some(Self::Integer(value)),
+                    // Too many digits, or a fraction.
+                    _ => is_decimal(digits).then_some(Self::Error),
+                }
+            }
+            (oid::INT2 | oid::INT4 | oid::INT8, Format::Binary) => match Number::read(oid, format, bytes) {
+                Some(Number::Integer(value)) => Some(Self::Integer(value)),
+                // Too many bytes, or too few.
+                _ => Some(Self::Error),
+            },
+            _ => None,
+        }
+    }
+}
+
 impl Number {
     /// A value of the type `oid`, which must be int2, int4, int8 or numeric.
     pub(super) fn read(oid: Oid, format: Format, bytes: &[u8]) -> Option<Self> {
@@ -26,11 +65,28 @@ impl Number {
             (oid::INT2, Format::Text) => i64::from(i16::try_from(integer_from_text(bytes)?).ok()?),
             (oid::INT4, Format::Text) => i64::from(i32::try_from(integer_from_text(bytes)?).ok()?),
             (oid::INT8, Format::Text) => integer_from_text(bytes)?,
-            (oid::NUMERIC, Format::Binary) => return numeric_from_binary(bytes),
-            (oid::NUMERIC, Format::Text) => return numeric_from_text(bytes),
+            (oid::NUMERIC, Format::Binary) => return numeric_from_binary(bytes).map(Numeric::number),
+            (oid::NUMERIC, Format::Text) => return numeric_from_text(bytes).map(Numeric::number),
             _ => return None,
         };
         Some(Self::Integer(integer))
+    }
+}
+
+/// A value of numeric.
+enum Numeric {
+    Finite(Builder),
+    AboveAll,
+    BelowAll,
+}
+
+impl Numeric {
+    fn number(self) -> Number {
+        match self {
+            Numeric::Finite(builder) => builder.finish(),
+            Numeric::AboveAll => Number::AboveAll,
+            Numeric::BelowAll => Number::BelowAll,
+        }
     }
 }
 
@@ -57,14 +113,14 @@ pub(super) fn integer_from_text(bytes: &[u8]) -> Option<i64> {
 }
 
 /// `[sign] digits [. digits] [e [sign] digits]`, NaN and the infinities.
-fn numeric_from_text(bytes: &[u8]) -> Option<Number> {
+fn numeric_from_text(bytes: &[u8]) -> Option<Numeric> {
     let text = trim_blanks(bytes);
     let (is_negative, unsigned) = split_sign(text);
     if text.eq_ignore_ascii_case(b"nan") {
-        return Some(Number::AboveAll);
+        return Some(Numeric::AboveAll);
     }
     if unsigned.eq_ignore_ascii_case(b"infinity") || unsigned.eq_ignore_ascii_case(b"inf") {
-        return Some(if is_negative { Number::BelowAll } else { Number::AboveAll });
+        return Some(if is_negative { Numeric::BelowAll } else { Numeric::AboveAll });
     }
     let (mantissa, exponent) = match unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => (unsigned.get(..at)?, integer_from_text_unpadded(unsigned.get(at + 1..)?)?),
@@ -89,7 +145,7 @@ fn numeric_from_text(bytes: &[u8]) -> Option<Number> {
         if places > 0 {
             builder.push_whole(10, digit)
         } else {
-            builder.push_fraction(digit)
+            builder.push_fraction(digit, places == 0 && digit >= 5)
         }
         places -= 1;
     }
@@ -97,11 +153,11 @@ fn numeric_from_text(bytes: &[u8]) -> Option<Number> {
         builder.push_whole(10, 0);
         places -= 1;
     }
-    Some(builder.finish())
+    Some(Numeric::Finite(builder))
 }
 
 /// The wire form: count of base-10,000 digits, weight of the first, sign, display scale, digits.
-fn numeric_from_binary(bytes: &[u8]) -> Option<Number> {
+fn numeric_from_binary(bytes: &[u8]) -> Option<Numeric> {
     let (head, digits) = bytes.split_first_chunk::<8>()?;
     let [n0, n1, w0, w1, s0, s1, d0, d1] = *head;
     let count = i16::from_be_bytes([n0, n1]);
@@ -110,8 +166,8 @@ fn numeric_from_binary(bytes: &[u8]) -> Option<Number> {
     let is_negative = match u16::from_be_bytes([s0, s1]) {
         0x0000 => false,
         0x4000 => true,
-        0xc000 | 0xd000 if count == 0 && digits.is_empty() => return Some(Number::AboveAll),
-        0xf000 if count == 0 && digits.is_empty() => return Some(Number::BelowAll),
+        0xc000 | 0xd000 if count == 0 && digits.is_empty() => return Some(Numeric::AboveAll),
+        0xf000 if count == 0 && digits.is_empty() => return Some(Numeric::BelowAll),
         _ => return None,
     };
     let (pairs, rest) = digits.as_chunks::<2>();
@@ -132,7 +188,7 @@ fn numeric_from_binary(bytes: &[u8]) -> Option<Number> {
             if digit != 0 && decimals_used(place, digit) > scale {
                 return None;
             }
-            builder.push_fraction(digit);
+            builder.push_fraction(digit, place == -1 && digit >= 5_000);
         }
         place -= 1;
     }
@@ -140,7 +196,7 @@ fn numeric_from_binary(bytes: &[u8]) -> Option<Number> {
         builder.push_whole(10_000, 0);
         place -= 1;
     }
-    Some(builder.finish())
+    Some(Numeric::Finite(builder))
 }
 
 /// How many decimals after the point this base-10,000 digit reaches to; `place` is -1 for the first one after the point.
@@ -155,11 +211,13 @@ struct Builder {
     /// Towards the sign; `None` once it has left the range of int8.
     whole: Option<i64>,
     has_fraction: bool,
+    /// The fraction is a half or more.
+    has_half: bool,
 }
 
 impl Builder {
     fn new(is_negative: bool) -> Self {
-        Self { is_negative, whole: Some(0), has_fraction: false }
+        Self { is_negative, whole: Some(0), has_fraction: false, has_half: false }
     }
 
     fn push_whole(&mut self, base: i64, digit: i64) {
@@ -169,8 +227,18 @@ impl Builder {
         });
     }
 
-    fn push_fraction(&mut self, digit: i64) {
+    fn push_fraction(&mut self, digit: i64, is_half: bool) {
         self.has_fraction |= digit != 0;
+        self.has_half |= is_half;
+    }
+
+    fn rounded(self) -> Stored {
+        let step = match (self.has_half, self.is_negative) {
+            (false, _) => 0,
+            (true, true) => -1,
+            (true, false) => 1,
+        };
+        self.whole.and_then(|whole| whole.checked_add(step)).map_or(Stored::Error, Stored::Integer)
     }
 
     fn finish(self) -> Number {
@@ -182,6 +250,13 @@ impl Builder {
             (None, _, false) => Number::AboveAll,
         }
     }
+}
+
+/// Digits with at most one point.
+fn is_decimal(text: &[u8]) -> bool {
+    text.first().is_some_and(u8::is_ascii_digit)
+        && text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        && text.iter().filter(|byte| **byte == b'.').count() <= 1
 }
 
 /// An exponent: no blanks inside the number.
@@ -223,6 +298,34 @@ mod tests {
         bytes.extend(scale.to_be_bytes());
         digits.iter().for_each(|digit| bytes.extend(digit.to_be_bytes()));
         Number::read(oid::NUMERIC, Format::Binary, &bytes)
+    }
+
+    #[test]
+    fn what_is_stored_as_an_integer_is_rounded_half_away_from_zero() {
+        let stored = |value: &str| Stored::read(oid::NUMERIC, Format::Text, value.as_bytes());
+        for (value, expected) in [
+            ("42.5", 43),
+            ("42.4999999999999999999", 42),
+            ("-42.5", -43),
+            ("-42.49", -42),
+            ("0.5", 1),
+            ("5e-1", 1),
+            ("5e-2", 0),
+            ("4.25e1", 43),
+            ("9223372036854775807.4", i64::MAX),
+        ] {
+            assert_eq!(stored(value), Some(Stored::Integer(expected)), "{value}");
+        }
+        assert_eq!(stored("9223372036854775807.5"), Some(Stored::Error));
+        assert_eq!(stored("NaN"), Some(Stored::Error));
+        assert_eq!(stored("1_000.5"), None);
+        let integer = |value: &str| Stored::read(oid::INT4, Format::Text, value.as_bytes());
+        assert_eq!(integer("3000000000"), Some(Stored::Error));
+        assert_eq!(integer(" -99999999999999999999 "), Some(Stored::Error));
+        assert_eq!(integer("0x10"), None, "a newer PostgreSQL reads it");
+        assert_eq!(integer("1.5"), Some(Stored::Error), "an input function does not round");
+        assert_eq!(integer("1_000"), None);
+        assert_eq!(Stored::read(oid::INT4, Format::Binary, &[0; 8]), Some(Stored::Error));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! This proxy's lease: its row in the map, by which others know which epoch it has reached.
 //!
 //! ```text
-//! register (epoch 0:0) ─► load the map ─► renew every second with the epoch reached ─► … ─► remove the row
+//! register (epoch 0:0) ─► load the map ─► renew every second, and after each change, with the epochs seen and reached ─► … ─►
+//! remove the row
 //! ```
 //! Registered before the map is read, so that nobody who changes the map overlooks a proxy that works by the old one. A
 //! renewal is good for [`LEASE`] by this machine's boot-time clock (it goes on in suspend), counted from before the renewal was
@@ -85,13 +86,18 @@ impl Lease {
 
 /// Runs until cancelled; then removes the row.
 pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: CancellationToken) {
+    let mut epochs = shared.current.subscribe();
     let mut ticks = interval(RENEWAL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = cancel.cancelled() => break,
             _ = ticks.tick() => {}
+            // Somebody may wait until we have seen it. The sender lives as long as `shared`; changes in quick succession are
+            // told together.
+            Ok(()) = epochs.changed() => tokio::time::sleep(CHANGES_TOGETHER).await,
         }
+        epochs.mark_unchanged();
         tokio::select! {
             () = cancel.cancelled() => break,
             outcome = renew(&shared, &store) => match outcome {
@@ -110,8 +116,8 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
 pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreError> {
     let lease = &shared.lease;
     let sent_at = boot_time();
-    let reached = shared.current.reached();
-    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, reached));
+    let (seen, reached) = (shared.current.load().epoch, shared.current.reached());
+    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, seen, reached));
     let Some(epoch) = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))? else {
         // The row is gone. Whoever changed the map meanwhile did not wait for us: all we know may be old.
         lease.end();
@@ -140,7 +146,8 @@ impl Store {
                  DELETE FROM shardgate_map.proxy WHERE last_seen < now() - interval '1 hour' AND proxy_id <> $1
              )
              INSERT INTO shardgate_map.proxy (proxy_id, address) VALUES ($1, $2)
-             ON CONFLICT (proxy_id) DO UPDATE SET incarnation = 0, counter = 0, last_seen = clock_timestamp()",
+             ON CONFLICT (proxy_id) DO UPDATE
+             SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, last_seen = clock_timestamp()",
         )
         .bind(lease.proxy_id.0)
         .bind(&lease.address);
@@ -148,10 +155,11 @@ impl Store {
     }
 
     /// Gives the map's epoch; `None`: the row is gone.
-    async fn renew_proxy(&self, lease: &Lease, reached: Epoch) -> Result<Option<Epoch>, StoreError> {
+    async fn renew_proxy(&self, lease: &Lease, seen: Epoch, reached: Epoch) -> Result<Option<Epoch>, StoreError> {
         let row: Option<(i64, i64)> = sqlx::query_as(
             "UPDATE shardgate_map.proxy p
-             SET incarnation = $2, counter = $3, clients = $4, renewals = p.renewals + 1, last_seen = clock_timestamp()
+             SET incarnation = $2, counter = $3, clients = $4, seen_incarnation = $5, seen_counter = $6,
+                 renewals = p.renewals + 1, last_seen = clock_timestamp()
              FROM shardgate_map.cluster c
              WHERE p.proxy_id = $1
              RETURNING c.incarnation, c.counter",
@@ -160,6 +168,8 @@ impl Store {
         .bind(reached.incarnation)
         .bind(reached.counter)
         .bind(lease.clients.load(Ordering::Relaxed))
+        .bind(seen.incarnation)
+        .bind(seen.counter)
         .fetch_optional(&self.pool()?)
         .await
         .map_err(StoreError::reading)?;
@@ -189,6 +199,7 @@ fn boot_time() -> i64 {
 /// How long a renewal is good for.
 pub const LEASE: Duration = Duration::from_secs(5);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+const CHANGES_TOGETHER: Duration = Duration::from_millis(5);
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

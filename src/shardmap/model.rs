@@ -176,7 +176,7 @@ pub struct MapSnapshot {
     pub functions: HashMap<(String, String), Arc<DeclaredFunction>>,
     /// Counter of the epoch that last changed `shards`, `tables` or `functions`: plans made under an older one are stale.
     pub tables_version: i64,
-    /// Counter of the epoch of the last change of the shards' schema (DDL): a catalogue read before it is stale.
+    /// Counter of the epoch of the last change of the shards' schema (DDL) that is done: a catalogue read before it is stale.
     pub schema_version: i64,
     /// Changes of the shards' schema that have begun and not finished: the shards may differ.
     pub open_schema_changes: usize,

@@ -51,10 +51,44 @@ impl ShardMap {
     }
 }
 
+impl ShardMap {
+    /// Waits until the next statement of every proxy is planned by this epoch or a later one; statements that run under older
+    /// ones are not waited for. `false`: some proxy has not seen it after `patience`. One that has not renewed its lease by the
+    /// map database's clock is not waited for. Cancel safe.
+    pub async fn seen_by_all(&self, epoch: Epoch, patience: Duration) -> Result<bool, StoreError> {
+        self.reached(epoch).await;
+        let deadline = Instant::now() + patience;
+        while self.store.has_proxy_behind(self.lease().proxy_id(), epoch).await? {
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            sleep(SEEN_POLL_INTERVAL).await;
+        }
+        Ok(true)
+    }
+}
+
 impl Store {
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
         Ok(self.proxies().await?.into_iter().map(|row| (row.id.0, row.renewals)).collect())
+    }
+
+    async fn has_proxy_behind(&self, own: ProxyId, epoch: Epoch) -> Result<bool, StoreError> {
+        sqlx::query_scalar(
+            "SELECT EXISTS (
+                 SELECT FROM shardgate_map.proxy
+                 WHERE proxy_id <> $1 AND (seen_incarnation, seen_counter) < ($2, $3)
+                   AND last_seen > clock_timestamp() - make_interval(secs => $4)
+             )",
+        )
+        .bind(own.0)
+        .bind(epoch.incarnation)
+        .bind(epoch.counter)
+        .bind(LEASE.as_secs_f64())
+        .fetch_one(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)
     }
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
@@ -74,4 +108,6 @@ impl Store {
     }
 }
 
+/// A proxy sees a change within milliseconds.
+const SEEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

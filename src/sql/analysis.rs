@@ -29,8 +29,17 @@ pub struct Analysis {
     pub is_template: bool,
     /// Calls that concern the session rather than data.
     pub session_calls: Vec<SessionCall>,
+    /// It names a relation or function that the catalogue does not have: made a moment ago, or an error for PostgreSQL to tell.
+    pub has_unknown_names: bool,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
+}
+
+impl Analysis {
+    /// The statement alone, in the text that it was read from or in another of its shape.
+    pub fn alone<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.start..self.end.min(text.len())).unwrap_or(text)
+    }
 }
 
 /// What a second, independent reading makes of the first one's claims.
@@ -64,6 +73,9 @@ pub enum SessionCall {
     AdvisoryUnlock,
     /// `currval`, `lastval`: what this session drew from a sequence.
     SequenceValue,
+    /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
+    /// that is not immutable.
+    Server,
 }
 
 /// What running the statement does to data.
@@ -197,8 +209,71 @@ pub struct Merge {
     pub order_by: Vec<SortKey>,
     pub limit: Option<Count>,
     pub offset: Option<Count>,
-    /// Columns at the end of each row that were added for sorting and are not the client's.
+    /// FETCH FIRST … WITH TIES.
+    pub has_ties: bool,
+    /// Columns at the end of each row that were added for the merge and are not the client's.
     pub hidden_columns: usize,
+    /// Rows of several shards become one.
+    pub combine: Option<Combine>,
+}
+
+/// How equal rows, or parts of one group, become one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// GROUP BY and aggregates: each shard computes its part of every group.
+    Groups(Groups),
+    /// DISTINCT, UNION: of the rows with equal keys the first one counts.
+    Distinct(DistinctRows),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// Empty: all rows are one group, and each shard answers with exactly one row.
+    pub keys: Vec<RowKeyColumn>,
+    /// For each column of the fragment's rows.
+    pub columns: Vec<Combination>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DistinctRows {
+    /// Equal in all visible columns, of which text may be compared bytewise where this says so.
+    Whole { is_deterministic: Vec<bool>, is_enum: Vec<bool> },
+    /// DISTINCT ON.
+    On(Vec<RowKeyColumn>),
+}
+
+/// A column by which rows are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowKeyColumn {
+    /// 0-based column of the fragment's rows.
+    pub column: usize,
+    /// Equal text is the same bytes: no nondeterministic collation.
+    pub is_deterministic: bool,
+    /// Of an enum type, whose values are told apart by their labels.
+    pub is_enum: bool,
+}
+
+/// How one column of a group comes of the shards' parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combination {
+    /// The same in every part, or any of them.
+    First,
+    /// The sum of counts.
+    Count,
+    Sum,
+    /// `is_bytewise`: text, if it is text, has a collation that sorts bytewise.
+    Minimum {
+        is_bytewise: bool,
+    },
+    Maximum {
+        is_bytewise: bool,
+    },
+    All,
+    Any,
+    /// The column has the sums, this other one the counts.
+    Average {
+        counts: usize,
+    },
 }
 
 /// The client's text with pieces replaced.
@@ -232,6 +307,8 @@ pub enum Count {
     Parameter(u16),
     /// The n-th literal of the text, an integer.
     Literal(u16),
+    /// An expression, whose value each row of the fragment has in this column.
+    Column(usize),
 }
 
 /// What kind of statement it is, with what the session needs to act on it.
@@ -276,8 +353,15 @@ pub enum Command {
         start: usize,
         end: usize,
     },
+    /// SQL-level EXECUTE.
     Execute {
         name: String,
+        /// Where the text goes on after the name.
+        after_name: usize,
+        /// Constants; `None`: an expression that touches no table, whose value is not known.
+        arguments: Vec<Option<KeyValue>>,
+        /// No argument reads a clock or a random number: evaluated again they are the same.
+        is_repeatable: bool,
     },
     /// `None`: ALL.
     Deallocate(Option<String>),
@@ -297,10 +381,11 @@ pub enum Command {
     Unlisten(Option<String>),
     Notify,
     Copy(CopyDirection),
-    /// `shards`: EXPLAIN (SHARDS), which the proxy answers. `start..end` is the inner statement's range.
+    /// `shards`: EXPLAIN (SHARDS), for which no shard is asked. The inner statement's range is its own.
     Explain {
         shards: bool,
         analyze: bool,
+        format: ExplainFormat,
         inner: Box<Analysis>,
     },
     /// CREATE, ALTER, DROP, GRANT, COMMENT …: changes the schema on every shard.
@@ -331,6 +416,16 @@ pub enum QueryKind {
     Update,
     Delete,
     Merge,
+}
+
+/// What EXPLAIN (FORMAT …) asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Xml,
+    Yaml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

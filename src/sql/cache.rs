@@ -62,6 +62,26 @@ struct Shape {
     variants: Vec<Arc<Analyzed>>,
 }
 
+/// The templates that one session has used last, found without asking the cache that all sessions share.
+#[derive(Default)]
+pub struct RecentTemplates {
+    templates: Vec<(ShapeKey, Arc<Analyzed>)>,
+    next: usize,
+}
+
+impl RecentTemplates {
+    fn add(&mut self, key: ShapeKey, template: Arc<Analyzed>) -> Arc<Analyzed> {
+        let entry = (key, Arc::clone(&template));
+        match self.templates.get_mut(self.next) {
+            Some(oldest) => *oldest = entry,
+            None => self.templates.push(entry),
+        }
+        self.next = (self.next + 1) % RECENT_MAX;
+        template
+    }
+}
+
+const RECENT_MAX: usize = 4;
 /// Bytes of text kept in each of the two caches; about a tenth of the memory they take.
 const CACHE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longer texts are read each time: they are loads, not statements that come again.
@@ -102,6 +122,25 @@ impl Analyzer {
         let scanned = lexer::scan(text);
         let analyzed = self.analyze_scanned(text, &scanned, context)?;
         Ok(Read { analyzed, literals: scanned.literals })
+    }
+
+    /// As [`Analyzer::read`], of a text whose shape has been read before; nothing is read here.
+    pub fn read_known(&self, text: &str, context: &Context, recent: &mut RecentTemplates) -> Option<Read> {
+        if text.len() > SHAPE_BYTES_MAX {
+            return None;
+        }
+        let scanned = lexer::scan(text);
+        let key = ShapeKey { context: context.id, hash: scanned.hash };
+        let mut known = recent.templates.iter().filter(|(known, _)| *known == key).map(|(_, template)| template);
+        let analyzed = match known.find(|template| template.serves(text, &scanned)) {
+            Some(template) => Arc::clone(template),
+            None => {
+                let shape = self.shapes.get(&key)?;
+                let template = shape.variants.iter().find(|variant| variant.serves(text, &scanned))?;
+                recent.add(key, Arc::clone(template))
+            }
+        };
+        Some(Read { analyzed, literals: scanned.literals })
     }
 
     /// The statements of a text. They were read one after the other in the same context: what an earlier one changes (the search

@@ -1,9 +1,11 @@
-//! Words for `EXPLAIN (SHARDS)`: which condition a table's key has, and why.
+//! Words for `EXPLAIN (SHARDS)`: which condition a table's key has, and why; how the shards' answers become one.
 //!
 //! A reading is shared by all texts of a shape, so the facts name literals by number only; the words are made for one text,
 //! with its literals as they stand there. For the client that sent the text, never for a log.
 
-use super::analysis::{Comparison, Fact, KeyCondition, KeyTest, KeyValue, Test};
+use super::analysis::{
+    Combination, Combine, Comparison, Count, DistinctRows, Fact, Groups, KeyCondition, KeyTest, KeyValue, Merge, SortKey, Test,
+};
 use super::lexer::Literal;
 use crate::shard_key::{KeyColumn, KeyType, Oid, oid};
 
@@ -15,6 +17,64 @@ impl Fact {
             Fact::Restriction { table, condition, key } => Words { text, literals, key }.restriction(table, condition),
         }
     }
+}
+
+/// What the proxy does with the rows of several shards. Columns are counted from 1, hidden ones behind the client's.
+pub fn merge(merge: &Merge) -> String {
+    let mut parts = Vec::new();
+    match &merge.combine {
+        Some(Combine::Groups(groups)) => parts.extend(grouped(groups)),
+        Some(Combine::Distinct(DistinctRows::Whole { .. })) => parts.push("distinct rows".to_owned()),
+        Some(Combine::Distinct(DistinctRows::On(keys))) => {
+            parts.push(format!("distinct on {}", columns(keys.iter().map(|key| key.column))));
+        }
+        None => {}
+    }
+    match (merge.order_by.is_empty(), &merge.combine) {
+        (true, None) => parts.push("concatenate".to_owned()),
+        (true, Some(_)) => {}
+        (false, Some(Combine::Groups(_))) => parts.push(format!("sort by {}", sort_keys(&merge.order_by))),
+        (false, Some(Combine::Distinct(_)) | None) => parts.push(format!("by {}", sort_keys(&merge.order_by))),
+    }
+    let count = |count: &Count| match count {
+        Count::Constant(count) => count.to_string(),
+        Count::Parameter(number) => format!("${number}"),
+        Count::Literal(ordinal) => format!("literal {}", ordinal + 1),
+        Count::Column(column) => format!("as column {} says", column + 1),
+    };
+    let ties = if merge.has_ties { " with ties" } else { "" };
+    parts.extend(merge.limit.as_ref().map(|limit| format!("limit {}{ties}", count(limit))));
+    parts.extend(merge.offset.as_ref().map(|offset| format!("offset {}", count(offset))));
+    parts.join(", ")
+}
+
+fn grouped(groups: &Groups) -> Vec<String> {
+    let by = match groups.keys.as_slice() {
+        [] => "one group of all rows".to_owned(),
+        keys => format!("group by {}", columns(keys.iter().map(|key| key.column))),
+    };
+    let combined = groups.columns.iter().enumerate().filter_map(|(index, combination)| {
+        let word = match combination {
+            Combination::First => return None,
+            Combination::Count | Combination::Sum => "sum",
+            Combination::Minimum { .. } => "least",
+            Combination::Maximum { .. } => "greatest",
+            Combination::All => "all",
+            Combination::Any => "any",
+            Combination::Average { counts } => return Some(format!("sum of column {} by sum of column {}", index + 1, counts + 1)),
+        };
+        Some(format!("{word} of column {}", index + 1))
+    });
+    std::iter::once(by).chain(combined).collect()
+}
+
+fn columns(columns: impl Iterator<Item = usize>) -> String {
+    columns.map(|column| format!("column {}", column + 1)).collect::<Vec<_>>().join(", ")
+}
+
+fn sort_keys(keys: &[SortKey]) -> String {
+    let key = |key: &SortKey| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" });
+    keys.iter().map(key).collect::<Vec<_>>().join(", ")
 }
 
 /// A text, and the key that its conditions are about.

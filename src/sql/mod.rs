@@ -7,7 +7,9 @@ mod context;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+mod execute;
 pub mod explain;
+pub mod gather;
 #[cfg(test)]
 mod hostile;
 pub mod lexer;
@@ -26,5 +28,5 @@ mod statement;
 mod testing;
 mod tree;
 
-pub use cache::{Analyzed, Analyzer, Read};
+pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;

@@ -24,6 +24,7 @@ pub struct Notes {
     pub touches_anything: Option<String>,
     pub has_replicated: bool,
     pub has_system: bool,
+    pub has_unknown_names: bool,
     pub has_map: bool,
     pub proxy_relations: Vec<String>,
     /// Every relation of the catalogue that the statement names or opens.
@@ -52,6 +53,7 @@ impl Notes {
     }
 
     pub fn clock(&mut self, name: &str) {
+        self.session_call(SessionCall::Server);
         self.volatile.get_or_insert_with(|| name.to_owned());
         self.not_pushable(PgError::unsupported(
             format!("{name} is not supported across shards"),

@@ -23,6 +23,7 @@ pub struct Placement {
     pub session_calls: Vec<SessionCall>,
     pub fixed_literals: Vec<u16>,
     pub is_template: bool,
+    pub has_unknown_names: bool,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
 }
@@ -38,6 +39,7 @@ impl Placement {
             session_calls: Vec::new(),
             fixed_literals: Vec::new(),
             is_template: false,
+            has_unknown_names: false,
             opinion: None,
         }
     }
@@ -56,6 +58,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         session_calls: std::mem::take(&mut reader.notes.session_calls),
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
+        has_unknown_names: reader.notes.has_unknown_names,
         opinion: None,
     }
 }
@@ -108,6 +111,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         why: vec![Fact::Sentence("The target is a reference table: every shard has a copy.".to_owned())],
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
+        has_unknown_names: reader.notes.has_unknown_names,
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
     }
 }
@@ -143,7 +147,11 @@ pub fn of_relations<'n>(
                 has_reference = true;
                 reader.notes.touches(relation.oid);
             }
-            Resolved::Home(_) | Resolved::View(_) | Resolved::System => reader.parts.push(Part::Home),
+            Resolved::Home(relation) => {
+                reader.notes.has_unknown_names |= relation.is_none();
+                reader.parts.push(Part::Home);
+            }
+            Resolved::View(_) | Resolved::System => reader.parts.push(Part::Home),
             Resolved::Map(name) | Resolved::Proxy(name) => refused = Some(own_relation(&name)),
             Resolved::Mixed(detail) => {
                 refused = Some(PgError::unsupported("the table cannot be placed", detail, "Distribute the parent table."));
@@ -163,7 +171,7 @@ pub fn of_relations<'n>(
         }
         None => Scope::Placed { parts: distinct(reader.parts), pushdown: Ok(()) },
     };
-    Placement::new(command, scope, effect)
+    Placement { has_unknown_names: reader.notes.has_unknown_names, ..Placement::new(command, scope, effect) }
 }
 
 fn own_relation(name: &str) -> PgError {

@@ -3,7 +3,7 @@
 use pg_raw_parse::list::{CastNodeList, NodeList};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::analysis::{Command, Discard, Isolation, TransactionModes};
+use super::analysis::{Command, Discard, ExplainFormat, Isolation, TransactionModes};
 use super::tree;
 use crate::error::PgError;
 
@@ -20,7 +20,6 @@ pub fn classify(node: Node<'_>) -> Option<Result<Command, PgError>> {
             nodes::DiscardMode::DISCARD_TEMP => Discard::Temporary,
             _ => Discard::All,
         }),
-        Node::ExecuteStmt(s) => Command::Execute { name: s.name().unwrap_or_default().to_owned() },
         Node::DeallocateStmt(s) => Command::Deallocate(if s.isall { None } else { s.name().map(str::to_owned) }),
         Node::FetchStmt(s) => Command::Fetch { name: s.portalname().unwrap_or_default().to_owned() },
         Node::ClosePortalStmt(s) => Command::CloseCursor(s.portalname().map(str::to_owned)),
@@ -164,4 +163,18 @@ pub fn option_is_on(options: &CastNodeList<nodes::DefElem>, name: &str) -> bool 
         Node::Boolean(value) => value.boolval,
         _ => true,
     })
+}
+
+/// The last FORMAT counts. One that PostgreSQL does not know is its error to tell.
+pub fn explain_format(options: &CastNodeList<nodes::DefElem>) -> ExplainFormat {
+    let last = options.iter().rfind(|option| option.defname() == Some("format"));
+    match last.map(nodes::DefElem::arg) {
+        Some(Node::String(value)) => match value.sval() {
+            Some("json") => ExplainFormat::Json,
+            Some("xml") => ExplainFormat::Xml,
+            Some("yaml") => ExplainFormat::Yaml,
+            _ => ExplainFormat::Text,
+        },
+        _ => ExplainFormat::Text,
+    }
 }

@@ -8,7 +8,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, schema_guard, session_command, set_config};
+use super::{ddl, execute, schema_guard, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -33,7 +33,8 @@ pub struct Reading {
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
-    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, opinion } = placement;
+    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, has_unknown_names, opinion } =
+        placement;
     let is_template = is_template && matches!(command, Command::Query(_));
     let analysis = Analysis {
         start: source.start,
@@ -47,6 +48,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         shard_hint: shard_hint(source),
         is_template,
         session_calls,
+        has_unknown_names,
         opinion,
     };
     Reading { analysis, fixed_literals }
@@ -69,6 +71,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             let name = prepare.name().unwrap_or_default().to_owned();
             Ok(Placement::new(Command::Prepare { name, start, end: source.end }, Scope::Session, Effect::Read))
         }
+        Node::ExecuteStmt(statement) => execute::place(statement, source, context),
         Node::ExplainStmt(explain) => Ok(place_explain(explain, source, context)),
         Node::DeclareCursorStmt(cursor) => place_cursor(cursor, source, context),
         Node::CopyStmt(copy) => place_copy(copy, source, context),
@@ -138,20 +141,18 @@ fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<
 fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Context) -> Placement {
     let shards = session_command::option_is_on(explain.options(), "shards");
     let analyze = session_command::option_is_on(explain.options(), "analyze");
+    let format = session_command::explain_format(explain.options());
     let start = after_explain(source, !explain.options().is_empty()).unwrap_or(source.start);
     let inner = read(explain.query(), Source { lead: source.lead, start, ..source }, context).analysis;
     let effect = if analyze { inner.effect } else { Effect::Read };
     let scope = if shards { Scope::Session } else { inner.scope.clone() };
     let why = inner.why.clone();
     let session_calls = inner.session_calls.clone();
-    let mut placement = Placement::new(Command::Explain { shards, analyze, inner: Box::new(inner) }, scope, effect);
-    placement.merge = Err(PgError::unsupported(
-        "EXPLAIN of a statement over several shards is not supported",
-        "Each shard has a plan of its own.",
-        "Use EXPLAIN (SHARDS) to see where the statement goes, or restrict it to one shard key.",
-    ));
+    let has_unknown_names = inner.has_unknown_names;
+    let mut placement = Placement::new(Command::Explain { shards, analyze, format, inner: Box::new(inner) }, scope, effect);
     placement.why = why;
     placement.session_calls = session_calls;
+    placement.has_unknown_names = has_unknown_names;
     placement
 }
 

@@ -190,6 +190,7 @@ fn parsed_column(index: usize, text: &str) -> Column {
         is_not_null: true,
         is_deterministic: collation != "ci",
         is_collation_c: collation == "c",
+        collation: None,
         default,
         is_generated: false,
         identity: None,

@@ -17,6 +17,7 @@ pub enum RouteKind {
     Local,
     SingleShard,
     Scatter,
+    Gather,
     /// SQLSTATE 0A000.
     Refused,
 }
@@ -56,6 +57,7 @@ pub struct Counters {
     local: Counter,
     single_shard: Counter,
     scatter: Counter,
+    gather: Counter,
     refused: Counter,
     commits: Counter,
     rollbacks: Counter,
@@ -70,6 +72,7 @@ impl Counters {
             local: route("local"),
             single_shard: route("single_shard"),
             scatter: route("scatter"),
+            gather: route("gather"),
             refused: route("refused"),
             commits: transaction("commit"),
             rollbacks: transaction("rollback"),
@@ -89,6 +92,7 @@ impl Counters {
             RouteKind::Local => &self.local,
             RouteKind::SingleShard => &self.single_shard,
             RouteKind::Scatter => &self.scatter,
+            RouteKind::Gather => &self.gather,
             RouteKind::Refused => &self.refused,
         };
         counter.increment(count);

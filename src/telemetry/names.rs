@@ -41,7 +41,7 @@ pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
 pub const LOOKUP_QUERIES: &str = "shardgate_lookup_queries_total";
 pub const LOOKUP_KEYS: &str = "shardgate_lookup_keys_total";
 
-/// How a route was: `local`, `single_shard`, `scatter`, `refused`.
+/// How a route was: `local`, `single_shard`, `scatter`, `gather`, `refused`.
 pub const LABEL_ROUTE: &str = "route";
 /// A shard's name.
 pub const LABEL_SHARD: &str = "shard";

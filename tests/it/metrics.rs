@@ -56,9 +56,10 @@ async fn assert_growth<const N: usize>(proxy: &Proxy, series: [&str; N], expecte
     }
 }
 
-const ROUTES: [&str; 4] = [
+const ROUTES: [&str; 5] = [
     "shardgate_statements_total{route=\"single_shard\"}",
     "shardgate_statements_total{route=\"scatter\"}",
+    "shardgate_statements_total{route=\"gather\"}",
     "shardgate_statements_total{route=\"local\"}",
     "shardgate_statements_total{route=\"refused\"}",
 ];
@@ -67,19 +68,22 @@ const ROUTES: [&str; 4] = [
 async fn statements_are_counted_by_route_in_both_protocols() {
     let (_cluster, proxy) = proxy().await;
     let client = proxy.connect().await;
-    assert_growth(&proxy, ROUTES, [1.0, 1.0, 1.0, 1.0], async || {
+    assert_growth(&proxy, ROUTES, [1.0, 1.0, 1.0, 1.0, 1.0], async || {
         client.batch_execute("SELECT n FROM t WHERE id = 1").await.expect("one shard");
         client.batch_execute("SELECT id FROM t").await.expect("all shards");
         client.batch_execute("SET work_mem = '5MB'").await.expect("the proxy itself");
-        client.batch_execute("SELECT count(*) FROM t AS a, t AS b").await.expect_err("refused");
+        client.batch_execute("SELECT count(*) FROM t AS a, t AS b").await.expect("gathered");
+        client.batch_execute("SELECT ctid FROM t AS a").await.expect_err("refused");
     })
     .await;
     let one = client.prepare("SELECT n FROM t WHERE id = $1").await.expect("prepare");
     let all = client.prepare("SELECT id FROM t").await.expect("prepare");
-    assert_growth(&proxy, ROUTES, [2.0, 1.0, 0.0, 0.0], async || {
+    let joined = client.prepare("SELECT count(*) FROM t AS a, t AS b").await.expect("prepare");
+    assert_growth(&proxy, ROUTES, [2.0, 1.0, 1.0, 0.0, 0.0], async || {
         client.query(&one, &[&1]).await.expect("one shard");
         client.query(&one, &[&2]).await.expect("one shard");
         client.query(&all, &[]).await.expect("all shards");
+        client.query(&joined, &[]).await.expect("gathered");
     })
     .await;
 }

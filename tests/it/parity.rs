@@ -37,8 +37,10 @@ async fn statements_are_answered_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     for (file, text) in [
         ("reads.sql", include_str!("parity/general/reads.sql")),
+        ("aggregates.sql", include_str!("parity/general/aggregates.sql")),
         ("traps.sql", include_str!("parity/general/traps.sql")),
         ("writes.sql", include_str!("parity/general/writes.sql")),
+        ("prepared.sql", include_str!("parity/general/prepared.sql")),
         ("scripts.sql", include_str!("parity/general/scripts.sql")),
     ] {
         runner.run(&case::cases(file, text)).await;

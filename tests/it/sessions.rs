@@ -4,11 +4,14 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod answers;
+mod explain;
 mod limits;
 mod outage;
 mod parity;
 mod pinned;
 mod prepared;
+mod schema;
+mod snapshots;
 mod stage;
 
 pub use stage::Stage;

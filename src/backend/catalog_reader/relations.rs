@@ -107,6 +107,7 @@ struct ColumnRow {
     is_default_collation: bool,
     is_deterministic: bool,
     collation: Option<String>,
+    collation_name: Option<String>,
     provider: Option<String>,
     collate: Option<String>,
     locale: Option<String>,
@@ -120,6 +121,7 @@ SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttyp
        format_type(a.atttypid, a.atttypmod) AS type_name, a.atttypmod AS typmod, a.attnotnull AS is_not_null,
        a.attcollation = 'pg_catalog."default"'::regcollation AS is_default_collation,
        coalesce(co.collisdeterministic, true) AS is_deterministic, co.collname::text AS collation,
+       quote_ident(cn.nspname) || '.' || quote_ident(co.collname) AS collation_name,
        co.collprovider::text AS provider, co.collcollate AS collate, to_jsonb(co)->>'colllocale' AS locale,
        pg_get_expr(d.adbin, d.adrelid) AS "default", a.attgenerated::text AS generated, a.attidentity::text AS identity
 FROM pg_attribute a
@@ -127,6 +129,7 @@ JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
+LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY a.attrelid, a.attnum"#;
@@ -185,6 +188,7 @@ impl ColumnRow {
             (false, Some(provider)) => is_bytewise(provider, self.collate.as_deref().unwrap_or_default(), self.locale.as_deref()),
             (false, None) => false,
         };
+        let has_collation = self.collation.is_some();
         Ok(Column {
             attnum: self.attnum,
             type_oid: oid(self.type_oid)?,
@@ -193,6 +197,7 @@ impl ColumnRow {
             is_not_null: self.is_not_null,
             is_deterministic: self.is_deterministic,
             is_collation_c,
+            collation: self.collation_name.filter(|_| has_collation),
             default: self.default,
             is_generated: !self.generated.is_empty(),
             identity: if self.identity.is_empty() { None } else { Some(letter("attidentity", &self.identity)?) },

@@ -5,13 +5,16 @@ use std::rc::Rc;
 
 use pg_raw_parse::{Node, nodes};
 
+use super::aggregate::GroupedQuery;
+use super::distinct::OnItem;
 use super::expression::{Findings, Place, Scope};
 use super::from::LEAVES_MAX;
 use super::leaves::Leaf;
+use super::outline::Outline;
 use super::predicate::{Operand, is_star};
 use super::scope::Frame;
 use super::with::CteList;
-use super::{Block, Body, Bound, Column, ColumnProperties, Facts, Grouping, Output, Predicate, SetOperation, Term};
+use super::{Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
 use crate::sql::analysis::{Fact, KeyValue, Merge, Part};
@@ -47,6 +50,12 @@ pub struct Reader<'c> {
     pub excluded_leaf: Option<usize>,
     pub depth: usize,
     pub view_depth: usize,
+    /// Of the outermost query.
+    pub outline: Option<Outline>,
+    /// How groups of the outermost query would be made of the shards' parts.
+    pub groups: Option<Result<Merge, PgError>>,
+    /// Of the outermost query.
+    pub distinct_on_items: Vec<OnItem>,
 }
 
 impl<'c> Reader<'c> {
@@ -65,15 +74,19 @@ impl<'c> Reader<'c> {
             excluded_leaf: None,
             depth: 0,
             view_depth: 0,
+            outline: None,
+            groups: None,
+            distinct_on_items: Vec::new(),
         }
     }
 
     /// Reads and places the statement's own query; how its answers merge.
     pub fn outermost(&mut self, select: &nodes::SelectStmt) -> Result<Result<Merge, PgError>, PgError> {
+        self.outline = Outline::of(self.text, select);
         let bound = self.select(select, None, &None)?;
         let placed = self.place(&bound, None, &Facts::new(), &[]);
-        Ok(match placed.gather {
-            Some(reason) => Err(reason),
+        Ok(match placed.combined {
+            Some(combined) => self.combine(select, &bound, combined),
             None => self.merge(select, &bound),
         })
     }
@@ -85,6 +98,16 @@ impl<'c> Reader<'c> {
         let mut findings = Findings::default();
         self.notes.writes();
         self.scan(Node::FuncCall(call), &scope, Place::Inside, &mut findings)?;
+        self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
+        Ok(())
+    }
+
+    /// An expression that stands by itself.
+    pub fn expression(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        let frame = Frame::default();
+        let scope = Scope { frame: &frame, ctes: &None, windows: None };
+        let mut findings = Findings::default();
+        self.scan(node, &scope, Place::Inside, &mut findings)?;
         self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
         Ok(())
     }
@@ -260,6 +283,13 @@ impl<'c> Reader<'c> {
             self.notes.locks();
         }
         let order = self.order(select, Some(&frame), &outputs);
+        if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {
+            let source = GroupedQuery { select, frame: &frame, outputs: &outputs, is_complete, block: &block, order: &order };
+            self.groups = Some(self.grouped(&source));
+        }
+        if self.depth == 1 && matches!(block.distinct, Distinct::On(_)) {
+            self.distinct_on_items = self.distinct_on(select.distinct_clause(), &frame, &outputs);
+        }
         Ok(Bound { outputs, is_complete, body: Body::Block(Box::new(block)), order })
     }
 
@@ -426,16 +456,13 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
         .zip(&right.outputs)
         .map(|(left, right)| {
             let (a, b) = (&left.properties, &right.properties);
-            let properties = if a.type_oid == b.type_oid {
-                ColumnProperties {
-                    type_oid: a.type_oid,
-                    typmod: -1,
-                    is_deterministic: a.is_deterministic && b.is_deterministic,
-                    is_collation_c: a.is_collation_c && b.is_collation_c,
-                    is_not_null: a.is_not_null && b.is_not_null,
-                }
-            } else {
-                ColumnProperties::default()
+            let is_same_type = a.type_oid == b.type_oid;
+            let properties = ColumnProperties {
+                type_oid: if is_same_type { a.type_oid } else { 0 },
+                typmod: if is_same_type { -1 } else { 0 },
+                is_deterministic: a.is_deterministic && b.is_deterministic,
+                is_collation_c: a.is_collation_c && b.is_collation_c,
+                is_not_null: is_same_type && a.is_not_null && b.is_not_null,
             };
             Output { name: left.name.clone(), origin: None, properties }
         })

@@ -144,6 +144,9 @@ const RANDOM: [&str; 10] = [
     "uuidv7",
 ];
 
+/// Of [`Nature::Server`] since it would be said or done once per shard; but each server does the same.
+pub const ONCE_ANYWHERE: [&str; 4] = ["current_query", "pg_sleep", "pg_sleep_for", "version"];
+
 const SERVER: [&str; 12] = [
     "current_catalog",
     "current_database",

@@ -142,8 +142,9 @@ impl<'c> Reader<'c> {
                 (LeafKind::Replicated, Columns::Relation(relation))
             }
             Resolved::Home(relation) => {
-                if let Some(relation) = relation {
-                    self.notes.touches(relation.oid);
+                match relation {
+                    Some(relation) => self.notes.touches(relation.oid),
+                    None => self.notes.has_unknown_names = true,
                 }
                 (LeafKind::Home, relation.map_or(Columns::Unknown, Columns::Relation))
             }

@@ -9,6 +9,7 @@ use super::expression::Place;
 use super::relations::{self, Resolved};
 use crate::catalog::{Access, Closure, Function, References};
 use crate::error::PgError;
+use crate::sql::analysis::SessionCall;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::shardgate_call::{self, Naming};
 use crate::sql::tree;
@@ -52,9 +53,27 @@ impl<'c> Reader<'c> {
             self.note_catalog_function(name, call, place);
         } else if candidates.is_empty() {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
+            self.notes.has_unknown_names = true;
             self.notes.touches_anything.get_or_insert_with(|| format!("Function \"{name}\" is not known."));
         }
         Ok(is_aggregate)
+    }
+
+    /// Whether a call is one of an aggregate or a window function, or may be.
+    pub fn is_aggregate_call(&self, call: &nodes::FuncCall) -> bool {
+        let names = tree::names(call.funcname()).unwrap_or_default();
+        let (schema, name) = match names.as_slice() {
+            [name] => (None, *name),
+            [schema, name] => (Some(*schema), *name),
+            _ => return true,
+        };
+        let has_clause = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
+        let is_of_catalog = schema.is_none_or(|schema| schema == "pg_catalog") && catalog_functions::is_aggregate(name);
+        let mut users = self.user_functions(schema, name).into_iter();
+        has_clause
+            || !matches!(call.agg_filter(), Node::None)
+            || is_of_catalog
+            || users.any(|function| matches!(function.kind, 'a' | 'w'))
     }
 
     /// Operators of users call functions of users.
@@ -104,6 +123,9 @@ impl<'c> Reader<'c> {
             }
             Nature::Clock => self.notes.clock(&format!("{name}()")),
             Nature::Server => {
+                if !catalog_functions::ONCE_ANYWHERE.contains(&name) {
+                    self.notes.session_call(SessionCall::Server);
+                }
                 self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
                 self.notes.not_pushable(one_server(name));
             }
@@ -170,6 +192,9 @@ impl<'c> Reader<'c> {
             if place != Place::Output || !function.is_extension_member {
                 self.notes.not_pushable(volatile(&function.name));
             }
+        }
+        if function.volatility != 'i' {
+            self.notes.session_call(SessionCall::Server);
         }
         let closure = self.closure(function);
         let writes = match &closure {

@@ -182,8 +182,8 @@ impl<'c> Reader<'c> {
         let target = made.target;
         let bound = self.query(node, None, ctes)?;
         let placed = self.place(&bound, None, &Facts::new(), &[]);
-        if let Some(reason) = placed.gather {
-            self.notes.not_pushable(reason);
+        if let Some(combined) = placed.combined {
+            self.notes.not_pushable(combined.reason);
         }
         let TargetKind::Sharded { group, key } = &target.kind else {
             if let Distribution::Sharded(_) = placed.distribution {

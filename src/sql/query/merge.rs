@@ -1,45 +1,139 @@
 //! How the answers of several shards to a SELECT become one: order, LIMIT and OFFSET.
+//!
+//! What the proxy needs and the client did not select, the shards add to their rows as hidden columns, spliced into the client's
+//! own text at the end of its select list.
 
-use pg_raw_parse::{ConstValue, Node, nodes};
+use std::ops::Range;
+
+use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::placement::{Combined, CombinedBy};
 use super::{Body, Bound, Distinct, Grouping, OrderBy};
 use crate::error::PgError;
-use crate::sql::analysis::{Count, Fragment, Merge, SortKey, Splice};
-use crate::sql::lexer::{self, TokenKind};
+use crate::sql::analysis::{Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
+
+/// A merge in the making.
+#[derive(Debug)]
+pub struct Assembly {
+    pub merge: Merge,
+    /// Columns that the client selects.
+    visible: usize,
+    hidden: Vec<String>,
+    splices: Vec<Splice>,
+}
+
+impl Assembly {
+    pub fn new(visible: usize) -> Self {
+        Self { merge: Merge::default(), visible, hidden: Vec::new(), splices: Vec::new() }
+    }
+
+    /// Adds a column to the fragment's rows; its position.
+    pub fn hide(&mut self, sql: String) -> usize {
+        self.hidden.push(sql);
+        self.visible + self.hidden.len() - 1
+    }
+
+    pub fn hidden_columns(&self) -> usize {
+        self.hidden.len()
+    }
+
+    pub fn splice(&mut self, range: Range<usize>, text: String) {
+        self.splices.push(Splice { start: range.start, end: range.end, text });
+    }
+}
 
 impl Reader<'_> {
-    /// The merge of the outermost query; an error names what the proxy cannot merge.
+    /// The merge of the outermost query, whose rows are the shards' rows; an error names what the proxy cannot merge.
     pub fn merge(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Merge, PgError> {
-        let mut merge = Merge::default();
-        let mut splices = Vec::new();
-        let mut hidden = Vec::new();
-        let output_count = bound.outputs.len();
+        let assembly = self.ordered(select, bound)?;
+        self.finish_merge(assembly)
+    }
+
+    /// The merge of the outermost query, whose rows are made of rows of several shards.
+    pub fn combine(&mut self, select: &nodes::SelectStmt, bound: &Bound, combined: Combined) -> Result<Merge, PgError> {
+        match combined.by {
+            // The analysis of a text that is on one shard anyway must not be bound to its literals.
+            _ if self.is_on_one_shard() => Err(combined.reason),
+            CombinedBy::Groups => {
+                let merge = self.groups.take().unwrap_or(Err(combined.reason))?;
+                // Its offsets are of this text only.
+                self.notes.is_bound_to_text = true;
+                Ok(merge)
+            }
+            CombinedBy::Distinct | CombinedBy::Union | CombinedBy::DistinctOn => {
+                let distinct = self.distinct_rows(bound, combined)?;
+                let mut assembly = self.ordered(select, bound)?;
+                assembly.merge.combine = Some(self.hide_keys(distinct, &mut assembly)?);
+                self.finish_merge(assembly)
+            }
+            CombinedBy::Other => Err(combined.reason),
+        }
+    }
+
+    /// Order and limits, by which the shards sort and cut too.
+    fn ordered(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Assembly, PgError> {
+        let mut assembly = Assembly::new(bound.outputs.len());
         for item in &bound.order {
             let column = match &item.by {
                 OrderBy::Output(index) if bound.is_complete || self.is_before_star(select, *index) => *index,
-                OrderBy::Hidden(sql) if bound.is_complete && self.takes_hidden_columns(bound) => {
-                    hidden.push(sql.clone());
-                    output_count + hidden.len() - 1
-                }
-                OrderBy::Output(_) | OrderBy::Hidden(_) | OrderBy::Other => return Err(unknown_order()),
+                OrderBy::Hidden(sql) => assembly.hide(sql.clone()),
+                OrderBy::Output(_) | OrderBy::Other => return Err(unknown_order()),
             };
-            merge.order_by.push(SortKey {
+            assembly.merge.order_by.push(SortKey {
                 column,
                 is_descending: item.is_descending,
                 is_nulls_first: item.is_nulls_first,
                 is_bytewise: item.is_bytewise,
             });
         }
+        if assembly.hidden_columns() > 0 && !takes_hidden_columns(bound) {
+            return Err(unknown_order());
+        }
+        let limits = self.limits(select)?;
+        let before = assembly.hidden_columns();
+        self.keep_limits(&limits, &mut assembly);
+        if assembly.hidden_columns() > before && !matches!(bound.body, Body::Block(_)) {
+            return Err(PgError::unsupported(
+                "this LIMIT or OFFSET is not supported across shards",
+                "It is an expression, and the rows of a set operation or of VALUES cannot carry its value.",
+                "Compute the number first and pass it.",
+            ));
+        }
+        if assembly.hidden_columns() > 0 && !bound.is_complete {
+            return Err(unknown_order());
+        }
+        Ok(assembly)
+    }
+
+    /// Puts the hidden columns and the splices in their places.
+    pub fn finish_merge(&mut self, assembly: Assembly) -> Result<Merge, PgError> {
+        let merge = self.assembled(assembly)?;
+        if merge.fragment.is_some() {
+            // Offsets of this text only, and the numbers in it.
+            self.notes.is_bound_to_text = true;
+        }
+        Ok(merge)
+    }
+
+    /// The statement runs on one shard, unless a value turns out not to be one of its key: all that it touches is tied to one
+    /// key.
+    fn is_on_one_shard(&self) -> bool {
+        let [Part::Sharded { group, condition }] = self.parts.as_slice() else { return false };
+        let columns = self.context.map.group(*group).map_or(0, |group| group.key_types.len());
+        let mut pinned = Vec::new();
+        pinned_columns(condition, &mut pinned);
+        columns > 0 && (0..columns).all(|column| pinned.contains(&column))
+    }
+
+    pub fn assembled(&self, assembly: Assembly) -> Result<Merge, PgError> {
+        let Assembly { mut merge, hidden, mut splices, .. } = assembly;
         if !hidden.is_empty() {
-            let end = self.select_list_end(select).ok_or_else(unknown_order)?;
-            splices.push(Splice { start: end, end, text: format!(", {} ", hidden.join(", ")) });
+            let end = self.outline.as_ref().ok_or_else(unknown_order)?.targets_end();
+            splices.push(Splice { start: end, end, text: format!(", {}", hidden.join(", ")) });
             merge.hidden_columns = hidden.len();
         }
-        self.limits(select, &mut merge, &mut splices)?;
         if !splices.is_empty() {
-            // Offsets of this text only.
-            self.notes.is_bound_to_text = true;
             splices.sort_by_key(|splice| splice.start);
             merge.fragment = Some(Fragment { splices });
         }
@@ -51,141 +145,35 @@ impl Reader<'_> {
         let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))));
         select.target_list().iter().position(is_star).is_none_or(|star| index < star)
     }
+}
 
-    /// A column can be added to the select list without changing the rows.
-    fn takes_hidden_columns(&self, bound: &Bound) -> bool {
-        match &bound.body {
-            Body::Block(block) => {
-                matches!(block.distinct, Distinct::None) && matches!(block.grouping, Grouping::None | Grouping::By(_))
-            }
-            Body::SetOperation { .. }
-            | Body::Values { .. }
-            | Body::Recursive { .. }
-            | Body::Modification { .. }
-            | Body::SelfReference => false,
-        }
-    }
-
-    /// Where the select list ends: before the FROM of this level.
-    fn select_list_end(&self, select: &nodes::SelectStmt) -> Option<usize> {
-        let last = select.target_list().iter().map(|target| target.location).max()?;
-        let start = usize::try_from(last).ok()?;
-        let mut depth = 0usize;
-        let mut previous = "";
-        for token in lexer::tokens(self.text.get(start..)?) {
-            let piece = self.text.get(start + token.start..start + token.end)?;
-            match (token.kind, piece) {
-                (TokenKind::Symbol, "(" | "[") => depth += 1,
-                (TokenKind::Symbol, ")" | "]") => depth = depth.checked_sub(1)?,
-                (TokenKind::Word, word)
-                    if depth == 0 && word.eq_ignore_ascii_case("from")
-                    // IS DISTINCT FROM
-                    && !previous.eq_ignore_ascii_case("distinct") =>
-                {
-                    return Some(start + token.start);
-                }
-                _ => {}
-            }
-            if token.kind != TokenKind::Comment {
-                previous = piece;
-            }
-        }
-        None
-    }
-
-    fn limits(&mut self, select: &nodes::SelectStmt, merge: &mut Merge, splices: &mut Vec<Splice>) -> Result<(), PgError> {
-        if select.limit_option == nodes::LimitOption::LIMIT_OPTION_WITH_TIES {
-            return Err(PgError::unsupported(
-                "FETCH FIRST ... WITH TIES is not supported across shards",
-                "Which rows tie is known only when the rows of all shards are together.",
-                "Use ONLY, or restrict the statement to one shard key.",
-            ));
-        }
-        let limit = self.count(select.limit_count())?;
-        let offset = self.count(select.limit_offset())?;
-        merge.limit = limit.as_ref().map(|limit| limit.count.clone());
-        merge.offset = offset.as_ref().map(|offset| offset.count.clone());
-        let Some(offset) = offset else {
-            return Ok(());
-        };
-        // The shards must not skip rows: the proxy does, and each of them gives up to LIMIT + OFFSET.
-        splices.push(Splice { start: offset.start, end: offset.end, text: "0".to_owned() });
-        if let Some(limit) = limit {
-            let text = match (self.constant_of(&limit), self.constant_of(&offset)) {
-                (Some(limit), Some(offset)) => limit.saturating_add(offset).min(i64::MAX.unsigned_abs()).to_string(),
-                _ => format!(
-                    "LEAST(({})::int8::numeric + COALESCE(({})::int8, 0), 9223372036854775807)::int8",
-                    self.text.get(limit.start..limit.end).unwrap_or_default(),
-                    self.text.get(offset.start..offset.end).unwrap_or_default(),
-                ),
-            };
-            splices.push(Splice { start: limit.start, end: limit.end, text });
-        }
-        // The numbers are in the splices: another text of this shape has others.
-        self.notes.is_bound_to_text = true;
-        Ok(())
-    }
-
-    fn constant_of(&self, found: &FoundCount) -> Option<u64> {
-        match found.count {
-            Count::Constant(value) => Some(value),
-            Count::Literal(ordinal) => self.literals.get(usize::from(ordinal))?.value(self.text)?.parse().ok(),
-            Count::Parameter(_) => None,
-        }
-    }
-
-    /// LIMIT or OFFSET: nothing, an integer literal, or a parameter.
-    fn count(&mut self, node: Node<'_>) -> Result<Option<FoundCount>, PgError> {
-        match node {
-            Node::None => Ok(None),
-            Node::A_Const(constant) if constant.isnull => Ok(None),
-            Node::A_Const(constant) => {
-                let is_count = match constant.val() {
-                    Some(ConstValue::Integer(value)) => value >= 0,
-                    Some(ConstValue::Float(text)) => text.parse::<i64>().is_ok_and(|value| value >= 0),
-                    _ => false,
-                };
-                let (ordinal, is_negative) = self.literal_at(constant.location).ok_or_else(unknown_count)?;
-                let literal = self.literals.get(ordinal).ok_or_else(unknown_count)?;
-                match u16::try_from(ordinal) {
-                    Ok(ordinal) if is_count && !is_negative => Ok(Some(FoundCount {
-                        count: Count::Literal(ordinal),
-                        start: literal.start as usize,
-                        end: literal.end as usize,
-                    })),
-                    _ => Err(unknown_count()),
-                }
-            }
-            Node::ParamRef(parameter) => {
-                let start = usize::try_from(parameter.location).map_err(|_| unknown_count())?;
-                let number = u16::try_from(parameter.number).map_err(|_| unknown_count())?;
-                let token = self.text.get(start..).and_then(|rest| lexer::tokens(rest).next()).ok_or_else(unknown_count)?;
-                Ok(Some(FoundCount { count: Count::Parameter(number), start, end: start + token.end }))
-            }
-            _ => Err(unknown_count()),
-        }
+/// Columns of the key that are equal to one value.
+fn pinned_columns(condition: &KeyCondition, pinned: &mut Vec<usize>) {
+    match condition {
+        KeyCondition::Test(KeyTest { column, test: Test::Equals(_), .. }) => pinned.push(*column),
+        KeyCondition::And(conditions) => conditions.iter().for_each(|condition| pinned_columns(condition, pinned)),
+        KeyCondition::All | KeyCondition::Nothing | KeyCondition::Test(_) | KeyCondition::Or(_) => {}
     }
 }
 
-/// A LIMIT or OFFSET and its place in the text.
-struct FoundCount {
-    count: Count,
-    start: usize,
-    end: usize,
+/// A column can be added to the select list without changing the rows.
+fn takes_hidden_columns(bound: &Bound) -> bool {
+    match &bound.body {
+        Body::Block(block) => {
+            matches!(block.distinct, Distinct::None | Distinct::On(_)) && matches!(block.grouping, Grouping::None | Grouping::By(_))
+        }
+        Body::SetOperation { .. }
+        | Body::Values { .. }
+        | Body::Recursive { .. }
+        | Body::Modification { .. }
+        | Body::SelfReference => false,
+    }
 }
 
-fn unknown_order() -> PgError {
+pub fn unknown_order() -> PgError {
     PgError::unsupported(
         "this ORDER BY is not supported across shards",
         "It sorts by something that is not a column of the result, or in an order that the proxy does not know.",
         "Select what the rows are sorted by, and sort by that column; or restrict the statement to one shard key.",
-    )
-}
-
-fn unknown_count() -> PgError {
-    PgError::unsupported(
-        "this LIMIT or OFFSET is not supported across shards",
-        "It is neither an integer nor a parameter.",
-        "Compute the number first and pass it.",
     )
 }

@@ -12,17 +12,23 @@
 //! down into the nullable side of an outer join together with its ON condition, into the kept side without it, and through the
 //! output columns of a sub-select only where a filter on that column commutes with it (no LIMIT; grouped or partitioned by it).
 
+mod aggregate;
 mod bind;
 mod catalog_functions;
+mod collation;
+mod column_name;
+mod distinct;
 mod expression;
 mod facts;
 mod from;
 mod functions;
 mod insert;
 mod leaves;
+mod limits;
 mod merge;
 mod merge_into;
 mod modify;
+mod outline;
 mod placement;
 mod predicate;
 mod relations;
@@ -36,6 +42,7 @@ use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test};
 
 pub use bind::Reader;
+pub use catalog_functions::{Nature, nature};
 
 pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
 
@@ -107,7 +114,7 @@ pub struct OrderItem {
 pub enum OrderBy {
     /// The n-th output, from 0.
     Output(usize),
-    /// A column that is not selected, as SQL.
+    /// Something that is not selected, as SQL.
     Hidden(String),
     Other,
 }

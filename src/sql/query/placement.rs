@@ -50,7 +50,26 @@ pub struct RowKey {
 pub struct Placed {
     pub distribution: Distribution,
     /// The rows of the shards are not the rows of the answer yet: aggregates, DISTINCT, windows.
-    pub gather: Option<PgError>,
+    pub combined: Option<Combined>,
+}
+
+/// Rows of several shards must be put together before they are the answer.
+pub struct Combined {
+    pub by: CombinedBy,
+    /// Said where it cannot be done.
+    pub reason: PgError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CombinedBy {
+    /// Aggregates, GROUP BY.
+    Groups,
+    Distinct,
+    DistinctOn,
+    /// UNION without ALL.
+    Union,
+    /// Windows, INTERSECT, locks.
+    Other,
 }
 
 impl Reader<'_> {
@@ -71,8 +90,13 @@ impl Reader<'_> {
             Body::SetOperation { operation, is_all, left, right, has_limit, subqueries } => {
                 let leaf = leaf.filter(|_| !has_limit);
                 let (left_bound, right_bound) = (left.as_ref(), right.as_ref());
-                let left_placed = self.place(left_bound, leaf, environment, anchors);
-                let right_placed = self.place(right_bound, leaf, environment, anchors);
+                let mut left_placed = self.place(left_bound, leaf, environment, anchors);
+                let mut right_placed = self.place(right_bound, leaf, environment, anchors);
+                if *operation == SetOperation::Union && !is_all {
+                    // Equal rows that are left in a branch are dropped by the UNION around it.
+                    left_placed.forget_duplicates();
+                    right_placed.forget_duplicates();
+                }
                 self.place_subqueries(subqueries, environment, anchors);
                 let left = self.branch(left_bound, left_placed);
                 let right = self.branch(right_bound, right_placed);
@@ -145,43 +169,53 @@ impl Reader<'_> {
         let classes = classes(row_facts);
         let covers = |terms: &[Term]| sharded.keys.iter().any(|key| key.is_total && key.is_among(terms, &classes));
         let origins = || bound.outputs.iter().filter_map(|output| output.origin.clone()).collect::<Vec<Term>>();
-        let reason = if matches!(block.grouping, Grouping::Whole | Grouping::Sets) {
-            Some(gather(
+        let needed = |by: CombinedBy, message: &str, detail: &str| Some(Combined { by, reason: gather(message, detail) });
+        let combined = if matches!(block.grouping, Grouping::Whole | Grouping::Sets) {
+            needed(
+                CombinedBy::Groups,
                 "aggregates over the rows of several shards are not supported",
                 "The groups are made of rows of several shards.",
-            ))
+            )
         } else if matches!(&block.grouping, Grouping::By(terms) if !covers(terms)) {
-            Some(gather(
+            needed(
+                CombinedBy::Groups,
                 "GROUP BY without the whole shard key is not supported across shards",
                 "A group may have rows on several shards.",
-            ))
+            )
         } else if block.windows.iter().any(|partition| !covers(partition)) {
-            Some(gather(
+            needed(
+                CombinedBy::Other,
                 "a window function is not supported across shards unless it is partitioned by the whole shard key",
                 "A window may have rows of several shards.",
-            ))
+            )
         } else if matches!(block.distinct, Distinct::Rows) && !covers(&origins()) {
-            Some(gather(
+            needed(
+                CombinedBy::Distinct,
                 "SELECT DISTINCT is not supported across shards unless it selects the whole shard key",
                 "Equal rows may come from several shards.",
-            ))
+            )
         } else if matches!(&block.distinct, Distinct::On(terms) if !covers(terms)) {
-            Some(gather(
+            needed(
+                CombinedBy::DistinctOn,
                 "SELECT DISTINCT ON is not supported across shards unless it names the whole shard key",
                 "Rows of several shards may compete.",
-            ))
+            )
         } else if block.is_locking {
-            Some(gather("FOR UPDATE and FOR SHARE are not supported across shards", "Each shard would lock rows of its own."))
+            needed(
+                CombinedBy::Other,
+                "FOR UPDATE and FOR SHARE are not supported across shards",
+                "Each shard would lock rows of its own.",
+            )
         } else {
             None
         };
-        Placed { distribution: Distribution::Sharded(sharded), gather: reason }
+        Placed { distribution: Distribution::Sharded(sharded), combined }
     }
 
     /// For a query inside another: what would have to be gathered refuses the statement on several shards.
     fn without_gather(&mut self, placed: Placed) -> Distribution {
-        if let Some(reason) = placed.gather {
-            self.notes.not_pushable(reason);
+        if let Some(combined) = placed.combined {
+            self.notes.not_pushable(combined.reason);
         }
         placed.distribution
     }
@@ -411,6 +445,12 @@ impl Reader<'_> {
             (Replicated, Replicated) => return Placed::of(Replicated),
             (Home, Home | Replicated) | (Replicated, Home) => return Placed::of(Home),
             (Home, S(sharded)) | (S(sharded), Home) => return Placed::of(S(sharded)),
+            (S(sharded), Replicated) | (Replicated, S(sharded)) if operation == SetOperation::Union && !is_all => {
+                // The replicated rows come once from each shard, and count once.
+                let combined = (!sharded.is_anchored()).then(|| equal_rows(CombinedBy::Union));
+                let distribution = S(Sharded { anchors: sharded.anchors, ..Sharded::default() });
+                return Placed { distribution, combined };
+            }
             (S(sharded), Replicated) | (Replicated, S(sharded)) => {
                 if !sharded.is_anchored() {
                     self.notes.not_pushable(PgError::unsupported(
@@ -426,13 +466,9 @@ impl Reader<'_> {
         let output_keys = set_keys(bound, &left, &right);
         let anchors = if right.is_anchored() { left.anchors } else { Vec::new() };
         let is_union_all = operation == SetOperation::Union && is_all;
-        let reason = (!is_union_all && output_keys.is_empty() && anchors.is_empty()).then(|| {
-            gather(
-                "UNION, INTERSECT and EXCEPT are not supported across shards unless they select the whole shard key",
-                "Equal rows may come from several shards.",
-            )
-        });
-        Placed { distribution: S(Sharded { keys: Vec::new(), anchors, output_keys }), gather: reason }
+        let by = if operation == SetOperation::Union { CombinedBy::Union } else { CombinedBy::Other };
+        let combined = (!is_union_all && output_keys.is_empty() && anchors.is_empty()).then(|| equal_rows(by));
+        Placed { distribution: S(Sharded { keys: Vec::new(), anchors, output_keys }), combined }
     }
 
     fn recursive(&mut self, start: Distribution, step: Distribution) -> Placed {
@@ -464,7 +500,11 @@ struct SetBranches<'b> {
 
 impl Placed {
     fn of(distribution: Distribution) -> Self {
-        Self { distribution, gather: None }
+        Self { distribution, combined: None }
+    }
+
+    fn forget_duplicates(&mut self) {
+        self.combined.take_if(|combined| matches!(combined.by, CombinedBy::Distinct | CombinedBy::Union));
     }
 }
 
@@ -549,6 +589,14 @@ fn kept_rows(kind: Join) -> PgError {
         "A kept row would be returned once on each shard.",
         "Put the sharded table on the kept side, or restrict it to one shard key.",
     )
+}
+
+fn equal_rows(by: CombinedBy) -> Combined {
+    let reason = gather(
+        "UNION, INTERSECT and EXCEPT are not supported across shards unless they select the whole shard key",
+        "Equal rows may come from several shards.",
+    );
+    Combined { by, reason }
 }
 
 fn gather(message: &str, detail: &str) -> PgError {

@@ -340,7 +340,7 @@ impl Reader<'_> {
     }
 
     /// The type of a cast without a length, precision or array bound, if it is one that keys can be compared with.
-    fn cast_type(&self, cast: &nodes::TypeCast) -> Option<Oid> {
+    pub fn cast_type(&self, cast: &nodes::TypeCast) -> Option<Oid> {
         let name = cast.type_name()?;
         if !name.typmods().is_empty() || name.setof || name.pct_type {
             return None;

@@ -4,12 +4,12 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::bind::Reader;
+use super::column_name::column_name;
 use super::expression::{Findings, Place, Scope};
 use super::predicate::Operand;
 use super::scope::{Frame, Resolution, Visible, VisibleColumns};
 use super::{Column, ColumnProperties, Distinct, Grouping, OrderBy, OrderItem, Output, Term};
 use crate::error::PgError;
-use crate::shard_key::KeyType;
 use crate::sql::tree;
 
 impl<'c> Reader<'c> {
@@ -29,7 +29,7 @@ impl<'c> Reader<'c> {
                 }
                 value => {
                     let (origin, properties) = self.origin(value, scope.frame);
-                    let name = target.name().map(str::to_owned).unwrap_or_else(|| output_name(value));
+                    let name = target.name().map(str::to_owned).unwrap_or_else(|| column_name(value));
                     outputs.push(Output { name, origin, properties });
                 }
             }
@@ -53,40 +53,16 @@ impl<'c> Reader<'c> {
             }
             Operand::Value(_) | Operand::Other => {
                 let is_collation_c = self.sorts_bytewise(value, frame);
-                (None, ColumnProperties { is_collation_c, ..ColumnProperties::default() })
+                let is_deterministic = self.compares_bytewise(value, frame);
+                (None, ColumnProperties { is_collation_c, is_deterministic, ..ColumnProperties::default() })
             }
         }
-    }
-
-    /// Whether an expression, if it is text, has a collation that sorts bytewise: the database's and every column's do.
-    fn sorts_bytewise(&self, value: Node<'_>, frame: &Frame<'_>) -> bool {
-        let mut is_certain = self.context.catalog.is_collation_c;
-        tree::walk(value, &mut |node| {
-            match node {
-                Node::CollateClause(_) | Node::SubLink(_) => is_certain = false,
-                Node::ColumnRef(column) => {
-                    let path = tree::names(column.fields()).unwrap_or_default();
-                    is_certain &= match frame.resolve(&path, &self.leaves) {
-                        Resolution::Column(column) => {
-                            let properties = self.properties(column);
-                            let key_type = KeyType::of_column(properties.type_oid);
-                            properties.is_collation_c
-                                || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
-                        }
-                        Resolution::Unknown => false,
-                    };
-                }
-                _ => {}
-            }
-            is_certain && tree::is_known(node)
-        });
-        is_certain
     }
 
     /// ORDER BY, as far as the proxy could follow it.
     pub fn order(&mut self, select: &nodes::SelectStmt, frame: Option<&Frame<'_>>, outputs: &[Output]) -> Vec<OrderItem> {
         let mut items = Vec::new();
-        for sort in select.sort_clause() {
+        for (index, sort) in select.sort_clause().iter().enumerate() {
             let is_descending = sort.sortby_dir == nodes::SortByDir::SORTBY_DESC;
             let is_nulls_first = match sort.sortby_nulls {
                 nodes::SortByNulls::SORTBY_NULLS_FIRST => true,
@@ -96,14 +72,18 @@ impl<'c> Reader<'c> {
             let (by, is_bytewise) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
                 (OrderBy::Other, false)
             } else {
-                self.order_by(sort.node(), frame, outputs)
+                match self.order_by(sort.node(), frame, outputs) {
+                    (OrderBy::Other, _) => self.order_expression(sort.node(), index, frame),
+                    found => found,
+                }
             };
             items.push(OrderItem { by, is_descending, is_nulls_first, is_bytewise });
         }
         items
     }
 
-    fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, bool) {
+    /// The n-th output, an output's name, or a column.
+    pub fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, bool) {
         let bytewise = |index: usize| outputs.get(index).is_some_and(|output| output.properties.is_collation_c);
         match node {
             Node::A_Const(constant) => match constant.val() {
@@ -129,8 +109,8 @@ impl<'c> Reader<'c> {
             }
             Node::ColumnRef(column) => {
                 if let Some(name) = tree::single_name(column.fields()) {
-                    let mut named = outputs.iter().enumerate().filter(|(_, output)| output.name == name).map(|(index, _)| index);
-                    if let Some(index) = named.next() {
+                    let named = outputs.iter().position(|output| output.name == name);
+                    if let Some(index) = named {
                         return (OrderBy::Output(index), bytewise(index));
                     }
                 }
@@ -139,6 +119,22 @@ impl<'c> Reader<'c> {
                     None => (OrderBy::Other, false),
                 }
             }
+            _ => (OrderBy::Other, false),
+        }
+    }
+
+    /// Any other expression is computed by the shards as one more column. Names in it are those of FROM.
+    fn order_expression(&self, node: Node<'_>, index: usize, frame: Option<&Frame<'_>>) -> (OrderBy, bool) {
+        let range = self.outline.as_ref().filter(|_| self.depth == 1).and_then(|outline| outline.order_items.get(index));
+        let text = range.and_then(|range| self.text.get(range.clone()));
+        // A constant sorts nothing, or is a mistake. A bare name may be that of an output which is not known.
+        let is_expression = match node {
+            Node::A_Const(_) => false,
+            Node::ColumnRef(column) => column.fields().len() > 1,
+            _ => true,
+        };
+        match (text, frame) {
+            (Some(text), Some(frame)) if is_expression => (OrderBy::Hidden(text.to_owned()), self.sorts_bytewise(node, frame)),
             _ => (OrderBy::Other, false),
         }
     }
@@ -152,10 +148,7 @@ impl<'c> Reader<'c> {
         let is_bytewise = self.properties(found).is_collation_c;
         match outputs.iter().position(|output| output.origin == Some(found.into())) {
             Some(index) => (OrderBy::Output(index), is_bytewise),
-            None => {
-                let quoted: Vec<String> = path.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
-                (OrderBy::Hidden(quoted.join(".")), is_bytewise)
-            }
+            None => (OrderBy::Hidden(quoted_path(&path)), is_bytewise),
         }
     }
 
@@ -277,15 +270,17 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// The name PostgreSQL gives to an output without an alias, as far as names can matter here.
-fn output_name(value: Node<'_>) -> String {
-    match value {
-        Node::ColumnRef(column) => column.fields().iter().filter_map(Node::as_str).next_back().unwrap_or_default().to_owned(),
-        Node::FuncCall(call) => call.funcname().iter().filter_map(Node::as_str).next_back().unwrap_or_default().to_owned(),
-        Node::TypeCast(cast) => match tree::without_casts(cast.arg()) {
-            inner @ (Node::ColumnRef(_) | Node::FuncCall(_)) => output_name(inner),
-            _ => "?column?".to_owned(),
-        },
-        _ => "?column?".to_owned(),
+/// The n-th output, from 0, when an item names it by its number.
+pub fn ordinal(item: Node<'_>) -> Option<usize> {
+    let Node::A_Const(constant) = item else { return None };
+    match constant.val()? {
+        ConstValue::Integer(number) => usize::try_from(number).ok()?.checked_sub(1),
+        _ => None,
     }
+}
+
+/// A column reference as SQL.
+pub fn quoted_path(path: &[&str]) -> String {
+    let quoted: Vec<String> = path.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+    quoted.join(".")
 }

@@ -8,6 +8,7 @@ async fn prepared_statements_outlive_connections_and_schema_changes() {
     let settings = [("pool.size_per_shard", "3".to_owned()), ("cross_shard.prepared_statements_max", "20".to_owned())];
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     terminated_connections(&stage).await;
+    prepared_in_sql(&stage).await;
     schema_changes(&stage).await;
     search_paths(&stage).await;
     more_texts_than_a_connection_keeps(&stage).await;
@@ -40,6 +41,51 @@ async fn terminated_connections(stage: &Stage) {
                          WHERE datname IN ('shard0', 'shard1') AND state = 'idle' AND pid <> pg_backend_pid()";
         direct.query(terminate, &[]).await.expect("ended");
     }
+}
+
+/// PREPARE in SQL belongs to its client, wherever its connections go, and shares its names with the protocol's statements.
+async fn prepared_in_sql(stage: &Stage) {
+    let (mut one, mut other) = (stage.client().await, stage.client().await);
+    succeed(&mut one, "PREPARE p (bigint) AS SELECT owner FROM accounts WHERE id = $1").await;
+    succeed(&mut other, "PREPARE p (text) AS SELECT name FROM currencies WHERE code = $1").await;
+    let direct = stage.cluster.connect_shard(0).await;
+    for round in 0..3 {
+        for key in [stage.key(0, round), stage.key(1, round)] {
+            assert_eq!(one.value(&format!("EXECUTE p({key})")).await, format!("o{key}"));
+            assert_eq!(one.value(&format!("BEGIN; EXECUTE p({key}); COMMIT")).await, format!("o{key}"));
+            assert_eq!(other.value("EXECUTE p('EUR')").await, "Euro");
+        }
+        let terminate = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+                         WHERE datname IN ('shard0', 'shard1') AND state = 'idle' AND pid <> pg_backend_pid()";
+        direct.query(terminate, &[]).await.expect("ended");
+    }
+    // One namespace.
+    let (key, next) = (stage.key(1, 0), stage.key(0, 0));
+    one.parse("p", "SELECT 1").sync();
+    assert!(one.transcript().await.starts_with("E(42P05 "));
+    one.bind("", "p", &[&key.to_string()]).execute("", 0).sync();
+    assert_eq!(one.transcript().await, format!("2 D(o{key}) C(SELECT 1) Z(I)"));
+    one.parse("q", "SELECT owner FROM accounts WHERE id = $1").sync();
+    assert_eq!(one.transcript().await, "1 Z(I)");
+    assert_eq!(one.value(&format!("EXECUTE q({key})")).await, format!("o{key}"));
+    // In its place among other messages, and in their transaction.
+    let update = format!("EXECUTE u({key}, 7)");
+    succeed(&mut one, "PREPARE u AS UPDATE accounts SET balance = $2 WHERE id = $1 RETURNING balance").await;
+    one.unnamed(&format!("EXECUTE p({next})"), &[]).unnamed(&update, &[]).unnamed(&format!("EXECUTE q({key})"), &[]);
+    one.unnamed("SELECT 1 / 0", &[]).sync();
+    let told = one.transcript().await;
+    let expected = format!("1 2 D(o{next}) C(SELECT 1) 1 2 D(7) C(UPDATE 1) 1 2 D(o{key}) C(SELECT 1) ");
+    assert!(told.starts_with(&expected) && told.contains("E(22012 "), "{told}");
+    assert_eq!(one.value(&format!("SELECT balance FROM accounts WHERE id = {key}")).await, "100", "undone with its pipeline");
+    one.parse("", &format!("EXECUTE p({key})")).describe(b'S', "").bind("", "", &[]).describe(b'P', "").execute("", 0).sync();
+    assert_eq!(one.transcript().await, format!("1 t(0 parameters) T(owner) 2 T(owner) D(o{key}) C(SELECT 1) Z(I)"));
+    let second = stage.fill_in("BEGIN; EXECUTE u({a}, 1)");
+    succeed(&mut one, &second).await;
+    assert!(one.ask(&update).await.starts_with("E(0A000 "), "a second writer");
+    succeed(&mut one, "ROLLBACK; DEALLOCATE ALL").await;
+    assert!(one.ask(&update).await.starts_with("E(26000 "));
+    assert!(one.ask("PREPARE sg_1 AS SELECT 1").await.starts_with("E(0A000 "));
+    assert!(one.ask("PREPARE s AS SELECT set_config('work_mem', '1MB', false)").await.starts_with("E(0A000 "));
 }
 
 /// "cached plan must not change result type" is the proxy's affair, whoever changed what.

@@ -227,13 +227,11 @@ SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
 --! end
 --! script
 SET datestyle = 'German';
---! refused
 SELECT day FROM orders WHERE id < 3 ORDER BY day;
 SELECT day FROM orders WHERE day = '2024-01-14';
 SELECT day FROM orders WHERE day = '14.01.2024';
 SET datestyle = 'SQL, DMY';
 SELECT day FROM orders WHERE day = '14/01/2024';
---! refused
 SELECT d, ts, tz FROM kitchen WHERE id < 4 ORDER BY d;
 SET intervalstyle = 'iso_8601';
 SELECT iv FROM kitchen WHERE id = 3;

@@ -1,0 +1,306 @@
+//! Fills the temporary tables: what the shards send goes to the scratch session frame by frame, undecoded.
+//!
+//! One row is one CopyData message, so the messages of several shards may alternate in one COPY. Memory: what one read of each
+//! shard brings, the buffer towards the scratch session, and one row where it is larger.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes};
+
+use super::script::{Script, TableLoad};
+use super::{Final, GatherError, Side, Stage, error_frame, note};
+use crate::backend::{Connection, ConnectionError, Frame};
+use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
+
+/// A shard that sends rows.
+pub struct Part<'a> {
+    pub connection: &'a mut Connection,
+    /// What it runs: a COPY for each load, in order; other statements around them.
+    pub text: &'a str,
+    /// COPYs that have ended.
+    done: usize,
+    is_ready: bool,
+}
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Of COPY data, and of the home shard's own rows on its disk.
+    pub bytes: u64,
+}
+
+impl<'a> Part<'a> {
+    pub fn new(connection: &'a mut Connection, text: &'a str) -> Self {
+        Self { connection, text, done: 0, is_ready: false }
+    }
+
+    /// Its answer has been read to the end.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+}
+
+/// Makes the tables, proves that the statement means over them what it means to the home shard, and loads the rows. On an
+/// error the connections are in the middle of something. Not cancel safe.
+pub async fn load<G>(
+    scratch: &mut Connection,
+    parts: &mut [Part<'_>],
+    script: &Script,
+    statement: &Final<'_>,
+    bytes_max: u64,
+) -> Result<Loaded, GatherError<G>> {
+    // Every shard takes its snapshot before the first row is read.
+    for (index, part) in parts.iter_mut().enumerate() {
+        originate::query(&mut part.connection.output, part.text.as_bytes());
+        part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
+    }
+    prepare(scratch, script, statement).await?;
+    let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
+    let mut copies = 0;
+    for table in &script.loads {
+        let before = feed.bytes;
+        if let Some(home) = &table.home {
+            feed.run(home).await?;
+        }
+        if table.has_fragment {
+            feed.table(table, copies).await?;
+            copies += 1;
+        }
+        if feed.bytes - before >= ANALYZE_BYTES_MIN {
+            feed.run(&table.analyze).await?;
+        }
+    }
+    let bytes = feed.bytes;
+    for (index, part) in parts.iter_mut().enumerate() {
+        part.read_to_end().await.map_err(|failure| failure.at(index))?;
+    }
+    Ok(Loaded { bytes })
+}
+
+/// The scratch transaction up to the first row, in one trip.
+async fn prepare<G>(scratch: &mut Connection, script: &Script, statement: &Final<'_>) -> Result<(), GatherError<G>> {
+    originate::query(&mut scratch.output, script.begin.as_bytes());
+    statement.put_rights(&mut scratch.output);
+    originate::query(&mut scratch.output, script.tables.as_bytes());
+    statement.put_analysis(&mut scratch.output);
+    originate::query(&mut scratch.output, script.transport.as_bytes());
+    scratch.unnamed = None;
+    let stages = [Stage::Tables, Stage::Rights, Stage::Tables, Stage::Analysis, Stage::Load];
+    let mut failure = None;
+    let mut has_columns = false;
+    for stage in stages {
+        loop {
+            let (tag, body) = next(scratch).await?;
+            match tag {
+                shard_tag::ERROR if failure.is_none() => {
+                    failure = Some(GatherError::Shard { side: Side::Scratch, stage, frame: error_frame(&body) });
+                }
+                shard_tag::ROW_DESCRIPTION if stage == Stage::Analysis && failure.is_none() => {
+                    has_columns = statement.describes_same(&body);
+                }
+                shard_tag::READY => break,
+                _ => {}
+            }
+        }
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None if !has_columns => Err(GatherError::Differs),
+        None => Ok(()),
+    }
+}
+
+async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>> {
+    let lost = |error| GatherError::Lost { side: Side::Scratch, error };
+    let (tag, body) = scratch.next_frame().await.map_err(lost)?;
+    note(scratch, tag, &body).map_err(lost)?;
+    Ok((tag, body))
+}
+
+struct Feed<'f, 'p> {
+    scratch: &'f mut Connection,
+    parts: &'f mut [Part<'p>],
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Feed<'_, '_> {
+    /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot.
+    async fn run<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
+        originate::query(&mut self.scratch.output, text.as_bytes());
+        let mut failure = None;
+        loop {
+            let (tag, body) = next(self.scratch).await?;
+            match tag {
+                shard_tag::ERROR => {
+                    failure = Some(GatherError::Shard { side: Side::Scratch, stage: Stage::Load, frame: error_frame(&body) });
+                }
+                shard_tag::DATA_ROW => self.count(size(&body))?,
+                shard_tag::READY => return failure.map_or(Ok(()), Err),
+                _ => {}
+            }
+        }
+    }
+
+    fn count<G>(&mut self, bytes: u64) -> Result<(), GatherError<G>> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
+    }
+
+    /// One table, from all parts at once. `copy`: which of the parts' COPYs it is.
+    async fn table<G>(&mut self, table: &TableLoad, copy: usize) -> Result<(), GatherError<G>> {
+        originate::query(&mut self.scratch.output, table.copy.as_bytes());
+        loop {
+            let (tag, body) = next(self.scratch).await?;
+            match tag {
+                shard_tag::COPY_IN => break,
+                shard_tag::ERROR => return Err(scratch_error(&body)),
+                _ => {}
+            }
+        }
+        loop {
+            for index in 0..self.parts.len() {
+                self.take(index, copy)?;
+            }
+            self.check_scratch()?;
+            if self.parts.iter().all(|part| part.done > copy) {
+                break;
+            }
+            self.wait(copy).await?;
+        }
+        originate::bare(&mut self.scratch.output, client_tag::COPY_DONE);
+        let mut failure = None;
+        loop {
+            let (tag, body) = next(self.scratch).await?;
+            match tag {
+                shard_tag::ERROR => failure = Some(scratch_error(&body)),
+                shard_tag::READY => return failure.map_or(Ok(()), Err),
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves the rows that have arrived from one part.
+    fn take<G>(&mut self, index: usize, copy: usize) -> Result<(), GatherError<G>> {
+        let lost = |error| GatherError::Lost { side: Side::Part(index), error };
+        let mut moved = 0;
+        let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
+        while part.done == copy && self.scratch.output.len() < OUTPUT_BYTES {
+            let Some(Frame { header, is_complete }) = part.connection.peek().map_err(lost)? else { break };
+            let size = u64::try_from(header.total).unwrap_or(u64::MAX);
+            if header.tag == shard_tag::COPY_DATA && self.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
+                return Err(GatherError::TooLarge);
+            }
+            if !is_complete {
+                break;
+            }
+            if header.tag == shard_tag::COPY_DATA {
+                moved += size;
+                let frame = part.connection.input.get(..header.total).unwrap_or_default();
+                self.scratch.output.extend_from_slice(frame);
+                part.connection.input.advance(header.total);
+            } else {
+                part.consume(header.total).map_err(|failure| failure.at(index))?;
+            }
+        }
+        self.count(moved)
+    }
+
+    /// An error of the scratch session in the middle of a COPY.
+    fn check_scratch<G>(&mut self) -> Result<(), GatherError<G>> {
+        let lost = |error| GatherError::Lost { side: Side::Scratch, error };
+        while let Some(Frame { header, is_complete: true }) = self.scratch.peek().map_err(lost)? {
+            let frame = self.scratch.input.split_to(header.total);
+            let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+            if header.tag == shard_tag::ERROR {
+                return Err(scratch_error(body));
+            }
+            note(self.scratch, header.tag, body).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Until something has arrived, or room has been made towards the scratch session.
+    async fn wait<G>(&mut self, copy: usize) -> Result<(), GatherError<G>> {
+        poll_fn(|context| {
+            let waiting = self.scratch.output.len();
+            let mut has_progress = match self.scratch.poll_fill(context) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(GatherError::Lost { side: Side::Scratch, error })),
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            has_progress |= self.scratch.output.len() < waiting;
+            // A scratch session that does not keep up holds back the shards.
+            if self.scratch.output.len() < OUTPUT_BYTES {
+                for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.done == copy) {
+                    match part.connection.poll_fill(context) {
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(GatherError::Lost { side: Side::Part(index), error })),
+                        Poll::Ready(Ok(())) => has_progress = true,
+                        Poll::Pending => {}
+                    }
+                }
+            }
+            if has_progress { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+}
+
+fn scratch_error<G>(body: &[u8]) -> GatherError<G> {
+    GatherError::Shard { side: Side::Scratch, stage: Stage::Load, frame: error_frame(body) }
+}
+
+/// The one value of a row, a number.
+fn size(row: &[u8]) -> u64 {
+    let value = wire::data_row_columns(row).next().and_then(Result::ok).flatten();
+    value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// What ends a part.
+enum PartFailure {
+    Refused(Bytes),
+    Lost(ConnectionError),
+}
+
+impl PartFailure {
+    fn at<G>(self, index: usize) -> GatherError<G> {
+        let side = Side::Part(index);
+        match self {
+            PartFailure::Refused(frame) => GatherError::Shard { side, stage: Stage::Load, frame },
+            PartFailure::Lost(error) => GatherError::Lost { side, error },
+        }
+    }
+}
+
+impl Part<'_> {
+    /// A whole message that is no row.
+    fn consume(&mut self, total: usize) -> Result<(), PartFailure> {
+        let frame = self.connection.input.split_to(total).freeze();
+        let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let tag = frame.first().copied().unwrap_or_default();
+        note(self.connection, tag, body).map_err(PartFailure::Lost)?;
+        match tag {
+            shard_tag::ERROR => return Err(PartFailure::Refused(frame)),
+            shard_tag::COPY_DONE => self.done += 1,
+            shard_tag::READY => self.is_ready = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn read_to_end(&mut self) -> Result<(), PartFailure> {
+        while !self.is_ready {
+            match self.connection.peek().map_err(PartFailure::Lost)? {
+                Some(Frame { header, is_complete: true }) => self.consume(header.total)?,
+                Some(_) | None => self.connection.fill().await.map_err(PartFailure::Lost)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Below this, a table's plan is good enough without statistics.
+const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
+/// Towards the scratch session; above this the shards are not read.
+const OUTPUT_BYTES: usize = 256 * 1024;

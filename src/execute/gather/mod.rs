@@ -1,0 +1,96 @@
+//! Runs a statement on PostgreSQL over rows that were gathered from the shards.
+//!
+//! ```text
+//!   shards (own transactions, or one REPEATABLE READ READ ONLY each)      scratch (home shard, REPEATABLE READ)
+//!   ───────────────────────────────────────────────────────────────      ─────────────────────────────────────
+//!   BEGIN, SET LOCAL …, COPY (SELECT …) TO STDOUT, …, ROLLBACK   ║        BEGIN, EXPLAIN of the client's text: its rights
+//!                                                                ║        CREATE TEMPORARY TABLE …, Parse, Describe
+//!                                                                ║        INSERT … SELECT: the home shard's own rows
+//!                      rows, undecoded  ════════════════════════►╝        COPY … FROM STDIN, table by table
+//!                                                                         the statement ──► rows to the client
+//!                                                                         ROLLBACK
+//! ```
+//!
+//! [`load`] fills the tables, [`answer`] runs the statement. Every shard's snapshot is taken before the first row is read. Rows
+//! go through as they come, from all shards at once; when the scratch session does not keep up, the shards are not read. What is
+//! transported is text under settings that lose nothing; the statement itself runs under the client's own.
+//!
+//! Nothing here takes or gives back connections, and nothing is committed: the scratch transaction is rolled back at the end,
+//! or its connection is to be dropped.
+
+mod answer;
+mod load;
+mod script;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::backend::{Connection, ConnectionError};
+use crate::wire::{self, shard_tag};
+
+pub use answer::{Final, RIGHTS_OFFSET, answer, roll_back};
+pub use load::{Loaded, Part, load};
+pub use script::Script;
+
+/// Which connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Scratch,
+    /// Index of the part.
+    Part(usize),
+}
+
+/// What was going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Whether the client may read what it names: PostgreSQL's own word on the client's own text.
+    Rights,
+    /// Making the temporary tables.
+    Tables,
+    /// The statement's analysis over them.
+    Analysis,
+    /// Copying rows.
+    Load,
+    /// The statement itself.
+    Answer,
+}
+
+#[derive(Debug, Error)]
+pub enum GatherError<G> {
+    /// An ErrorResponse, the whole frame.
+    #[error("a shard refused")]
+    Shard { side: Side, stage: Stage, frame: Bytes },
+    #[error("a shard was lost")]
+    Lost { side: Side, error: ConnectionError },
+    #[error("more rows than the limit allows")]
+    TooLarge,
+    /// Over the temporary tables the statement's columns are others than the home shard described.
+    #[error("the columns differ")]
+    Differs,
+    #[error("the client has gone")]
+    Gone(G),
+}
+
+/// In a transaction, with nothing owed: it can be rolled back.
+pub fn is_between_statements(connection: &Connection) -> bool {
+    connection.input.is_empty() && connection.output.is_empty() && connection.status == b'E'
+}
+
+/// Status, settings: what every connection notes of a message.
+fn note(connection: &mut Connection, tag: u8, body: &[u8]) -> Result<(), ConnectionError> {
+    match tag {
+        shard_tag::READY => connection.status = body.first().copied().unwrap_or(b'E'),
+        shard_tag::PARAMETER_STATUS => {
+            let (name, value) = wire::parameter_status(body)?;
+            connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The frame that this body came in.
+fn error_frame(body: &[u8]) -> Bytes {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX).to_be_bytes();
+    [&[shard_tag::ERROR][..], &length, body].concat().into()
+}

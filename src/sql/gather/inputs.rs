@@ -1,0 +1,276 @@
+//! Which relations are loaded, and by which statements.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+
+use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
+use super::survey::{RelationUse, Survey};
+use super::{HomeTables, Input, Source, refusals};
+use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
+use crate::error::PgError;
+use crate::sql::analysis::Effect;
+use crate::sql::body::SqlBodyReader;
+use crate::sql::context::Context;
+use crate::sql::query::{Reader, Resolved, means_temporary, placed, resolve_name};
+use crate::sql::{lexer, parse};
+
+/// What becomes of a relation in FROM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Stays: the statement runs where it is.
+    InPlace,
+    /// Index in the list of inputs.
+    Input(usize),
+    /// A view whose query takes its place.
+    Opened(Oid),
+}
+
+pub struct Inputs<'c> {
+    context: &'c Context,
+    home: HomeTables,
+    list: Vec<Wanted<'c>>,
+    /// Every column of every input is loaded.
+    uses_all: bool,
+}
+
+struct Wanted<'c> {
+    relation: &'c Relation,
+    with_children: bool,
+    source: Source,
+}
+
+impl<'c> Inputs<'c> {
+    pub fn new(context: &'c Context, home: HomeTables) -> Self {
+        Self { context, home, list: Vec::new(), uses_all: false }
+    }
+
+    pub fn name(&self, input: usize) -> String {
+        format!("{INPUT_PREFIX}{}", input + 1)
+    }
+
+    pub fn class(&mut self, used: &RelationUse, search_path: &[String]) -> Result<Class, PgError> {
+        let context = self.context;
+        let schema = used.schema.as_deref();
+        let is_temporary = schema.is_some_and(|schema| schema.starts_with("pg_temp"))
+            || (schema.is_none() && means_temporary(context, &used.name, search_path));
+        if is_temporary {
+            return Err(refusals::temporary_table(&used.name));
+        }
+        match resolve_name(context, schema, &used.name, search_path, used.with_children) {
+            Resolved::Sharded { relation, .. } => {
+                self.check_policies(relation)?;
+                Ok(self.input(relation, used.with_children, Source::Shards))
+            }
+            Resolved::Reference(relation) | Resolved::Home(Some(relation)) => self.home_table(relation, used.with_children),
+            Resolved::Home(None) => Err(refusals::unknown_table(&used.name)),
+            Resolved::View(view) => self.view(view),
+            Resolved::System => Ok(Class::InPlace),
+            Resolved::Map(name) | Resolved::Proxy(name) => {
+                Err(refusals::relation(&name, "The shard map is in a database of its own."))
+            }
+            Resolved::Mixed(detail) => Err(refusals::relation(&used.name, detail)),
+        }
+    }
+
+    fn home_table(&mut self, relation: &'c Relation, with_children: bool) -> Result<Class, PgError> {
+        match (self.home, relation.kind) {
+            (HomeTables::InPlace, _) => Ok(Class::InPlace),
+            (HomeTables::Shipped, RelationKind::Sequence) => {
+                Err(refusals::relation(&relation.name, "The transaction may have changed the sequence."))
+            }
+            (
+                HomeTables::Shipped,
+                RelationKind::Table
+                | RelationKind::PartitionedTable
+                | RelationKind::View
+                | RelationKind::MaterializedView
+                | RelationKind::ForeignTable,
+            ) => Ok(self.input(relation, with_children, Source::Home)),
+        }
+    }
+
+    fn view(&mut self, view: &'c Relation) -> Result<Class, PgError> {
+        match self.context.catalog.closure_of_relation(view.oid, Access::Read, &SqlBodyReader).as_ref() {
+            Closure::Unknown(reason) => Err(refusals::relation(&view.name, super::capitalised(reason))),
+            Closure::Known(references) if !references.reads.iter().any(|oid| self.is_sharded(*oid)) => self.home_table(view, true),
+            Closure::Known(_) if self.is_union_of_shards(view) => Ok(self.input(view, true, Source::Shards)),
+            Closure::Known(references) => {
+                let has_policies = |oid: &Oid| self.context.catalog.relations.get(oid).is_some_and(|found| found.has_row_security);
+                if references.reads.iter().any(has_policies) {
+                    return Err(refusals::relation(&view.name, "Row security below it would be that of the view's owner."));
+                }
+                Ok(Class::Opened(view.oid))
+            }
+        }
+    }
+
+    fn is_sharded(&self, oid: Oid) -> bool {
+        let relation = self.context.catalog.relations.get(&oid);
+        relation.is_none_or(|relation| match placed(self.context, relation, true) {
+            Resolved::Sharded { .. } | Resolved::Mixed(_) => true,
+            Resolved::Reference(_)
+            | Resolved::Home(_)
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_) => false,
+        })
+    }
+
+    /// The view's rows are those that each shard's own view has.
+    fn is_union_of_shards(&self, view: &Relation) -> bool {
+        let text = format!("SELECT * FROM {}", qualified(view));
+        let Ok(tree) = parse::parse(&text) else { return false };
+        let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return false };
+        let scanned = lexer::scan(&text);
+        let mut reader = Reader::new(self.context, &text, &scanned.literals);
+        let Ok(Ok(merge)) = reader.outermost(select) else { return false };
+        reader.note_policies();
+        let is_concatenation = merge.fragment.is_none() && merge.order_by.is_empty() && merge.limit.is_none();
+        let notes = &reader.notes;
+        let is_plain = notes.refused.is_none()
+            && notes.pushdown.is_none()
+            && notes.home_reason.is_none()
+            && notes.touches_anything.is_none()
+            && notes.volatile.is_none()
+            && notes.hidden_sharded.is_empty()
+            && notes.effect() == Effect::Read
+            && !(notes.has_system || notes.has_map);
+        let is_sharded = |part: &crate::sql::analysis::Part| matches!(part, crate::sql::analysis::Part::Sharded { .. });
+        is_concatenation && merge.offset.is_none() && is_plain && reader.parts.iter().all(is_sharded)
+    }
+
+    /// A policy of a sharded table is evaluated on each shard: what it reads must be there.
+    fn check_policies(&self, relation: &Relation) -> Result<(), PgError> {
+        match self.context.catalog.closure_of_relation(relation.oid, Access::Read, &SqlBodyReader).as_ref() {
+            Closure::Known(references) => {
+                let is_everywhere = |oid: &Oid| {
+                    let found = self.context.catalog.relations.get(oid).map(|found| placed(self.context, found, true));
+                    matches!(found, Some(Resolved::Reference(_)))
+                };
+                match references.reads.iter().find(|oid| !is_everywhere(oid)) {
+                    None => Ok(()),
+                    Some(_) => {
+                        Err(refusals::relation(&relation.name, "Its policies read tables that not every shard has in full."))
+                    }
+                }
+            }
+            Closure::Unknown(reason) => Err(refusals::relation(&relation.name, super::capitalised(reason))),
+        }
+    }
+
+    fn input(&mut self, relation: &'c Relation, with_children: bool, source: Source) -> Class {
+        // Without children, ONLY says nothing.
+        let with_children = with_children || relation.children.is_empty();
+        let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
+        let index = self.list.iter().position(known).unwrap_or_else(|| {
+            self.list.push(Wanted { relation, with_children, source });
+            self.list.len() - 1
+        });
+        Class::Input(index)
+    }
+
+    /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
+    pub fn note_columns(&mut self, survey: &Survey, classes: &[Class]) -> Result<(), PgError> {
+        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star);
+        for (used, class) in survey.relations.iter().zip(classes) {
+            let relation = match class {
+                Class::InPlace => continue,
+                Class::Input(input) => self.list.get(*input).map(|wanted| wanted.relation),
+                Class::Opened(view) => self.context.catalog.relations.get(view),
+            };
+            self.uses_all |= used.has_column_aliases;
+            let name = used.effective_name();
+            for column in survey.columns.iter().filter(|column| !column.is_star) {
+                match column.path.as_slice() {
+                    [single] if single == name => {
+                        self.uses_all = true;
+                        let takes_any_row = column.argument_of.as_ref().is_some_and(|function| {
+                            ROW_FUNCTIONS.contains(&function.as_str())
+                                && !self.context.catalog.function_names.contains_key(function)
+                        });
+                        if !takes_any_row {
+                            return Err(refusals::whole_row(name));
+                        }
+                    }
+                    // A function of the row, written as a column.
+                    [.., table, field]
+                        if table == name
+                            && !used.has_column_aliases
+                            && relation.is_none_or(|known| known.column(field).is_none()) =>
+                    {
+                        return Err(refusals::whole_row(name));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The statements. `text`: the whole query, in which the names of columns are looked for.
+    pub fn finish(self, surveys: &[Survey], text: &str) -> Result<Vec<Input>, PgError> {
+        let words: BTreeSet<String> = Tokens::of(text).iter().filter_map(|(kind, piece)| identifier(kind, piece)).collect();
+        // U&"…" may spell any name.
+        let uses_all = self.uses_all || text.to_ascii_lowercase().contains("u&\"");
+        let grouped = |name: &String| surveys.iter().any(|survey| survey.group_names.contains(name));
+        let has_ordinal = surveys.iter().any(|survey| survey.has_group_ordinal);
+        let has_groups = has_ordinal || surveys.iter().any(|survey| !survey.group_names.is_empty());
+        let catalog = &self.context.catalog;
+        let inputs = self.list.iter().enumerate().map(|(index, wanted)| {
+            let relation = wanted.relation;
+            if relation.columns.is_empty() {
+                return Err(refusals::relation(&relation.name, "It has no columns."));
+            }
+            let is_needed = |column: &&Column| uses_all || words.contains(&column.name) || is_domain(catalog, column);
+            let mut needed: Vec<String> = relation.columns.iter().filter(is_needed).map(|column| quoted(&column.name)).collect();
+            if needed.is_empty() {
+                needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
+            }
+            let columns = needed.join(", ");
+            let key = relation.uniques.iter().find(|unique| unique.is_primary).map(|unique| unique.columns.as_slice());
+            let key = key.filter(|_| has_groups && wanted.with_children).and_then(|columns| {
+                let names: Option<Vec<&String>> = columns.iter().map(Option::as_ref).collect();
+                names.filter(|names| names.iter().all(|name| has_ordinal || grouped(name)))
+            });
+            let name = format!("{INPUT_PREFIX}{}", index + 1);
+            let only = if wanted.with_children { "" } else { "ONLY " };
+            Ok(Input {
+                source: wanted.source,
+                create: create(&name, relation, key.as_deref()),
+                fragment: format!("SELECT {columns} FROM {only}{}", qualified(relation)),
+                relation: format!("{}.{}", relation.schema, relation.name),
+                columns,
+                name,
+            })
+        });
+        inputs.collect()
+    }
+}
+
+/// Every column in order, without constraints; a primary key where the statement groups by it, since other columns may then
+/// stand beside the groups.
+fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
+    let columns = relation.columns.iter().map(|column| {
+        let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
+        format!("{} {}{collation}", quoted(&column.name), column.type_name)
+    });
+    let key = key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")));
+    let items: Vec<String> = columns.chain(key).collect();
+    format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted(name), items.join(", "))
+}
+
+/// A domain may refuse the NULL that a column has which is not loaded.
+fn is_domain(catalog: &Catalog, column: &Column) -> bool {
+    catalog.types.get(&column.type_oid).is_some_and(|found| found.kind == 'd')
+}
+
+fn qualified(relation: &Relation) -> String {
+    format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
+}
+
+const INPUT_PREFIX: &str = "shardgate_input_";
+
+/// They look at the columns of a row, not at its type.
+const ROW_FUNCTIONS: [&str; 6] = ["count", "json_agg", "jsonb_agg", "row_to_json", "to_json", "to_jsonb"];

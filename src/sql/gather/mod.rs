@@ -1,0 +1,295 @@
+//! How a query over several shards is answered by PostgreSQL itself: the rows that it needs become temporary tables of unique
+//! names, and the names of relations in the client's text are replaced by these.
+//!
+//! Pure: [`recipe`] makes the statements, who runs them is `execute`. Tables of the same name would not do: qualified names,
+//! views and functions see the real table all the same. What makes the result PostgreSQL's own answer:
+//!
+//! * A temporary table has **all** columns of its table, in order, so that names resolve as they do there; values are loaded for
+//!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
+//! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
+//!   count; any other over sharded tables is opened in the text.
+//! * The spliced text is read again and must be the same query but for those names.
+//!
+//! Refused are things that would be seen to differ (system columns, functions about the server or the session, whole rows where
+//! their type matters) and everything that is not known. Does not decide whether to gather, and knows no shard.
+
+mod inputs;
+mod refusals;
+mod splicing;
+mod survey;
+
+use pg_raw_parse::Node;
+
+use super::analysis::{Effect, Splice};
+use super::context::Context;
+use super::lexer;
+use super::parse;
+use super::query::{Nature, Reader, nature};
+use crate::catalog::Oid;
+use crate::error::PgError;
+use inputs::{Class, Inputs};
+use splicing::{Replacement, Tokens};
+use survey::{RelationUse, Survey, survey};
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The statement over the temporary tables.
+    pub text: String,
+    /// What was replaced in the client's text, ascending.
+    pub splices: Vec<Splice>,
+    pub inputs: Vec<Input>,
+    /// It reads the clock of the transaction.
+    pub has_clock: bool,
+}
+
+/// A temporary table and where its rows come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub source: Source,
+    /// Its name, in `pg_temp`.
+    pub name: String,
+    /// The relation, as messages name it.
+    pub relation: String,
+    /// CREATE TEMPORARY TABLE.
+    pub create: String,
+    /// The columns that are loaded, as SQL.
+    pub columns: String,
+    /// The SELECT that yields them.
+    pub fragment: String,
+}
+
+/// Where an input's rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// On the shards that the statement's keys allow.
+    Shards,
+    /// On the home shard, as the transaction's own connection there sees them.
+    Home,
+}
+
+/// How tables of the home shard are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HomeTables {
+    /// Where the statement runs, which is the home shard.
+    InPlace,
+    /// As inputs, since the transaction has changes there that other connections do not see.
+    Shipped,
+}
+
+/// The recipe for one SELECT; `text` is the statement alone.
+pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe, PgError> {
+    check_hidden_references(text, context, home)?;
+    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0 };
+    let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
+    // The whole, with the views opened in it.
+    parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
+    let has_clock = kitchen.surveys.iter().any(has_clock) || has_clock_literal(&spliced);
+    let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
+    Ok(Recipe { text: spliced, splices, inputs, has_clock })
+}
+
+/// Functions, policies and triggers must not reach sharded tables behind the statement's back.
+fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> Result<(), PgError> {
+    let scanned = lexer::scan(text);
+    let tree = parse::parse(text)?;
+    let mut statements = tree.stmts();
+    let (Some(Node::SelectStmt(select)), None) = (statements.next(), statements.next()) else {
+        return Err(refusals::construct("a statement other than SELECT"));
+    };
+    let mut reader = Reader::new(context, text, &scanned.literals);
+    // Why the answers of the shards cannot be merged does not matter here.
+    if let Err(refusal) = reader.outermost(select)? {
+        tracing::trace!(%refusal, "not merged in the proxy");
+    }
+    reader.note_policies();
+    let notes = &mut reader.notes;
+    if let Some(refusal) = notes.refused.take() {
+        return Err(refusal);
+    }
+    if let Some(reason) = notes.touches_anything.take() {
+        return Err(refusals::hidden(capitalised(&reason)));
+    }
+    if let Some(relation) = notes.hidden_sharded.first().and_then(|oid| context.catalog.relations.get(oid)) {
+        return Err(refusals::hidden(format!("A function or policy reads table \"{}\", which is sharded.", relation.name)));
+    }
+    if notes.effect() != Effect::Read {
+        return Err(refusals::construct("a statement that changes or locks something"));
+    }
+    if notes.has_map || !notes.proxy_relations.is_empty() {
+        return Err(refusals::construct("a relation of the schema shardgate"));
+    }
+    match (home, notes.home_reason.take()) {
+        (HomeTables::Shipped, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has changes there."))),
+        (HomeTables::Shipped | HomeTables::InPlace, _) => Ok(()),
+    }
+}
+
+struct Kitchen<'c> {
+    context: &'c Context,
+    inputs: Inputs<'c>,
+    /// Of the statement and of every view that was opened.
+    surveys: Vec<Survey>,
+    depth: usize,
+}
+
+impl Kitchen<'_> {
+    /// The text with its relations replaced, and what was replaced.
+    fn prepare(&mut self, text: &str, search_path: &[String]) -> Result<(String, Vec<Splice>), PgError> {
+        let old = survey_text(text)?;
+        check_calls(&old)?;
+        let tokens = Tokens::of(text);
+        let mut classes = Vec::with_capacity(old.relations.len());
+        for relation in &old.relations {
+            classes.push(self.inputs.class(relation, search_path)?);
+        }
+        let (mut replacements, mut proof, mut splices) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (relation, class)) in old.relations.iter().zip(&classes).enumerate() {
+            let name = match class {
+                Class::InPlace => continue,
+                Class::Input(input) => self.inputs.name(*input),
+                Class::Opened(oid) => format!("{VIEW_PREFIX}{oid}"),
+            };
+            let placeholder = format!("{}.{}", splicing::TEMPORARY_SCHEMA, splicing::quoted(&name));
+            let real = match class {
+                Class::Opened(oid) => format!("({})", self.open(*oid)?),
+                Class::InPlace | Class::Input(_) => placeholder.clone(),
+            };
+            proof.push(tokens.relation(relation, &placeholder)?);
+            splices.push(tokens.relation(relation, &real)?);
+            replacements.push(Replacement { relation: index, name });
+        }
+        let shortened = self.shortened(&old, &classes)?;
+        for index in &shortened {
+            let column = old.columns.get(*index).ok_or_else(|| PgError::internal("a column that was met is gone"))?;
+            proof.push(tokens.unqualified(column)?);
+            splices.push(tokens.unqualified(column)?);
+        }
+        let new = survey_text(&splicing::apply(text, &mut proof)?)?;
+        if !splicing::is_same(&old, &new, &replacements, &shortened) {
+            return Err(refusals::unproven("Read again, the rewritten statement is another one."));
+        }
+        self.inputs.note_columns(&old, &classes)?;
+        self.surveys.push(old);
+        let spliced = splicing::apply(text, &mut splices)?;
+        Ok((spliced, splices))
+    }
+
+    /// A view's query, with its own relations replaced.
+    fn open(&mut self, view: Oid) -> Result<String, PgError> {
+        let found = self.context.catalog.relations.get(&view).ok_or_else(|| PgError::internal("view is gone"))?;
+        let definition = found.view_definition.as_deref().unwrap_or_default().trim().trim_end_matches(';');
+        if self.depth == VIEW_DEPTH_MAX {
+            return Err(refusals::relation(&found.name, "Views that are defined on views are nested too deep."));
+        }
+        if self.context.search_path.iter().any(|schema| schema == "pg_catalog") {
+            return Err(refusals::relation(&found.name, "Its query would be read by a search path that names pg_catalog."));
+        }
+        self.depth += 1;
+        // PostgreSQL prints it with every name of another schema than pg_catalog qualified.
+        let prepared = self.prepare(definition, &[]);
+        self.depth -= 1;
+        let (text, _) = prepared?;
+        let opened = self.surveys.last().ok_or_else(|| PgError::internal("no survey of a view"))?;
+        let catalog = &self.context.catalog;
+        let is_shadowed = opened.calls.iter().any(|call| call.schema.is_none() && catalog.function_names.contains_key(&call.name))
+            || opened.operators.iter().any(|name| catalog.operator_functions.contains_key(name));
+        if is_shadowed || !self.context.has_plain_operators(&self.context.search_path) {
+            return Err(refusals::relation(&found.name, "Functions or operators in its query may mean others in this session."));
+        }
+        Ok(text)
+    }
+
+    /// Columns that are qualified with the schema of a table that gets another name.
+    fn shortened(&self, survey: &Survey, classes: &[Class]) -> Result<Vec<usize>, PgError> {
+        let mut shortened = Vec::new();
+        for (index, column) in survey.columns.iter().enumerate() {
+            let (schema, table) = match (column.path.as_slice(), column.is_star) {
+                ([schema, table, _], false) | ([schema, table], true) => (schema, table),
+                ([_, _, _, ..], _) => return Err(refusals::construct("a column that is named with its database")),
+                _ => continue,
+            };
+            let called: Vec<(&RelationUse, &Class)> =
+                survey.relations.iter().zip(classes).filter(|(relation, _)| relation.effective_name() == table).collect();
+            if called.iter().all(|(_, class)| matches!(class, Class::InPlace)) {
+                continue;
+            }
+            // By its short name it must not mean anything else: another alias, a WITH query, a table of another schema.
+            let first = called.first().map(|(_, class)| *class);
+            let is_sole = called.iter().all(|(relation, class)| relation.alias.is_none() && Some(*class) == first);
+            if !is_sole || survey.given_names.contains(table) {
+                return Err(refusals::unproven(&format!("\"{schema}.{table}\" is not the only \"{table}\" in it.")));
+            }
+            shortened.push(index);
+        }
+        Ok(shortened)
+    }
+}
+
+fn survey_text(text: &str) -> Result<Survey, PgError> {
+    let tree = parse::parse(text)?;
+    let mut statements = tree.stmts();
+    match (statements.next(), statements.next()) {
+        (Some(query), None) => survey(query),
+        _ => Err(refusals::construct("a statement other than SELECT")),
+    }
+}
+
+fn check_calls(survey: &Survey) -> Result<(), PgError> {
+    for call in survey.calls.iter().filter(|call| call.schema.as_deref().is_none_or(|schema| schema == "pg_catalog")) {
+        match nature(&call.name, call.argument_count) {
+            Nature::Plain | Nature::Random | Nature::Clock => {}
+            Nature::Server | Nature::Size | Nature::Sequence | Nature::Session | Nature::Writing | Nature::RunsQuery => {
+                return Err(refusals::function(&call.name));
+            }
+        }
+        // The scratch session has a temporary schema and a transaction of its own.
+        let is_own = match call.name.as_str() {
+            "current_schemas" => true,
+            "current_setting" => {
+                call.first_constant.as_ref().is_none_or(|name| name.to_ascii_lowercase().starts_with("transaction_"))
+            }
+            _ => false,
+        };
+        if is_own {
+            return Err(refusals::function(&call.name));
+        }
+    }
+    for column in &survey.columns {
+        if let Some(name) = column.path.last().filter(|name| !column.is_star && SYSTEM_COLUMNS.contains(&name.as_str())) {
+            return Err(refusals::system_column(name));
+        }
+    }
+    Ok(())
+}
+
+fn has_clock(survey: &Survey) -> bool {
+    let is_clock =
+        |call: &survey::Call| nature(&call.name, call.argument_count) == Nature::Clock && call.name != "statement_timestamp";
+    survey.has_clock || survey.calls.iter().any(is_clock)
+}
+
+/// A string that PostgreSQL may read as a date or a time of the transaction.
+fn has_clock_literal(text: &str) -> bool {
+    Tokens::of(text).iter().any(|(kind, piece)| {
+        let is_string = matches!(kind, lexer::TokenKind::Literal(lexer::LiteralClass::String | lexer::LiteralClass::Other));
+        let lower = piece.to_ascii_lowercase();
+        let mut words = lower.split(|character: char| !character.is_ascii_alphabetic());
+        is_string && words.any(|word| matches!(word, "now" | "today" | "tomorrow" | "yesterday"))
+    })
+}
+
+fn capitalised(reason: &str) -> String {
+    let mut characters = reason.chars();
+    let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let rest = characters.as_str();
+    format!("{first}{rest}{}", if rest.ends_with('.') { "" } else { "." })
+}
+
+const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
+/// Names a view that is opened while its text is proven.
+const VIEW_PREFIX: &str = "shardgate_view_";
+const VIEW_DEPTH_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,407 @@
+//! What a query text names, with where: relations, columns, functions, constructs that matter when its tables are gathered.
+//!
+//! Walks the whole parse tree, sub-selects and WITH queries included. A WITH query hides a table only where it is visible. The
+//! [`Survey::trace`] of two texts says whether they are the same query but for the names of relations: it is how a spliced text
+//! is proven. A node that is not known is an error: it might name a table.
+
+use std::mem::discriminant;
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::{Node, nodes};
+
+use super::refusals;
+use crate::error::PgError;
+use crate::sql::tree;
+
+/// Everything that was met, in the order of the walk.
+#[derive(Debug, Default)]
+pub struct Survey {
+    pub relations: Vec<RelationUse>,
+    pub columns: Vec<ColumnUse>,
+    pub calls: Vec<Call>,
+    /// Operators without a schema.
+    pub operators: Vec<String>,
+    /// Names that the text gives: aliases of anything, columns of aliases and WITH queries.
+    pub given_names: Vec<String>,
+    /// Last names of the columns in GROUP BY clauses.
+    pub group_names: Vec<String>,
+    /// A GROUP BY clause names its columns by position.
+    pub has_group_ordinal: bool,
+    /// NATURAL joins, and aliases of joins that rename columns: every column counts.
+    pub uses_all_columns: bool,
+    /// CURRENT_TIMESTAMP and its kind.
+    pub has_clock: bool,
+    pub trace: Vec<Step>,
+}
+
+/// A table or view in FROM; never a WITH query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationUse {
+    /// Byte offset of its name.
+    pub location: usize,
+    pub schema: Option<String>,
+    pub name: String,
+    pub alias: Option<String>,
+    /// The alias renames columns.
+    pub has_column_aliases: bool,
+    /// Not ONLY.
+    pub with_children: bool,
+}
+
+/// A column, a whole row or a star.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnUse {
+    pub location: Option<usize>,
+    pub path: Vec<String>,
+    /// Ends in `*`.
+    pub is_star: bool,
+    /// The direct argument of this function, unqualified.
+    pub argument_of: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub schema: Option<String>,
+    pub name: String,
+    pub argument_count: usize,
+    /// Text of the first argument when it is a constant.
+    pub first_constant: Option<String>,
+}
+
+/// One step of the walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Index in [`Survey::relations`].
+    Relation(usize),
+    /// Index in [`Survey::columns`].
+    Column(usize),
+    Other(String),
+}
+
+/// Surveys a query.
+pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
+    let mut walk = Walk { survey: Survey::default() };
+    walk.query(query, &Names::default())?;
+    Ok(walk.survey)
+}
+
+impl RelationUse {
+    /// The name by which columns may be qualified.
+    pub fn effective_name(&self) -> &str {
+        self.alias.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// WITH queries that are visible.
+#[derive(Clone, Debug, Default)]
+struct Names(Vec<String>);
+
+struct Walk {
+    survey: Survey,
+}
+
+impl Walk {
+    fn note(&mut self, step: impl Into<String>) {
+        self.survey.trace.push(Step::Other(step.into()));
+    }
+
+    fn query(&mut self, node: Node<'_>, visible: &Names) -> Result<(), PgError> {
+        match node {
+            Node::SelectStmt(select) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || self.select(select, visible)),
+            _ => Err(refusals::construct("a statement that changes data in WITH")),
+        }
+    }
+
+    fn select(&mut self, select: &nodes::SelectStmt, outer: &Names) -> Result<(), PgError> {
+        if select.into_clause().is_some() || !select.locking_clause().is_empty() {
+            return Err(refusals::construct("SELECT INTO or a locking clause"));
+        }
+        let mut visible = outer.clone();
+        if let Some(with) = select.with_clause() {
+            self.with(with, &mut visible)?;
+        }
+        self.note(format!("select {} {} {} {}", select.op, select.all, select.group_distinct, select.limit_option));
+        for branch in [select.larg(), select.rarg()].into_iter().flatten() {
+            self.query(Node::SelectStmt(branch), &visible)?;
+        }
+        for item in select.from_clause() {
+            self.item_of_from(item, &visible)?;
+        }
+        self.expressions(select.distinct_clause(), &visible)?;
+        for target in select.target_list() {
+            self.survey.given_names.extend(target.name().map(str::to_owned));
+            self.expression(Node::ResTarget(target), &visible)?;
+        }
+        self.expression(select.where_clause(), &visible)?;
+        for item in select.group_clause() {
+            self.grouping(item);
+            self.expression(item, &visible)?;
+        }
+        self.expression(select.having_clause(), &visible)?;
+        self.expressions(select.window_clause(), &visible)?;
+        for row in select.values_lists() {
+            self.expression(row, &visible)?;
+        }
+        for sort in select.sort_clause() {
+            self.note(format!("sort {} {}", sort.sortby_dir, sort.sortby_nulls));
+            self.expression(sort.node(), &visible)?;
+        }
+        self.expression(select.limit_count(), &visible)?;
+        self.expression(select.limit_offset(), &visible)?;
+        self.note("end");
+        Ok(())
+    }
+
+    fn with(&mut self, with: &nodes::WithClause, visible: &mut Names) -> Result<(), PgError> {
+        self.note(format!("with {}", with.recursive));
+        if with.recursive {
+            visible.0.extend(with.ctes().iter().filter_map(|cte| cte.ctename()).map(str::to_owned));
+        }
+        for cte in with.ctes() {
+            let name = cte.ctename().unwrap_or_default().to_owned();
+            self.note(format!("with query {name}"));
+            self.give_names(cte.aliascolnames());
+            self.query(cte.ctequery(), visible)?;
+            if !with.recursive {
+                visible.0.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_names(&mut self, names: &NodeList) {
+        let given: Vec<String> = names.iter().filter_map(Node::as_str).map(str::to_owned).collect();
+        self.note(given.join(","));
+        self.survey.given_names.extend(given);
+    }
+
+    /// Whether the alias renames columns.
+    fn alias(&mut self, alias: Option<&nodes::Alias>) -> bool {
+        let Some(alias) = alias else {
+            self.note("no alias");
+            return false;
+        };
+        let name = alias.aliasname().unwrap_or_default();
+        self.note(name);
+        self.survey.given_names.push(name.to_owned());
+        self.give_names(alias.colnames());
+        !alias.colnames().is_empty()
+    }
+
+    fn item_of_from(&mut self, item: Node<'_>, visible: &Names) -> Result<(), PgError> {
+        self.survey.trace.push(kind(item));
+        match item {
+            Node::RangeVar(relation) => self.relation(relation, visible),
+            Node::RangeSubselect(subselect) => {
+                self.note(format!("lateral {}", subselect.lateral));
+                self.alias(subselect.alias());
+                self.query(subselect.subquery(), visible)
+            }
+            Node::RangeFunction(function) => {
+                self.note(format!("lateral {} {} {}", function.lateral, function.ordinality, function.is_rowsfrom));
+                self.alias(function.alias());
+                for item in function.functions() {
+                    // The call, and perhaps its column definitions.
+                    let call = item.as_node_list().and_then(NodeList::first).unwrap_or(item);
+                    self.expression(call, visible)?;
+                }
+                Ok(())
+            }
+            Node::RangeTableFunc(table) => {
+                self.alias(table.alias());
+                for expression in [table.docexpr(), table.rowexpr()] {
+                    self.expression(expression, visible)?;
+                }
+                self.expressions_of(table.namespaces().iter(), visible)?;
+                for column in table.columns() {
+                    self.expression(column.colexpr(), visible)?;
+                    self.expression(column.coldefexpr(), visible)?;
+                }
+                Ok(())
+            }
+            Node::JoinExpr(join) => self.join(join, visible),
+            Node::RangeTableSample(_) => Err(refusals::table_sample()),
+            _ => Err(refusals::construct("this item of the FROM clause")),
+        }
+    }
+
+    fn join(&mut self, join: &nodes::JoinExpr, visible: &Names) -> Result<(), PgError> {
+        self.note(format!("join {} {}", join.jointype, join.is_natural));
+        self.survey.uses_all_columns |= join.is_natural;
+        let using: Vec<&str> = join.using_clause().iter().filter_map(|name| name.sval()).collect();
+        self.note(using.join(","));
+        self.alias(join.join_using_alias());
+        self.survey.uses_all_columns |= self.alias(join.alias());
+        stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
+            self.item_of_from(join.larg(), visible)?;
+            self.item_of_from(join.rarg(), visible)
+        })?;
+        self.expression(join.quals(), visible)
+    }
+
+    fn relation(&mut self, relation: &nodes::RangeVar, visible: &Names) -> Result<(), PgError> {
+        let name = relation.relname().unwrap_or_default();
+        if relation.catalogname().is_some() {
+            return Err(refusals::construct("a table that is named with its database"));
+        }
+        if relation.schemaname().is_none() && visible.0.iter().any(|with| with == name) {
+            self.note(format!("with query {name}"));
+            self.alias(relation.alias());
+            return Ok(());
+        }
+        let location = usize::try_from(relation.location).map_err(|_| refusals::construct("a table of unknown place"))?;
+        let found = RelationUse {
+            location,
+            schema: relation.schemaname().map(str::to_owned),
+            name: name.to_owned(),
+            alias: relation.alias().and_then(|alias| alias.aliasname()).map(str::to_owned),
+            has_column_aliases: relation.alias().is_some_and(|alias| !alias.colnames().is_empty()),
+            with_children: relation.inh,
+        };
+        self.survey.trace.push(Step::Relation(self.survey.relations.len()));
+        self.survey.relations.push(found);
+        if let Some(alias) = relation.alias() {
+            self.give_names(alias.colnames());
+        } else {
+            self.note("");
+        }
+        Ok(())
+    }
+
+    /// GROUP BY: which columns it names.
+    fn grouping(&mut self, item: Node<'_>) {
+        let (names, has_ordinal) = (&mut self.survey.group_names, &mut self.survey.has_group_ordinal);
+        tree::walk(item, &mut |node| {
+            match node {
+                Node::ColumnRef(column) => {
+                    names.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
+                }
+                Node::A_Const(_) => *has_ordinal = true,
+                _ => {}
+            }
+            tree::is_known(node)
+        });
+    }
+
+    fn expressions(&mut self, list: &NodeList, visible: &Names) -> Result<(), PgError> {
+        self.expressions_of(list.iter(), visible)
+    }
+
+    fn expressions_of<'n>(&mut self, list: impl Iterator<Item = Node<'n>>, visible: &Names) -> Result<(), PgError> {
+        self.note("list");
+        for item in list {
+            self.expression(item, visible)?;
+        }
+        Ok(())
+    }
+
+    fn expression(&mut self, root: Node<'_>, visible: &Names) -> Result<(), PgError> {
+        let mut sublinks = Vec::new();
+        let mut unknown = false;
+        let mut arguments: Vec<(i32, String)> = Vec::new();
+        tree::walk(root, &mut |node| {
+            if !tree::is_known(node) {
+                unknown = true;
+                return false;
+            }
+            match node {
+                Node::SubLink(sublink) => sublinks.push(sublink),
+                Node::ColumnRef(column) => {
+                    let argument_of = arguments.iter().find(|(location, _)| *location == column.location).map(|(_, name)| name);
+                    self.column(column, argument_of.cloned());
+                    return false;
+                }
+                Node::FuncCall(call) => arguments.extend(self.call(call)),
+                Node::SQLValueFunction(function) => {
+                    self.survey.has_clock |= is_clock(function);
+                    self.note(format!("value {}", function.op));
+                }
+                other => self.other(other),
+            }
+            true
+        });
+        if unknown {
+            return Err(refusals::construct("an SQL construct of a newer PostgreSQL"));
+        }
+        for sublink in sublinks {
+            self.note(format!("sub-select {}", sublink.sub_link_type));
+            self.operator(sublink.oper_name());
+            self.query(sublink.subselect(), visible)?;
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, column: &nodes::ColumnRef, argument_of: Option<String>) {
+        let is_star = matches!(column.fields().iter().next_back(), Some(Node::A_Star(_)));
+        let path = column.fields().iter().filter_map(Node::as_str).map(str::to_owned).collect();
+        self.survey.trace.push(Step::Column(self.survey.columns.len()));
+        self.survey.columns.push(ColumnUse { location: usize::try_from(column.location).ok(), path, is_star, argument_of });
+    }
+
+    /// Notes a call; the places of its direct arguments that are columns.
+    fn call(&mut self, call: &nodes::FuncCall) -> Vec<(i32, String)> {
+        let names = tree::names(call.funcname()).unwrap_or_default();
+        let (schema, name) = match names.as_slice() {
+            [.., schema, name] => (Some((*schema).to_owned()), (*name).to_owned()),
+            [name] => (None, (*name).to_owned()),
+            [] => (None, String::new()),
+        };
+        self.note(format!("call {schema:?} {name} {} {} {}", call.agg_star, call.agg_distinct, call.func_variadic));
+        let plain = name.clone();
+        let is_plain = schema.is_none();
+        let first_constant = call.args().first().and_then(tree::constant_text);
+        self.survey.calls.push(Call { schema, name, argument_count: call.args().len(), first_constant });
+        let columns = call.args().iter().filter_map(|argument| match argument {
+            Node::ColumnRef(column) if is_plain => Some((column.location, plain.clone())),
+            _ => None,
+        });
+        columns.collect()
+    }
+
+    fn other(&mut self, node: Node<'_>) {
+        match node {
+            Node::A_Expr(e) => {
+                self.note(format!("operation {}", e.kind));
+                self.operator(e.name());
+            }
+            Node::A_Const(_) => self.note(format!("constant {:?}", tree::constant_text(node))),
+            Node::ParamRef(parameter) => self.note(format!("parameter {}", parameter.number)),
+            Node::ResTarget(target) => self.note(format!("target {:?}", target.name())),
+            Node::WindowDef(window) => self.note(format!("window {:?} {:?}", window.name(), window.refname())),
+            Node::BoolExpr(e) => self.note(format!("bool {}", e.boolop)),
+            Node::String(name) => self.note(name.sval().unwrap_or_default()),
+            other => self.survey.trace.push(kind(other)),
+        }
+    }
+
+    fn operator(&mut self, name: &NodeList) {
+        let names = tree::names(name).unwrap_or_default();
+        self.note(names.join("."));
+        if let [name] = names.as_slice() {
+            self.survey.operators.push((*name).to_owned());
+        }
+    }
+}
+
+fn kind(node: Node<'_>) -> Step {
+    Step::Other(format!("{:?}", discriminant(&node)))
+}
+
+fn is_clock(function: &nodes::SQLValueFunction) -> bool {
+    use nodes::SQLValueFunctionOp as Op;
+    matches!(
+        function.op,
+        Op::SVFOP_CURRENT_DATE
+            | Op::SVFOP_CURRENT_TIME
+            | Op::SVFOP_CURRENT_TIME_N
+            | Op::SVFOP_CURRENT_TIMESTAMP
+            | Op::SVFOP_CURRENT_TIMESTAMP_N
+            | Op::SVFOP_LOCALTIME
+            | Op::SVFOP_LOCALTIME_N
+            | Op::SVFOP_LOCALTIMESTAMP
+            | Op::SVFOP_LOCALTIMESTAMP_N
+    )
+}
+
+const STACK_LEFT_BYTES_MIN: usize = 512 * 1024;
+const STACK_BYTES: usize = 4 * 1024 * 1024;

@@ -1,0 +1,164 @@
+//! Recipes as text: what is loaded, and what runs over it. That they give PostgreSQL's answers, the parity tests show.
+
+use super::*;
+use crate::sql::testing::library;
+
+fn context() -> Context {
+    library().context(&["public"], &["mine"])
+}
+
+fn made(text: &str) -> Recipe {
+    recipe(text, &context(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
+}
+
+/// The spliced text with blanks as single ones and the temporary names short.
+fn spliced(text: &str) -> String {
+    let mut text = made(text).text;
+    for number in 1..4 {
+        text = text.replace(&format!("pg_temp.\"shardgate_input_{number}\""), &format!("#{number}"));
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn fragments(text: &str) -> Vec<String> {
+    made(text).inputs.into_iter().map(|input| input.fragment).collect()
+}
+
+fn refusal(text: &str) -> String {
+    refusal_with(text, HomeTables::InPlace)
+}
+
+fn refusal_with(text: &str, home: HomeTables) -> String {
+    match recipe(text, &context(), home) {
+        Ok(recipe) => panic!("{text}: {recipe:?}"),
+        Err(refusal) => {
+            assert_eq!(refusal.code, crate::error::SqlState::FEATURE_NOT_SUPPORTED, "{text}: {refusal:?}");
+            assert!(refusal.detail.is_some() && refusal.hint.is_some(), "{text}: {refusal:?}");
+            refusal.message
+        }
+    }
+}
+
+#[test]
+fn tables_are_replaced_by_offset_and_keep_their_names() {
+    assert_eq!(spliced("SELECT count(*) FROM t"), "SELECT count(*) FROM #1 AS \"t\"");
+    assert_eq!(spliced("SELECT a.x FROM t AS a, public.u b WHERE a.x = b.y"), { "SELECT a.x FROM #1 AS a, #2 b WHERE a.x = b.y" });
+    assert_eq!(spliced("SELECT max(x) FROM t WHERE x IN (SELECT y FROM u)"), {
+        "SELECT max(x) FROM #1 AS \"t\" WHERE x IN (SELECT y FROM #2 AS \"u\" )"
+    });
+    assert_eq!(spliced("SELECT a.x FROM t a JOIN t b ON a.x = b.k"), "SELECT a.x FROM #1 a JOIN #1 b ON a.x = b.k");
+    assert_eq!(spliced("SELECT max(\"Key\")FROM\"Mixed Case\"WHERE v>''"), {
+        "SELECT max(\"Key\")FROM #1 AS \"Mixed Case\" WHERE v>''"
+    });
+    assert_eq!(spliced("TABLE t"), "SELECT * FROM #1 AS \"t\"");
+    assert_eq!(spliced("SELECT sum(x) FROM ONLY t"), "SELECT sum(x) FROM #1 AS \"t\"");
+    assert_eq!(spliced("SELECT sum(x) FROM ONLY (t) AS z"), "SELECT sum(x) FROM #1 AS z");
+    assert_eq!(spliced("SELECT sum(x) FROM t * WHERE x * 2 > 1"), "SELECT sum(x) FROM #1 AS \"t\" WHERE x * 2 > 1");
+    assert_eq!(
+        spliced("SELECT 't', \"t\".x FROM t -- of t\n ORDER BY x"),
+        "SELECT 't', \"t\".x FROM #1 AS \"t\" -- of t ORDER BY x"
+    );
+}
+
+#[test]
+fn with_queries_hide_tables_only_where_they_are_visible() {
+    assert_eq!(spliced("WITH t AS (SELECT * FROM t) SELECT count(*) FROM t"), {
+        "WITH t AS (SELECT * FROM #1 AS \"t\" ) SELECT count(*) FROM t"
+    });
+    assert_eq!(spliced("SELECT (WITH t AS (SELECT 1 AS x) SELECT max(x) FROM t), count(*) FROM t"), {
+        "SELECT (WITH t AS (SELECT 1 AS x) SELECT max(x) FROM t), count(*) FROM #1 AS \"t\""
+    });
+    assert_eq!(spliced("WITH a AS (SELECT k FROM t), b AS (SELECT k FROM a) SELECT count(*) FROM b, public.t"), {
+        "WITH a AS (SELECT k FROM #1 AS \"t\" ), b AS (SELECT k FROM a) SELECT count(*) FROM b, #1 AS \"t\""
+    });
+}
+
+#[test]
+fn a_column_that_is_qualified_with_its_schema_loses_it() {
+    assert_eq!(spliced("SELECT max(public.t.x) FROM public.t"), "SELECT max( t.x) FROM #1 AS \"t\"");
+    let message = refusal("SELECT max(x) FROM public.t WHERE EXISTS (SELECT 1 FROM ref t WHERE t.id = public.t.k)");
+    assert_eq!(message, "the statement cannot be rewritten for the rows of several shards");
+}
+
+#[test]
+fn tables_of_the_home_shard_stay_unless_they_are_shipped() {
+    assert_eq!(spliced("SELECT count(*) FROM t, home h, ref WHERE h.id = x AND g = 1"), {
+        "SELECT count(*) FROM #1 AS \"t\" , home h, ref WHERE h.id = x AND g = 1"
+    });
+    let shipped = recipe("SELECT t.x FROM t, home h WHERE h.id = x", &context(), HomeTables::Shipped).unwrap();
+    let sources: Vec<Source> = shipped.inputs.iter().map(|input| input.source).collect();
+    assert_eq!(sources, [Source::Shards, Source::Home]);
+    assert_eq!(shipped.inputs[1].fragment, "SELECT \"id\", \"d\" FROM \"public\".\"home\"");
+}
+
+#[test]
+fn only_columns_whose_name_occurs_are_loaded() {
+    assert_eq!(fragments("SELECT sum(x) FROM t"), ["SELECT \"x\" FROM \"public\".\"t\""]);
+    assert_eq!(fragments("SELECT count(*) FROM t"), ["SELECT \"k\" FROM \"public\".\"t\""]);
+    let all = "SELECT \"k\", \"z\" FROM \"public\".\"small\"";
+    for text in [
+        "SELECT * FROM small ORDER BY -z",
+        "SELECT a.* FROM small a",
+        "SELECT row_to_json(small) FROM small",
+        "SELECT count(s) FROM small s",
+        "SELECT p FROM small AS s (p)",
+        "SELECT 1 FROM small NATURAL JOIN ref",
+        "TABLE small",
+        "SELECT (SELECT k FROM ref WHERE id = z) FROM small",
+    ] {
+        assert_eq!(fragments(text), [all], "{text}");
+    }
+    assert_eq!(made("SELECT max(z) FROM small").inputs[0].create, {
+        "CREATE TEMPORARY TABLE pg_temp.\"shardgate_input_1\" (\"k\" int2, \"z\" int4) ON COMMIT DROP"
+    });
+}
+
+#[test]
+fn views_are_loaded_by_name_where_each_shard_has_its_part_and_opened_elsewhere() {
+    assert_eq!(fragments("SELECT max(x) FROM v_t"), ["SELECT \"x\" FROM \"public\".\"v_t\""]);
+    assert_eq!(fragments("SELECT max(b) FROM v_nested"), ["SELECT \"b\" FROM \"public\".\"v_nested\""]);
+    assert_eq!(spliced("SELECT n FROM v_total WHERE k > 1"), {
+        "SELECT n FROM (SELECT count(*) AS n, max(t.k) AS k FROM #1 AS \"t\" ) AS \"v_total\" WHERE k > 1"
+    });
+    assert_eq!(spliced("SELECT a.k FROM v_limited a, v_ref r WHERE r.id = a.x"), {
+        "SELECT a.k FROM (SELECT t.k, t.x FROM #1 AS \"t\" ORDER BY t.x LIMIT 10) a, v_ref r WHERE r.id = a.x"
+    });
+}
+
+#[test]
+fn the_clock_is_noticed() {
+    assert!(made("SELECT count(*), now() FROM t").has_clock);
+    assert!(made("SELECT count(*), CURRENT_DATE FROM t").has_clock);
+    assert!(made("SELECT count(*) FROM events WHERE day < 'today'").has_clock);
+    assert!(!made("SELECT count(*), clock_timestamp() FROM t WHERE name <> 'unknown'").has_clock);
+}
+
+#[test]
+fn what_would_be_seen_to_differ_is_refused() {
+    for (text, message) in [
+        ("SELECT max(ctid::text) FROM t", "system column \"ctid\" is not supported across shards"),
+        ("SELECT count(*) FROM t TABLESAMPLE BERNOULLI (10)", "TABLESAMPLE is not supported across shards"),
+        ("SELECT count(*), pg_backend_pid() FROM t", "function pg_backend_pid() is not supported across shards"),
+        ("SELECT count(*), current_setting('transaction_isolation') FROM t", {
+            "function current_setting() is not supported across shards"
+        }),
+        ("SELECT f_counts() FROM t", "the statement calls something that touches tables of several shards"),
+        ("SELECT max(a::text) FROM t a", "the whole row \"a\" is not supported here over the rows of several shards"),
+        ("SELECT count(t.nothing) FROM t", "the whole row \"t\" is not supported here over the rows of several shards"),
+        ("SELECT count(*) FROM t, mine", "temporary table \"mine\" cannot be combined with rows of several shards"),
+        ("SELECT count(*) FROM t, unheard_of", "table \"unheard_of\" cannot be combined with rows of several shards"),
+        ("SELECT count(*) FROM guarded", "\"guarded\" cannot be combined with rows of several shards"),
+        (
+            "SELECT count(*) FROM t FOR UPDATE",
+            "a statement that changes or locks something is not supported over the rows of several shards",
+        ),
+        (
+            "SELECT count(*), nextval('s') FROM t",
+            "a statement that changes or locks something is not supported over the rows of several shards",
+        ),
+    ] {
+        assert_eq!(refusal(text), message, "{text}");
+    }
+    let message = refusal_with("SELECT count(*), f_home() FROM t", HomeTables::Shipped);
+    assert_eq!(message, "the statement calls something that touches tables of several shards");
+}

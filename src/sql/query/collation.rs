@@ -1,0 +1,87 @@
+//! What an expression's collation says about equality and order: the proxy compares bytes, and only where PostgreSQL would find
+//! the same.
+//!
+//! The collation of an expression comes from its columns, from COLLATE, from a domain, or else is the database's. Whatever may
+//! bring another one ends the certainty: sub-selects, functions and operators of users, casts to types of users.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::Reader;
+use super::scope::{Frame, Resolution};
+use crate::shard_key::KeyType;
+use crate::sql::tree;
+
+impl Reader<'_> {
+    /// Whether an expression, if it is text, has a collation that sorts bytewise: the database's and every column's do, or it
+    /// says so itself.
+    pub fn sorts_bytewise(&self, value: Node<'_>, frame: &Frame<'_>) -> bool {
+        if let Node::CollateClause(collate) = value {
+            let names = tree::names(collate.collname()).unwrap_or_default();
+            return matches!(names.last(), Some(&("C" | "POSIX")));
+        }
+        let is_bytewise_column = |column: &nodes::ColumnRef| {
+            let path = tree::names(column.fields()).unwrap_or_default();
+            let Resolution::Column(column) = frame.resolve(&path, &self.leaves) else { return false };
+            let properties = self.properties(column);
+            let key_type = KeyType::of_column(properties.type_oid);
+            properties.is_collation_c || key_type.is_some_and(|key_type| !matches!(key_type, KeyType::Text | KeyType::Bpchar))
+        };
+        if let Node::ColumnRef(column) = value {
+            return is_bytewise_column(column);
+        }
+        let mut is_certain = self.context.catalog.is_collation_c;
+        self.walk_collations(value, &mut is_certain, &is_bytewise_column);
+        is_certain
+    }
+
+    /// Whether equal values of an expression, if it is text, are the same bytes: nothing brings a nondeterministic collation. A
+    /// database's own is deterministic.
+    pub fn compares_bytewise(&self, value: Node<'_>, frame: &Frame<'_>) -> bool {
+        let is_deterministic_column = |column: &nodes::ColumnRef| {
+            let path = tree::names(column.fields()).unwrap_or_default();
+            match frame.resolve(&path, &self.leaves) {
+                Resolution::Column(column) => self.properties(column).is_deterministic,
+                Resolution::Unknown => false,
+            }
+        };
+        let mut is_certain = true;
+        self.walk_collations(value, &mut is_certain, &is_deterministic_column);
+        is_certain
+    }
+
+    fn walk_collations(&self, value: Node<'_>, is_certain: &mut bool, is_plain_column: &dyn Fn(&nodes::ColumnRef) -> bool) {
+        tree::walk(value, &mut |node| {
+            *is_certain &= match node {
+                Node::ColumnRef(column) => is_plain_column(column),
+                Node::FuncCall(call) => self.catalog_function(call).is_some(),
+                Node::TypeCast(cast) => cast.type_name().is_some_and(|name| self.is_catalog_type(name)),
+                Node::A_Expr(e) => {
+                    let name = e.name().iter().next_back().and_then(Node::as_str).unwrap_or_default();
+                    !self.context.catalog.operator_functions.contains_key(name)
+                }
+                Node::CollateClause(_) | Node::SubLink(_) | Node::A_Indirection(_) => false,
+                other => tree::is_known(other),
+            };
+            *is_certain
+        });
+    }
+
+    /// A type of `pg_catalog`, whose collation is the database's if it has one.
+    fn is_catalog_type(&self, name: &nodes::TypeName) -> bool {
+        let names: Vec<&str> = name.names().iter().filter_map(|part| part.sval()).collect();
+        let is_elsewhere = |name: &str| {
+            let mut known = self.context.catalog.types.values().filter(|known| known.name == name);
+            known.any(|known| known.schema != "pg_catalog")
+        };
+        match names.as_slice() {
+            ["pg_catalog", _] => true,
+            [name] => !is_elsewhere(name),
+            _ => false,
+        }
+    }
+
+    /// The oid is one of an enum type.
+    pub fn is_enum(&self, type_oid: u32) -> bool {
+        self.context.catalog.types.get(&type_oid).is_some_and(|known| known.kind == 'e')
+    }
+}
