@@ -19,6 +19,8 @@ pub enum Plan {
     SingleShard(ShardId),
     /// The same statement on each, the answers merged as the analysis says.
     Scatter(Vec<ShardId>),
+    /// The same statement on each, which writes its own rows.
+    Write(Vec<ShardId>),
     /// The rows of these are brought together, and PostgreSQL runs the statement over them.
     Gather(Gathering),
 }
@@ -60,6 +62,10 @@ pub fn plan(
     }
     let shards: Vec<ShardId> = target.shards.iter().collect();
     match check_merge(analysis, shards.len()) {
+        Ok(()) if analysis.effect == Effect::Write => {
+            admit_several(&shards, scope)?;
+            Ok(Plan::Write(shards))
+        }
         Ok(()) => {
             if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
                 return Err(no_common_snapshot());
@@ -79,6 +85,8 @@ fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
     }
     match analysis.effect {
         Effect::Read => {}
+        // Which rows are its own each shard knows; what makes new rows is split before.
+        Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Update | QueryKind::Delete)) => {}
         Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),
     }
     match &analysis.merge {
@@ -150,6 +158,21 @@ pub fn admit(effect: Effect, shard: ShardId, scope: &TransactionScope) -> Result
             "Commit first, or use keys of one shard in a transaction; cross_shard.writes = \"2pc\" commits on several.",
         )),
         CrossShardWrites::Refuse | CrossShardWrites::TwoPhaseCommit => Ok(()),
+    }
+}
+
+/// May one statement write on all these shards?
+pub fn admit_several(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
+    if scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
+        return Err(no_common_snapshot());
+    }
+    match scope.writes {
+        CrossShardWrites::TwoPhaseCommit => check_fan_out(shards, scope),
+        CrossShardWrites::Refuse => Err(PgError::unsupported(
+            "cannot write on several shards in one statement",
+            "cross_shard.writes is \"refuse\".",
+            "Set cross_shard.writes = \"2pc\", or write the rows of each shard by a statement of its own.",
+        )),
     }
 }
 

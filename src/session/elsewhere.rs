@@ -75,6 +75,7 @@ impl Session {
                     Err(failure) => Err(failure),
                 }
             }
+            Route::Write(writing) => self.write_text(&writing, statement, text).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
     }
@@ -84,7 +85,7 @@ impl Session {
         let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
         match plan::gather(shards, &self.transaction_scope(), recipe) {
             Ok(Plan::Gather(gathering)) => Ok(gathering),
-            Ok(Plan::SingleShard(_) | Plan::Scatter(_)) | Err(_) => Err(reason.into()),
+            Ok(Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_)) | Err(_) => Err(reason.into()),
         }
     }
 

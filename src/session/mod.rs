@@ -47,6 +47,7 @@ mod statement;
 mod stop;
 mod temporary;
 mod transaction;
+mod write;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

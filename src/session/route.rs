@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
@@ -23,6 +24,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Several shards, each of which writes.
+    Write(Arc<Writing>),
     /// Rows of several shards, over which PostgreSQL runs it.
     Gather(Arc<Gathering>),
 }
@@ -142,9 +145,7 @@ impl Session {
                 return Ok(route);
             }
             Scope::Replicated => return self.route_anywhere(statement).await,
-            Scope::EveryShard => {
-                return Err(every_shard_refusal(&statement.command).into());
-            }
+            Scope::EveryShard => return self.route_to_copies(statement),
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
                 let preferred = self.shards_begun().next();
@@ -163,10 +164,28 @@ impl Session {
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
                     Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Write(shards) => Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Parts }))),
                     Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
                 }
             }
         }
+    }
+
+    /// A write to a reference table: on every shard, the home shard first.
+    fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
+        if !matches!(statement.command, Command::Query(_)) {
+            return Err(every_shard_refusal(&statement.command).into());
+        }
+        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        // A copy that is being made is made from the home shard, whose table is locked meanwhile.
+        let snapshot = self.gateway.map.snapshot();
+        let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state == ShardState::Online);
+        let shards: Vec<ShardId> = shards.into_iter().filter(is_online).collect();
+        if let [home] = *shards {
+            return Ok(Route::Shard(home));
+        }
+        plan::admit_several(&shards, &self.transaction_scope())?;
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Copies })))
     }
 
     /// FETCH, MOVE and CLOSE go where the cursor is.
@@ -195,6 +214,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Write(_)) => self.gateway.counters.statement(RouteKind::Scatter),
             Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }

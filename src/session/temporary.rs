@@ -68,7 +68,7 @@ impl Session {
         let home = self.home()?;
         match self.route(statement, &inputs).await? {
             Route::Shard(shard) if shard == home.id => {}
-            Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => return Err(not_at_home().into()),
+            Route::Shard(_) | Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => return Err(not_at_home().into()),
         }
         let index = self.join(home.id).await?;
         self.pin_if_needed(index, statement);

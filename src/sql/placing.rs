@@ -103,8 +103,15 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         Some(reference_refusal(&reason))
     } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
         Some(reference_refusal("The statement also reads tables that not every shard has in full."))
+    } else if let Some(name) = reader.notes.volatile.take() {
+        Some(reference_refusal(&format!("{name} would give each shard a value of its own.")))
     } else {
-        reader.notes.volatile.take().map(|name| reference_refusal(&format!("{name} would give each shard a value of its own.")))
+        reader.notes.pushdown.take()
+    };
+    let refusal = if matches!(kind, QueryKind::Merge) {
+        refusal.or_else(|| Some(reference_refusal("MERGE reads other rows.")))
+    } else {
+        refusal
     };
     let scope = refusal.map_or(Scope::EveryShard, Scope::Refused);
     Placement {

@@ -60,6 +60,12 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
+        let is_values = match insert.select_stmt() {
+            Node::None => true,
+            Node::SelectStmt(select) => is_plain_values(select),
+            _ => false,
+        };
+        self.check_copied_write(&target, !is_values || insert.with_clause().is_some() || !findings.subqueries.is_empty());
         let anchors = self.target_anchor(&target);
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
         self.place_subqueries(&block.subqueries, &Facts::new(), &anchors);

@@ -167,7 +167,15 @@ async fn a_shard_that_dies_at_any_point_comes_back_with_all_or_nothing() {
     Ledger::create(&stage).await;
     let mut number = 0;
     for killed in [0, 1] {
-        for point in ["before_prepare", "after_prepare", "before_decision", "after_decision", "before_finish.1", "after_finish.1", "before_answer"] {
+        for point in [
+            "before_prepare",
+            "after_prepare",
+            "before_decision",
+            "after_decision",
+            "before_finish.1",
+            "after_finish.1",
+            "before_answer",
+        ] {
             number += 1;
             let id = uuid(number);
             let mut client = stage.client().await;
@@ -183,7 +191,10 @@ async fn a_shard_that_dies_at_any_point_comes_back_with_all_or_nothing() {
             let there = found(&stage, &id).await;
             assert!(there == 0 || there == 3, "{there} of 3 when shard {killed} was killed at {point}");
             assert!(told != Told::Committed || there == 3, "acknowledged and lost: shard {killed} at {point}");
-            assert!(told == Told::Committed || there == 0 || told == Told::Failed("08007".to_owned()), "{told:?} and there: shard {killed} at {point}");
+            assert!(
+                told == Told::Committed || there == 0 || told == Told::Failed("08007".to_owned()),
+                "{told:?} and there: shard {killed} at {point}"
+            );
             let is_decided = AFTER_DECISION.contains(&point);
             assert_eq!(there == 3, is_decided || (there == 3 && told == Told::Committed), "shard {killed} at {point}");
             let mut reader = stage.client().await;

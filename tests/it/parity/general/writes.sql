@@ -179,23 +179,15 @@ COPY audit (nothing) FROM STDIN;
 INSERT INTO accounts (id, name) VALUES (100, 'a'), (101, 'b'), (102, 'c'), (103, 'd');
 --! refused
 INSERT INTO accounts (id, name) SELECT id + 1000, name FROM accounts;
---! refused
 UPDATE accounts SET note = 'all';
---! refused
 UPDATE accounts SET note = 'some' WHERE id IN (1, 2, 3, 4, 5, 6);
 --! refused
 UPDATE accounts SET id = 500 WHERE id = 5;
---! refused
 DELETE FROM entries;
---! refused
 DELETE FROM entries WHERE kind = 'fee';
---! refused
 UPDATE orders SET total = 0 WHERE day > '2024-01-14';
---! refused
 INSERT INTO languages VALUES ('it', 'Italian');
---! refused
 UPDATE languages SET name = 'x' WHERE code = 'de';
---! refused
 DELETE FROM languages;
 --! refused
 INSERT INTO audit (id, what) SELECT id, name FROM accounts;
@@ -213,3 +205,47 @@ COPY accounts TO STDOUT;
 COPY accounts (id, name) FROM STDIN;
 500	x
 \.
+-- Writes whose rows lie on several shards.
+--! any order
+UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;
+--! 5 | b
+--! 1000000 | c
+--! any order
+UPDATE accounts SET note = $2 WHERE balance > $1 RETURNING id, note;
+UPDATE accounts SET note = 'nobody' WHERE balance > 1e9;
+UPDATE accounts SET balance = -5000 WHERE id < 1000;
+UPDATE accounts SET name = NULL WHERE score > 0;
+UPDATE accounts SET balance = 1 / (balance - balance);
+UPDATE accounts SET nothing = 1;
+UPDATE accounts a SET note = e.kind FROM entries e WHERE e.account_id = a.id AND e.n = 1;
+UPDATE accounts SET note = (SELECT label FROM kinds WHERE kind = 'fee') WHERE balance < 0;
+--! any order
+DELETE FROM entries e USING accounts a WHERE a.id = e.account_id AND a.balance < 0 RETURNING e.account_id, e.n;
+DELETE FROM accounts WHERE balance < 0;
+--! 2024-01-10
+DELETE FROM orders WHERE day < $1;
+DELETE FROM visits WHERE region LIKE 'e%';
+UPDATE books SET pages = pages + 1 WHERE title > 'C';
+--! refused
+UPDATE accounts SET opened = now();
+--! refused
+UPDATE accounts SET note = 'x' WHERE random() < 2;
+-- Every shard has the same reference tables.
+INSERT INTO languages (code, name) VALUES ('sw', 'Swahili'), ('yo', 'Yoruba') RETURNING code, upper(name);
+--! xx | Ex
+--! yy | NULL
+INSERT INTO languages VALUES ($1, $2) RETURNING *;
+INSERT INTO languages VALUES ('de', 'again');
+INSERT INTO languages VALUES ('de', 'again') ON CONFLICT (code) DO UPDATE SET name = excluded.name || '!' RETURNING *;
+INSERT INTO languages VALUES ('de', 'again'), ('ew', 'new') ON CONFLICT DO NOTHING;
+--! any order
+UPDATE kinds SET weight = coalesce(weight, 0) + 1 RETURNING kind, weight;
+DELETE FROM kinds WHERE weight IS NULL;
+--! refused
+INSERT INTO kinds (kind, label) VALUES ('now', now()::text);
+--! refused
+UPDATE kinds SET weight = random() * 10;
+--! refused
+INSERT INTO kinds (kind) SELECT code FROM languages LIMIT 1;
+--! refused
+DELETE FROM kinds WHERE kind IN (SELECT code FROM languages LIMIT 1);
