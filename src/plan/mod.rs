@@ -21,6 +21,8 @@ pub enum Plan {
     Scatter(Vec<ShardId>),
     /// The same statement on each, which writes its own rows.
     Write(Vec<ShardId>),
+    /// Rows of VALUES, each on its shard.
+    Split,
     /// The rows of these are brought together, and PostgreSQL runs the statement over them.
     Gather(Gathering),
 }
@@ -64,7 +66,7 @@ pub fn plan(
     match check_merge(analysis, shards.len()) {
         Ok(()) if analysis.effect == Effect::Write => {
             admit_several(&shards, scope)?;
-            Ok(Plan::Write(shards))
+            Ok(if analysis.split_rows.is_some() { Plan::Split } else { Plan::Write(shards) })
         }
         Ok(()) => {
             if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
@@ -85,8 +87,8 @@ fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
     }
     match analysis.effect {
         Effect::Read => {}
-        // Which rows are its own each shard knows; what makes new rows is split before.
-        Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Update | QueryKind::Delete)) => {}
+        // Which rows are its own each shard knows; rows of VALUES are split before.
+        Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete)) => {}
         Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),
     }
     match &analysis.merge {

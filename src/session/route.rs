@@ -14,7 +14,7 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
-use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
 use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
@@ -164,11 +164,41 @@ impl Session {
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
                     Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Split => Box::pin(self.route_rows(statement, inputs)).await,
                     Plan::Write(shards) => Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Parts }))),
                     Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
                 }
             }
         }
+    }
+
+    /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
+    async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let Scope::Placed { parts, .. } = &statement.scope else { return Err(PgError::internal("rows without a place").into()) };
+        let group = parts.iter().find_map(|part| match part {
+            Part::Sharded { group, .. } => Some(*group),
+            Part::Home => None,
+        });
+        let group = group.ok_or_else(|| PgError::internal("rows without a shard key"))?;
+        let rows = statement.split_rows.clone().unwrap_or_default();
+        let deadline = Instant::now() + HOLD_WAIT;
+        let mut shards: Vec<ShardId> = Vec::new();
+        let mut shard_of_row = Vec::with_capacity(rows.len());
+        for condition in rows.iter() {
+            let part = [Part::Sharded { group, condition: condition.clone() }];
+            let resolution = Resolution { touched: &self.touched, preferred: shards.first().copied(), deadline };
+            let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
+            let shard = target.shards.single().ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
+            if self.transaction.is_open() {
+                self.touch(&target.touched.partitions);
+            }
+            let place = shards.iter().position(|known| *known == shard).unwrap_or_else(|| {
+                shards.push(shard);
+                shards.len() - 1
+            });
+            shard_of_row.push(place);
+        }
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Rows(shard_of_row) })))
     }
 
     /// A write to a reference table: on every shard, the home shard first.

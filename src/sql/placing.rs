@@ -1,6 +1,7 @@
 //! From what was noted while reading to where a statement may run.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pg_raw_parse::nodes;
 
@@ -24,6 +25,7 @@ pub struct Placement {
     pub fixed_literals: Vec<u16>,
     pub is_template: bool,
     pub has_unknown_names: bool,
+    pub split_rows: Option<Arc<[KeyCondition]>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
 }
@@ -40,6 +42,7 @@ impl Placement {
             fixed_literals: Vec::new(),
             is_template: false,
             has_unknown_names: false,
+            split_rows: None,
             opinion: None,
         }
     }
@@ -59,6 +62,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
+        split_rows: reader.notes.split_rows.take().map(Arc::from),
         opinion: None,
     }
 }

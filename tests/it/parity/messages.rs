@@ -42,7 +42,7 @@ pub async fn run(runner: &mut Runner<'_>) {
                 parse("", "UPDATE accounts SET note = 'one' WHERE id = 1"),
                 bind("", "", &[]),
                 execute("", 0),
-                parse("", "UPDATE accounts SET balance = balance - 990"),
+                parse("", "UPDATE accounts SET balance = CASE WHEN id = 3 THEN -5000 ELSE balance END"),
                 bind("", "", &[]),
                 execute("", 0),
                 parse("", "SELECT 1"),

@@ -500,7 +500,7 @@ UPDATE accounts SET note = 'second' WHERE id = 2;
 SAVEPOINT s;
 UPDATE accounts SET note = 'all';
 INSERT INTO languages VALUES ('zz', 'Last');
-UPDATE accounts SET balance = -5000;
+UPDATE accounts SET balance = CASE WHEN id = 3 THEN -5000 ELSE balance END;
 ROLLBACK TO s;
 SELECT note FROM accounts WHERE id IN (1, 2, 3) ORDER BY id;
 DELETE FROM entries WHERE account_id = 3;
