@@ -19,6 +19,7 @@ mod at_once;
 mod cancel;
 mod client;
 mod command;
+mod commit;
 mod copy;
 mod describe;
 mod drain;
@@ -48,6 +49,7 @@ mod statement;
 mod stop;
 mod temporary;
 mod transaction;
+mod write;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
