@@ -11,6 +11,7 @@ pub mod admin;
 mod build;
 mod client;
 mod operations;
+mod recovery;
 mod schema_watch;
 
 use std::net::SocketAddr;
@@ -80,6 +81,7 @@ impl Server {
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
+        tokio::spawn(recovery::run(Arc::clone(&gateway.recovery), abort.clone()));
         let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.

@@ -148,6 +148,8 @@ impl Session {
                 let merge = inner.merge.clone()?;
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
             }
+            Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
+            Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
             Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
@@ -473,6 +475,14 @@ const XML_OID: u32 = 142;
 /// An answer of EXPLAIN has one line for each row.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn write_not_analyzed() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of a write on several shards is not supported",
+        "It would run the statement on each shard for itself.",
+        "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
+    )
 }
 
 fn not_analyzed(shards: &[ShardId]) -> PgError {

@@ -43,8 +43,15 @@ impl Session {
         let pool = self.pool(shard)?;
         let mut connection = match self.wait_for_connection(&pool, kind).await? {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            Err(error @ CheckoutError::Unavailable { .. }) => {
+                self.gateway.recovery.was_away(shard.id);
+                return Err(error.into());
+            }
             checked_out => checked_out?,
         };
+        if self.gateway.recovery.is_unseen(shard.id) {
+            Box::pin(self.gateway.recovery.before_use(shard.id)).await;
+        }
         if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
@@ -216,6 +223,9 @@ impl Session {
     pub(super) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
         participant.connection.pool().suspect();
+        if participant.shard != MAP_DATABASE {
+            self.gateway.recovery.was_away(participant.shard);
+        }
         if let Some(reason) = participant.pinned_by {
             let detail = format!("The session's {reason} was on that connection.");
             return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();

@@ -13,6 +13,8 @@ pub(super) struct Participant {
     /// How many of the transaction's settings the shard has.
     pub settings_known: usize,
     pub has_written: bool,
+    /// It did what cannot be prepared (NOTIFY, a temporary table): in a commit on several shards it decides.
+    pub must_decide: bool,
     /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
     pub is_spare: bool,
     /// Extended-protocol messages were sent since the last Sync: the shard may be skipping until one.
@@ -34,6 +36,7 @@ impl Participant {
             savepoints_known: 0,
             settings_known: 0,
             has_written: false,
+            must_decide: false,
             is_spare: false,
             needs_sync: false,
             pinned_by: None,
@@ -63,6 +66,7 @@ impl Participant {
         self.savepoints_known = 0;
         self.settings_known = 0;
         self.has_written = false;
+        self.must_decide = false;
         self.is_spare = false;
     }
 }

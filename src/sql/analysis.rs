@@ -3,6 +3,8 @@
 //! Made once per text (or per template, see [`super::lexer`]) and shared; holds no value of a parameter or literal, only where
 //! to find it, so that one analysis serves every execution.
 
+use std::sync::Arc;
+
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
@@ -31,6 +33,8 @@ pub struct Analysis {
     pub session_calls: Vec<SessionCall>,
     /// It names a relation or function that the catalogue does not have: made a moment ago, or an error for PostgreSQL to tell.
     pub has_unknown_names: bool,
+    /// INSERT of several rows whose keys are known: the key of each, in the order of VALUES, so that each can go to its shard.
+    pub split_rows: Option<Arc<[KeyCondition]>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }
@@ -232,6 +236,27 @@ pub struct Groups {
     pub keys: Vec<RowKeyColumn>,
     /// For each column of the fragment's rows.
     pub columns: Vec<Combination>,
+    /// What is left to do with the whole groups, where it is more than to sort and cut them.
+    pub last_step: Option<LastStep>,
+}
+
+/// A query over the whole groups, for PostgreSQL to run: `before`, the groups as rows, `after`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastStep {
+    pub before: String,
+    pub after: String,
+    /// What is done with each column of the groups.
+    pub uses: Vec<ColumnUse>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// In an expression: if it is text, under its own collation, which the query does not have.
+    pub is_computed: bool,
+    /// To sort by.
+    pub is_sorted: bool,
+    /// Text, if it is text, sorts bytewise.
+    pub is_bytewise: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ mod statement;
 #[cfg(test)]
 mod testing;
 mod tree;
+pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;

@@ -33,8 +33,19 @@ pub struct Reading {
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
-    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, has_unknown_names, opinion } =
-        placement;
+    let Placement {
+        command,
+        scope,
+        effect,
+        merge,
+        why,
+        session_calls,
+        fixed_literals,
+        is_template,
+        has_unknown_names,
+        split_rows,
+        opinion,
+    } = placement;
     let is_template = is_template && matches!(command, Command::Query(_));
     let analysis = Analysis {
         start: source.start,
@@ -49,6 +60,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         is_template,
         session_calls,
         has_unknown_names,
+        split_rows,
         opinion,
     };
     Reading { analysis, fixed_literals }

@@ -112,8 +112,10 @@ impl<'c> Reader<'c> {
         };
         if let Some(relation) = relation {
             self.written_relation(relation);
-            if let TargetKind::Sharded { key, .. } = &kind {
-                self.check_key_triggers(relation, key);
+            match &kind {
+                TargetKind::Sharded { key, .. } => self.check_key_triggers(relation, key),
+                TargetKind::Replicated => self.check_copied_triggers(relation),
+                TargetKind::Home => {}
             }
         }
         Ok(Target { leaf, relation, kind })
@@ -193,6 +195,20 @@ impl<'c> Reader<'c> {
         }
     }
 
+    /// What a BEFORE trigger makes of a row may differ from copy to copy.
+    fn check_copied_triggers(&mut self, relation: &Relation) {
+        if let Some(trigger) = relation.triggers.iter().find(|trigger| trigger.is_before && trigger.is_row) {
+            self.notes.volatile.get_or_insert_with(|| format!("Trigger \"{}\"", trigger.name));
+        }
+    }
+
+    /// A write to copies must not read rows: which ones a query finds first may differ from copy to copy.
+    pub fn check_copied_write(&mut self, target: &Target<'_>, reads: bool) {
+        if reads && matches!(target.kind, TargetKind::Replicated) {
+            self.notes.volatile.get_or_insert_with(|| "Reading other rows".to_owned());
+        }
+    }
+
     /// A BEFORE trigger that sets the key would put the row elsewhere.
     fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
         for trigger in relation.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
@@ -230,6 +246,7 @@ impl<'c> Reader<'c> {
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
+        self.check_copied_write(&target, from.len() > 1 || update.with_clause().is_some() || !findings.subqueries.is_empty());
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -247,6 +264,7 @@ impl<'c> Reader<'c> {
         self.check_current_of(delete.where_clause());
         let filter = self.filter(delete.where_clause(), &scope, &mut findings)?;
         let (outputs, is_complete) = self.returning(delete.returning_clause(), &scope, &mut findings)?;
+        self.check_copied_write(&target, from.len() > 1 || delete.with_clause().is_some() || !findings.subqueries.is_empty());
         let kept = filter.clone();
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, facts: kept, ..Modified::of(&target) })

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ pub struct ProxyOptions {
     pub users: Vec<ProxyUser>,
     /// TOML put at the end of the configuration file.
     pub toml: String,
+    /// Directory in which a test arms named points of the proxy's commits.
+    pub failpoints: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -143,7 +145,9 @@ fn spawn(cluster: &Cluster, options: &ProxyOptions, directory: &Path, port: u16,
     std::fs::write(&config, config_text(cluster, options, port, admin_port)).expect("write the configuration");
     let log = directory.join("proxy.log");
     std::fs::write(&log, "").expect("empty the log");
-    let environment = options.settings.iter().map(|(key, value)| (variable(key).into(), value.into())).collect();
+    let settings = options.settings.iter().map(|(key, value)| (variable(key).into(), value.into()));
+    let failpoints = options.failpoints.iter().map(|path| ("SHARDGATE_FAILPOINTS".into(), path.into()));
+    let environment = settings.chain(failpoints).collect();
     let watch = WatchOptions { account: Account::Own, log, end_signal: "KILL", remove_at_end: None, environment };
     let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
     Watched::spawn(Path::new(env!("CARGO_BIN_EXE_shardgate")), &arguments, &watch).expect("start the proxy")

@@ -490,14 +490,41 @@ COMMIT;
 ANALYZE audit;
 VACUUM audit;
 --! end
--- A second writing shard.
+-- Several shards are written in one transaction.
 --! script
 BEGIN;
 UPDATE accounts SET note = 'first' WHERE id = 1;
---! refused
 UPDATE accounts SET note = 'second' WHERE id = 2;
+SAVEPOINT s;
+UPDATE accounts SET note = 'all';
+INSERT INTO languages VALUES ('zz', 'Last');
+UPDATE accounts SET balance = CASE WHEN id = 3 THEN -5000 ELSE balance END;
+ROLLBACK TO s;
+SELECT note FROM accounts WHERE id IN (1, 2, 3) ORDER BY id;
+DELETE FROM entries WHERE account_id = 3;
+COMMIT;
+SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
+--! end
+--! script
+BEGIN;
+UPDATE accounts SET note = 'gone';
+DELETE FROM languages;
 ROLLBACK;
 SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
+SELECT count(*) FROM languages;
+--! end
+--! script
+BEGIN READ ONLY;
+UPDATE accounts SET note = 'no';
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+INSERT INTO languages VALUES ('zz', 'Last');
+SELECT count(*) FROM languages;
+UPDATE kinds SET weight = 7 WHERE kind = 'fee';
+COMMIT;
+SELECT name FROM languages WHERE code = 'zz';
 --! end
 -- A distributed table keeps the name that the map knows.
 --! script
