@@ -232,6 +232,8 @@ pub struct Groups {
     pub keys: Vec<RowKeyColumn>,
     /// For each column of the fragment's rows.
     pub columns: Vec<Combination>,
+    /// It is right only if no value that an aggregate with DISTINCT counts is on two shards.
+    pub counts_distinct: bool,
     /// What is left to do with the whole groups, where it is more than to sort and cut them.
     pub last_step: Option<LastStep>,
 }
