@@ -289,18 +289,10 @@ impl Session {
 
 /// What each shard runs: the statement alone, with its pieces replaced.
 pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
-    let Some(fragment) = &merge.fragment else {
-        return text.get(statement.start..statement.end).unwrap_or(text).to_owned();
-    };
-    let mut out = String::with_capacity(text.len() + 32);
-    let mut position = statement.start;
-    for splice in &fragment.splices {
-        out.push_str(text.get(position..splice.start).unwrap_or_default());
-        out.push_str(&splice.text);
-        position = splice.end;
+    match &merge.fragment {
+        Some(fragment) => fragment.of(text, statement.start..statement.end),
+        None => text.get(statement.start..statement.end).unwrap_or(text).to_owned(),
     }
-    out.push_str(text.get(position..statement.end).unwrap_or_default());
-    out
 }
 
 fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {

@@ -330,6 +330,18 @@ impl Reader<'_> {
         let mut is_filter_next = false;
         for token in lexer::tokens(rest).filter(|token| token.kind != TokenKind::Comment) {
             let piece = rest.get(token.start..token.end)?;
+            if depth == 0 && end.is_some() {
+                // After the arguments only FILTER belongs to the call, and only once.
+                if is_filter_next || token.kind != TokenKind::Word || !piece.eq_ignore_ascii_case("filter") {
+                    if is_filter_next && piece == "(" {
+                        depth += 1;
+                        continue;
+                    }
+                    break;
+                }
+                is_filter_next = true;
+                continue;
+            }
             match (token.kind, piece) {
                 (TokenKind::Symbol, "(") => {
                     opened.get_or_insert(token.start);
@@ -344,10 +356,6 @@ impl Reader<'_> {
                         }
                     }
                 }
-                (TokenKind::Word, word) if depth == 0 && end.is_some() && word.eq_ignore_ascii_case("filter") => {
-                    is_filter_next = true;
-                }
-                _ if depth == 0 && end.is_some() => break,
                 _ => {}
             }
         }
@@ -438,3 +446,6 @@ fn of_aggregates(place: &str) -> PgError {
         "Select the aggregates by themselves and compute with their results, or restrict the statement to one shard key.",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -349,3 +349,15 @@ SELECT n FROM entries ORDER BY n DESC FETCH FIRST ROW WITH TIES;
 SELECT n FROM entries ORDER BY n FETCH FIRST 0 ROWS WITH TIES;
 SELECT 1 / (id - 20) FROM accounts ORDER BY id LIMIT 3;
 SELECT 1 / (id - 2) FROM accounts ORDER BY id LIMIT 10;
+-- Parentheses, blanks and comments around aggregates.
+SELECT (count(*)), ((avg(balance))), (sum(balance) / (count(*) )) FROM accounts;
+SELECT (avg(balance)) AS a, (  avg ( balance )  FILTER (WHERE id > 3) + 1) FROM accounts;
+SELECT round((avg(balance)), (count(*) % 3)::int) FROM accounts;
+SELECT kind, (count(*)) FROM entries GROUP BY (kind) HAVING ((count(*)) > (3)) ORDER BY (count(*)), (kind);
+SELECT count(*) -- all of them
+  + 1 AS /* more */ n FROM accounts -- and no more
+  ORDER BY /* by */ n -- end
+;
+SELECT "pg_catalog"."count"(*) + "sum"(id) FROM accounts;
+SELECT U&"c\006funt"(*) FROM accounts;
+SELECT count(ALL id), sum(ALL n) + 1 FROM entries JOIN accounts ON id = account_id;
