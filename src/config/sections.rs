@@ -21,7 +21,7 @@ pub struct ListenConfig {
     pub login_timeout_ms: u64,
     pub startup_packet_bytes_max: u32,
     pub backlog: u32,
-    /// 0: one runtime per core.
+    /// 0: one runtime per core, and one on two cores.
     pub threads: u32,
     pub drain_timeout_ms: u64,
 }

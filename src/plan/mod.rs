@@ -39,6 +39,8 @@ pub struct Gathering {
 #[derive(Clone, Debug)]
 pub struct TransactionScope {
     pub is_open: bool,
+    /// A transaction block, not only statements that are waiting for their Sync.
+    pub is_block: bool,
     /// REPEATABLE READ or SERIALIZABLE.
     pub has_snapshot: bool,
     pub isolation: CrossShardIsolation,
@@ -47,6 +49,8 @@ pub struct TransactionScope {
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
     pub writes: CrossShardWrites,
+    /// The transaction has written on the home shard.
+    pub has_written_home: bool,
     /// The transaction has changed the schema.
     pub has_schema_change: bool,
 }
@@ -101,7 +105,8 @@ fn may_gather(analysis: &Analysis) -> bool {
     analysis.effect == Effect::Read && matches!(analysis.command, Command::Query(QueryKind::Select))
 }
 
-/// PostgreSQL computes. In a transaction, rows come from connections of their own, which do not see what it has done.
+/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written: there they come from its
+/// own connection.
 pub fn gather(
     shards: Vec<ShardId>,
     scope: &TransactionScope,
@@ -117,15 +122,16 @@ pub fn gather(
             "Commit first.",
         ));
     }
-    if scope.writer.is_some() {
+    if scope.writer.is_some() && !scope.is_block {
         return Err(PgError::unsupported(
-            "this statement is not supported in a transaction that has written",
-            "It needs rows of several shards, which other connections bring together, and these do not see what was written.",
-            "Commit first, or run it before the first write.",
+            "this statement is not supported after a write in the same pipeline",
+            "It needs rows of several shards, and what was written is not committed before the pipeline ends.",
+            "Send Sync first, or use a transaction block.",
         ));
     }
     check_fan_out(&shards, scope)?;
-    let recipe = recipe(HomeTables::InPlace)?;
+    let home = if scope.has_written_home { HomeTables::Shipped } else { HomeTables::InPlace };
+    let recipe = recipe(home)?;
     if scope.is_open && recipe.has_clock {
         return Err(PgError::unsupported(
             "the transaction's time is not supported in this statement inside a transaction block",

@@ -158,10 +158,10 @@ impl Session {
             return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
         }
         let before = self.client.output.len();
-        self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
+        let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
         // The row description was given at Describe.
         drop_row_description(&mut self.client.output, before);
-        Ok(())
+        run
     }
 
     /// What Describe says of a statement of the proxy's own; `None` when the home shard is to be asked.
@@ -362,6 +362,7 @@ impl Session {
             }
             if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
                 participant.forget_transaction();
+                participant.has_unlistened = false;
                 index += 1;
             }
         }
@@ -419,6 +420,7 @@ impl Session {
         let set_count = self.transaction.sets.len();
         for participant in &mut self.participants {
             participant.settings_known = participant.settings_known.min(set_count);
+            participant.has_unlistened = false;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())

@@ -69,7 +69,7 @@ impl Session {
                         let gathering = self.instead(shards, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() => {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
                     Err(failure) => Err(failure),

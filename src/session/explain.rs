@@ -155,7 +155,12 @@ impl Session {
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
                 let fragments = |shard: &String| {
-                    gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.fragment.clone())).collect::<Vec<_>>()
+                    gathering
+                        .recipe
+                        .inputs
+                        .iter()
+                        .map(|input| (shard.clone(), input.query(&|number| Some(format!("${number}")))))
+                        .collect::<Vec<_>>()
                 };
                 let on = shards.iter().flat_map(fragments).collect();
                 let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));

@@ -184,14 +184,19 @@ impl Session {
         if self.participants.is_empty() {
             return;
         }
-        self.cancel.finished();
+        let has_cancelled = self.cancel.finished();
         if self.transaction.is_open() {
             return;
         }
+        self.participants.iter_mut().for_each(Participant::unpin_if_unlistened);
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
             if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
-                self.release(index);
+                if has_cancelled {
+                    self.release(index);
+                } else {
+                    self.participants.swap_remove(index).connection.release();
+                }
             } else if let Some(participant) = self.participants.get_mut(index) {
                 participant.forget_transaction();
             }

@@ -21,6 +21,10 @@ pub(super) struct Participant {
     pub needs_sync: bool,
     /// Kept until the session ends, and why: a temporary table, LISTEN, a session-level lock.
     pub pinned_by: Option<&'static str>,
+    /// It is kept for something else too.
+    pub has_other_pins: bool,
+    /// UNLISTEN * has run in the transaction, and no LISTEN since.
+    pub has_unlistened: bool,
 }
 
 impl Participant {
@@ -36,6 +40,23 @@ impl Participant {
             is_spare: false,
             needs_sync: false,
             pinned_by: None,
+            has_other_pins: false,
+            has_unlistened: false,
+        }
+    }
+
+    pub fn pin(&mut self, reason: &'static str) {
+        let first = *self.pinned_by.get_or_insert(reason);
+        self.has_other_pins |= first != reason;
+        self.has_unlistened &= reason != LISTEN;
+        self.connection.is_pinned = true;
+    }
+
+    /// No transaction is open: what was unlistened stays so. Kept for nothing else, the connection is like any other again.
+    pub fn unpin_if_unlistened(&mut self) {
+        if std::mem::take(&mut self.has_unlistened) && self.pinned_by == Some(LISTEN) && !self.has_other_pins {
+            self.pinned_by = None;
+            self.connection.is_pinned = false;
         }
     }
 
@@ -49,3 +70,6 @@ impl Participant {
         self.is_spare = false;
     }
 }
+
+/// Why a connection is kept: notifications come on it.
+pub(super) const LISTEN: &str = "LISTEN";

@@ -348,7 +348,11 @@ impl Session {
     }
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
+        let home = self.home().map(|home| home.id).ok();
+        let mut writers = self.participants.iter().filter(|participant| participant.has_written);
         TransactionScope {
+            has_written_home: writers.any(|participant| Some(participant.shard) == home),
+            is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
@@ -369,7 +373,7 @@ impl Session {
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         let reason = match &statement.command {
-            Command::Listen(_) => Some("LISTEN"),
+            Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
@@ -387,9 +391,11 @@ impl Session {
         if let Some(participant) = self.participants.get_mut(index) {
             participant.must_decide |= must_decide;
         }
+        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
+            participant.has_unlistened = true;
+        }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
-            participant.pinned_by.get_or_insert(reason);
-            participant.connection.is_pinned = true;
+            participant.pin(reason);
         }
     }
 }

@@ -163,8 +163,7 @@ fn not_at_home() -> PgError {
 }
 
 fn pin(participant: &mut Participant) {
-    participant.pinned_by.get_or_insert(super::route::TEMPORARY_TABLE);
-    participant.connection.is_pinned = true;
+    participant.pin(super::route::TEMPORARY_TABLE);
 }
 
 const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \

@@ -31,3 +31,4 @@ pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
+pub use parse::parse;

@@ -108,7 +108,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
     } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
         Some(reference_refusal("The statement also reads tables that not every shard has in full."))
     } else if let Some(name) = reader.notes.volatile.take() {
-        Some(reference_refusal(&format!("{name} would give each shard a value of its own.")))
+        Some(reference_refusal(&format!("Each shard would get a value of its own from {name}.")))
     } else {
         reader.notes.pushdown.take()
     };
@@ -280,7 +280,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
         };
         if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
             let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
-            let fact = format!("Table \"{}\" is touched by a function, trigger or policy.", relation.name);
+            let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
             reader.notes.not_pushable(PgError::unsupported(
                 format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),

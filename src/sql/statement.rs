@@ -89,10 +89,9 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         Node::CopyStmt(copy) => place_copy(copy, source, context),
         Node::CallStmt(call) => place_call(call, source, context),
         Node::NotifyStmt(_) => Ok(Placement::new(Command::Notify, Scope::Tableless, Effect::Write)),
-        Node::DoStmt(_) => {
+        Node::DoStmt(block) => {
             let mut reader = Reader::new(context, source.text, source.literals);
-            reader.notes.writes();
-            reader.notes.touches_anything = Some("A DO block may touch any table.".to_owned());
+            reader.anonymous_block(block);
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
         }
         Node::TruncateStmt(truncate) => {

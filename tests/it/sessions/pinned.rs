@@ -11,6 +11,7 @@ async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     temporary_tables(&stage).await;
     notifications(&stage).await;
+    unlisten(&stage).await;
     advisory_locks(&stage).await;
     cursors_with_hold(&stage).await;
     functions_that_set(&stage).await;
@@ -76,8 +77,31 @@ async fn notifications(stage: &Stage) {
         assert_eq!(listener.some(1).await, "A");
     }
     succeed(&mut listener, "UNLISTEN *").await;
+    assert_eq!(pins(&mut teller, "ears").await, "", "nothing else keeps the connection");
     succeed(&mut teller, "NOTIFY news, 'unheard'").await;
     assert_eq!(listener.ask("SELECT 1").await, "T(?column?) D(1) C(SELECT 1) Z(I)");
+}
+
+/// UNLISTEN * counts when it is committed, and does not let go of a connection that is kept for something else.
+async fn unlisten(stage: &Stage) {
+    let (mut listener, mut other) = (client_of(stage, "ears2").await, stage.client().await);
+    for (end, kept) in [("ROLLBACK", "LISTEN"), ("COMMIT", "")] {
+        succeed(&mut listener, "LISTEN news").await;
+        succeed(&mut listener, "BEGIN; UNLISTEN *").await;
+        succeed(&mut listener, end).await;
+        assert_eq!(pins(&mut other, "ears2").await, kept, "after {end}");
+    }
+    succeed(&mut listener, "LISTEN news; UNLISTEN *; LISTEN other").await;
+    assert_eq!(pins(&mut other, "ears2").await, "LISTEN");
+    succeed(&mut listener, "BEGIN; UNLISTEN *; LISTEN other; COMMIT").await;
+    assert_eq!(pins(&mut other, "ears2").await, "LISTEN");
+    succeed(&mut listener, "CREATE TEMP TABLE kept (n int)").await;
+    succeed(&mut listener, "UNLISTEN *").await;
+    assert_ne!(pins(&mut other, "ears2").await, "");
+    succeed(&mut listener, "INSERT INTO kept VALUES (1)").await;
+    listener.unnamed("LISTEN news", &[]).unnamed("UNLISTEN *", &[]).sync();
+    assert!(!listener.transcript().await.contains("E("));
+    assert_eq!(listener.value("SELECT n FROM kept").await, "1");
 }
 
 async fn advisory_locks(stage: &Stage) {

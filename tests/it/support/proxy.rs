@@ -158,10 +158,11 @@ fn variable(key: &str) -> String {
     format!("SHARDGATE__{}", key.replace('.', "__").to_uppercase())
 }
 
+/// Two threads on any machine, so that connections change theirs.
 fn config_text(cluster: &Cluster, options: &ProxyOptions, port: u16, admin_port: u16) -> String {
     let map = cluster.map_url();
     let mut text = format!(
-        "[listen]\naddress = \"127.0.0.1:{port}\"\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
+        "[listen]\naddress = \"127.0.0.1:{port}\"\nthreads = 2\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
          [database]\nname = \"app\"\n\n[auth]\nmethod = \"trust\"\nbackend_user = \"shard\"\n"
     );
     let postgres = ProxyUser { name: "postgres".into(), password: None, admin: true };
