@@ -72,7 +72,9 @@ impl Session {
         let recipe = |home| recipe(statement.alone(text), &self.context, home);
         match plan::gather(shards, &self.transaction_scope(), recipe)? {
             Plan::Gather(gathering) => Ok(gathering),
-            Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split => Err(PgError::internal("gathering is planned as something else")),
+            Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split => {
+                Err(PgError::internal("gathering is planned as something else"))
+            }
         }
     }
 

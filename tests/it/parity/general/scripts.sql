@@ -563,3 +563,11 @@ DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
 --! refused
 DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
 --! end
+-- A row without a shard fails the whole INSERT before anything is written.
+--! script
+BEGIN;
+--! no shard
+INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowhere', 11, 'en');
+ROLLBACK;
+SELECT count(*) FROM books WHERE isbn = '9999999990';
+--! end
