@@ -14,9 +14,11 @@
 mod aggregate;
 pub mod commit;
 pub mod gather;
+mod last_step;
 mod numeric;
 pub mod recovery;
 mod scatter;
 mod sort_key;
 
+pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

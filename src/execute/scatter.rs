@@ -12,7 +12,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
-use super::aggregate::{CombineError, Groups, Seen};
+use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::sort_key::{SortValue, compare, decode};
 use crate::backend::{Connection, ConnectionError, Frame};
 use crate::error::PgError;
@@ -62,6 +62,8 @@ pub trait RowSink {
 pub struct ScatterEnd {
     /// Rows that the client got.
     pub rows: u64,
+    /// The query over the whole groups that makes the answer: the client got nothing yet.
+    pub last_step: Option<String>,
 }
 
 #[derive(Debug, Error)]
@@ -159,8 +161,14 @@ impl Merge<'_, '_> {
         let (limit, mut to_skip) = self.counts()?;
         match &self.spec.combine {
             Some(Combine::Groups(groups)) => {
+                let last_step = groups.last_step.as_ref();
                 let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
-                return self.run_groups(groups, (limit, to_skip), sink).await;
+                let groups = self.take_groups(groups, sink).await?;
+                let rows = groups.finish(&self.spec.order_by)?;
+                return match last_step {
+                    Some(step) => Ok(ScatterEnd { rows: 0, last_step: Some(last_step_text(step, &self.columns, &rows)?) }),
+                    None => self.put_groups(&rows, (limit, to_skip), sink).await,
+                };
             }
             Some(Combine::Distinct(distinct)) => self.seen = Some(self.nothing_seen(distinct)?),
             None => {}
@@ -194,7 +202,7 @@ impl Merge<'_, '_> {
             }
             self.advance(index, sink.buffer()).await?;
         }
-        Ok(ScatterEnd { rows })
+        Ok(ScatterEnd { rows, last_step: None })
     }
 
     fn describe<S: RowSink>(&mut self, sink: &mut S) {
@@ -259,14 +267,8 @@ impl Merge<'_, '_> {
         seen.is_new(connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())
     }
 
-    /// Takes every shard's parts, then hands on the groups. One shard after the other: those that wait are held by
-    /// back-pressure, and compute meanwhile.
-    async fn run_groups<S: RowSink>(
-        &mut self,
-        mut groups: Groups,
-        (limit, offset): (Option<u64>, u64),
-        sink: &mut S,
-    ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+    /// Takes every shard's parts. One shard after the other: those that wait are held by back-pressure, and compute meanwhile.
+    async fn take_groups<S: RowSink>(&mut self, mut groups: Groups, sink: &mut S) -> Result<Groups, ScatterError<S::Gone>> {
         for index in 0..self.inputs.len() {
             let mut parts = 0;
             while let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get(index) {
@@ -277,7 +279,16 @@ impl Merge<'_, '_> {
             }
             groups.end_of_shard(parts)?;
         }
-        let rows = groups.finish(&self.spec.order_by)?;
+        Ok(groups)
+    }
+
+    /// Hands on the groups, cut.
+    async fn put_groups<S: RowSink>(
+        &mut self,
+        rows: &[GroupRow],
+        (limit, offset): (Option<u64>, u64),
+        sink: &mut S,
+    ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
         self.describe(sink);
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         let wanted = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -295,7 +306,7 @@ impl Merge<'_, '_> {
                 sink.send().await.map_err(ScatterError::Gone)?;
             }
         }
-        Ok(ScatterEnd { rows: sent as u64 })
+        Ok(ScatterEnd { rows: sent as u64, last_step: None })
     }
 
     /// The shard whose front row is next. With few shards a scan beats a heap, and it keeps ties in shard order.

@@ -48,9 +48,9 @@ pub struct TransactionScope {
     /// Shards on which the transaction has begun.
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
-    pub writes: CrossShardWrites,
     /// The transaction has written on the home shard.
     pub has_written_home: bool,
+    pub writes: CrossShardWrites,
     /// The transaction has changed the schema.
     pub has_schema_change: bool,
 }

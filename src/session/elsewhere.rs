@@ -6,15 +6,16 @@ use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
 use super::describe::TypeNames;
+use super::last_step::Asked;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
-use crate::execute::{RowSink, Rows, ScatterError, Spec, scatter};
+use crate::execute::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Count, Merge};
+use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
 use crate::sql::lexer::Literals;
 use crate::wire::{self, originate};
@@ -22,6 +23,8 @@ use crate::wire::{self, originate};
 /// What came of a statement on several shards.
 pub(super) enum Scattered {
     Answered,
+    /// Groups are whole, and PostgreSQL makes the answer of them by this query.
+    LastStep(String),
     /// Nothing was sent to the client: the answers cannot be merged exactly after all.
     NotMerged(PgError),
 }
@@ -63,8 +66,13 @@ impl Session {
                 for participant in self.of_shards(&shards) {
                     originate::query(&mut participant.connection.output, fragment.as_bytes());
                 }
-                match self.scatter_on(&shards, &spec).await {
+                let scattered = match self.scatter_on(&shards, &spec).await {
+                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&shards, &last, statement, text).await,
+                    scattered => scattered,
+                };
+                match scattered {
                     Ok(Scattered::Answered) => Ok(()),
+                    Ok(Scattered::LastStep(_)) => Err(PgError::internal("a last step after the last step").into()),
                     Ok(Scattered::NotMerged(reason)) => {
                         let gathering = self.instead(shards, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
@@ -78,6 +86,20 @@ impl Session {
             Route::Write(writing) => self.write_text(&writing, statement, text).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
+    }
+
+    async fn last_step_of_text(
+        &mut self,
+        shards: &[ShardId],
+        last: &str,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<Scattered, Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        let description = self.describe(&prepared).await?;
+        let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, describes: true };
+        self.run_last_step(shard, last, asked).await
     }
 
     /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
@@ -136,7 +158,8 @@ impl Session {
             literals: Literals::new(),
             description: OnceLock::new(),
         };
-        let after_names = with_hidden_formats(&bind, merge.hidden_columns);
+        let after_names =
+            if has_last_step(&merge) { with_text_results(&bind) } else { with_hidden_formats(&bind, merge.hidden_columns) };
         for shard in shards {
             self.join_clean(*shard).await?;
         }
@@ -159,8 +182,18 @@ impl Session {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
-        match result? {
+        let result = match result? {
+            Scattered::LastStep(text) => {
+                let description = self.describe(statement).await?;
+                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                let asked = Asked { description: &description, after_names: bind.after_names, describes: false };
+                self.run_last_step(shard, &text, asked).await?
+            }
+            other => other,
+        };
+        match result {
             Scattered::Answered => Ok(()),
+            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
             Scattered::NotMerged(reason) => {
                 let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
                 self.gather_bound(statement, client_bind, &gathering, 0).await
@@ -202,6 +235,7 @@ impl Session {
         }
         let merged = scatter(connections, spec, &mut self.client).await;
         match merged {
+            Ok(ScatterEnd { last_step: Some(text), .. }) => Ok(Scattered::LastStep(text)),
             Ok(end) => {
                 originate::command_complete(&mut self.client.output, &format!("SELECT {}", end.rows));
                 Ok(Scattered::Answered)
@@ -289,6 +323,17 @@ fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     })
 }
 
+/// What the shards answer is for the last step to read.
+fn has_last_step(merge: &Merge) -> bool {
+    matches!(&merge.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
+}
+
+/// The rest of a Bind, with all results in text.
+fn with_text_results(bind: &wire::Bind<'_>) -> Vec<u8> {
+    let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
+    [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat()
+}
+
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
 pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
@@ -309,7 +354,7 @@ fn is_data_error(frame: &[u8]) -> bool {
     wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
 }
 
-fn without_position(body: &[u8]) -> Bytes {
+pub(super) fn without_position(body: &[u8]) -> Bytes {
     let Ok(fields) = wire::error_fields(body) else { return super::describe::error_frame(body) };
     let mut kept = Vec::with_capacity(body.len());
     for (code, value) in fields.iter().filter(|(code, _)| *code != b'P') {

@@ -33,6 +33,7 @@ mod gateway;
 mod gather;
 mod greet;
 mod join;
+mod last_step;
 mod parameter;
 mod participant;
 mod prepare;

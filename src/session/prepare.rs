@@ -138,7 +138,7 @@ impl Session {
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => Err(not_written(name).into()),
-            Ok(Route::Gather(_)) => Err(not_gathered(name).into()),
+            Ok(Route::Gather(_)) => Err(not_gathered(&format!("\"{name}\"")).into()),
             Err(failure) => {
                 self.count_refusal(&failure);
                 Err(failure)
@@ -286,6 +286,7 @@ impl Session {
         }
         match result.map_err(|failure| with_position_shifted(failure, shift))? {
             Scattered::Answered => Ok(()),
+            Scattered::LastStep(_) => Err(not_gathered("the statement").into()),
             Scattered::NotMerged(reason) => Err(reason.into()),
         }
     }
@@ -405,7 +406,7 @@ fn not_by_name() -> PgError {
 /// Only the protocol's own Execute reaches rows that have to be gathered.
 fn not_gathered(name: &str) -> PgError {
     PgError::unsupported(
-        format!("EXECUTE of \"{name}\" is not supported over several shards"),
+        format!("EXECUTE of {name} is not supported over several shards"),
         "Its rows would have to be gathered on the home shard, which is done for statements that are sent themselves.",
         "Send the statement itself, or prepare it with the driver.",
     )

@@ -384,15 +384,15 @@ impl Session {
         {
             self.cursors.insert(name.clone(), (participant.shard, *is_hold));
         }
+        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
+            participant.has_unlistened = true;
+        }
         let must_decide = matches!(
             &statement.command,
             Command::Listen(_) | Command::Unlisten(_) | Command::Notify | Command::DeclareCursor { is_hold: true, .. }
         );
         if let Some(participant) = self.participants.get_mut(index) {
             participant.must_decide |= must_decide;
-        }
-        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
-            participant.has_unlistened = true;
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pin(reason);

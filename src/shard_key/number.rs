@@ -41,8 +41,8 @@ impl Stored {
                 let (_, digits) = split_sign(trim_blanks(bytes));
                 match Number::read(oid, format, bytes) {
                     Some(Number::Integer(value)) => Some(Self::Integer(value)),
-                    // Too many digits, or a fraction.
-                    _ => is_decimal(digits).then_some(Self::Error),
+                    // Too many digits, a fraction, or words.
+                    _ => (is_decimal(digits) || digits.first().is_none_or(u8::is_ascii_alphabetic)).then_some(Self::Error),
                 }
             }
             (oid::INT2 | oid::INT4 | oid::INT8, Format::Binary) => match Number::read(oid, format, bytes) {
@@ -325,6 +325,8 @@ mod tests {
         assert_eq!(integer("0x10"), None, "a newer PostgreSQL reads it");
         assert_eq!(integer("1.5"), Some(Stored::Error), "an input function does not round");
         assert_eq!(integer("1_000"), None);
+        assert_eq!(integer("x"), Some(Stored::Error));
+        assert_eq!(integer(" "), Some(Stored::Error));
         assert_eq!(Stored::read(oid::INT4, Format::Binary, &[0; 8]), Some(Stored::Error));
     }
 

@@ -236,6 +236,27 @@ pub struct Groups {
     pub keys: Vec<RowKeyColumn>,
     /// For each column of the fragment's rows.
     pub columns: Vec<Combination>,
+    /// What is left to do with the whole groups, where it is more than to sort and cut them.
+    pub last_step: Option<LastStep>,
+}
+
+/// A query over the whole groups, for PostgreSQL to run: `before`, the groups as rows, `after`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastStep {
+    pub before: String,
+    pub after: String,
+    /// What is done with each column of the groups.
+    pub uses: Vec<ColumnUse>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// In an expression: if it is text, under its own collation, which the query does not have.
+    pub is_computed: bool,
+    /// To sort by.
+    pub is_sorted: bool,
+    /// Text, if it is text, sorts bytewise.
+    pub is_bytewise: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

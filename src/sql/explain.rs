@@ -65,7 +65,11 @@ fn grouped(groups: &Groups) -> Vec<String> {
         };
         Some(format!("{word} of column {}", index + 1))
     });
-    std::iter::once(by).chain(combined).collect()
+    let last = groups.last_step.as_ref().map(|step| {
+        let text = format!("{}...{}", step.before, step.after);
+        format!("then PostgreSQL on one of the shards: {}", text.split_whitespace().collect::<Vec<_>>().join(" "))
+    });
+    std::iter::once(by).chain(combined).chain(last).collect()
 }
 
 fn columns(columns: impl Iterator<Item = usize>) -> String {

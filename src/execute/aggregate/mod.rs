@@ -8,10 +8,12 @@ mod cell;
 mod decimal;
 mod distinct;
 mod groups;
+mod last_step;
 mod row_key;
 
 pub use distinct::Seen;
-pub use groups::Groups;
+pub use groups::{GroupRow, Groups};
+pub use last_step::last_step_text;
 
 use crate::error::{PgError, SqlState};
 

@@ -134,10 +134,13 @@ fn an_insert_needs_a_proven_key() {
     let group = hash_group(&[KeyType::Int8]);
     let insert = |value, is_not_null| bind(&stored(0, KeyType::Int8, value, is_not_null), &group, &no_inputs());
     assert_eq!(insert(number(5), true), Ok(keys(&[&[int(5)]])));
-    for unproven in [constant(1700, "1.5"), constant(701, "1"), constant(0, "x"), parameter(1)] {
+    assert_eq!(insert(constant(1700, "1.5"), true), Ok(keys(&[&[int(2)]])), "rounded");
+    for unproven in [constant(701, "1"), constant(0, "0x10"), parameter(1)] {
         assert_eq!(insert(unproven, true).unwrap_err().code, SqlState::FEATURE_NOT_SUPPORTED);
     }
-    assert_eq!(insert(KeyValue::Null, true), Ok(BoundCondition::Nothing), "the shard says what is wrong");
+    for wrong in [KeyValue::Null, constant(0, "x"), constant(1700, "1e30")] {
+        assert_eq!(insert(wrong, true), Ok(BoundCondition::Nothing), "the shard says what is wrong");
+    }
     assert_eq!(insert(KeyValue::Null, false).unwrap_err().message, "a row to be inserted has a null shard key");
     let rows = (0..3_000).map(|row| stored(0, KeyType::Int8, number(row), true)).collect();
     let BoundCondition::Keys(keys) = bound(&KeyCondition::Or(rows), &group) else { panic!("not keys") };

@@ -31,7 +31,7 @@ pub struct GroupedQuery<'q, 'n> {
 }
 
 /// What an expression is to a group.
-enum Part<'n> {
+pub enum Part<'n> {
     /// Without aggregates: the same for all rows of a group.
     Plain,
     Aggregate(&'n nodes::FuncCall, Aggregate),
@@ -40,14 +40,18 @@ enum Part<'n> {
 }
 
 #[derive(Clone, Copy)]
-enum Aggregate {
+pub enum Aggregate {
     Combined(Combination),
     Average,
 }
 
 impl Reader<'_> {
-    /// The merge of a query with aggregates or GROUP BY.
+    /// The merge of a query with aggregates or GROUP BY: by the proxy alone, or with a last step for PostgreSQL.
     pub fn grouped(&self, query: &GroupedQuery<'_, '_>) -> Result<Merge, PgError> {
+        self.combined_alone(query).or_else(|reason| self.with_last_step(query).ok_or(reason))
+    }
+
+    fn combined_alone(&self, query: &GroupedQuery<'_, '_>) -> Result<Merge, PgError> {
         let outline = self.outline.as_ref().ok_or_else(unknown_text)?;
         let is_plain = query.is_complete && query.outputs.len() == outline.targets.len();
         if !is_plain || query.select.group_distinct {
@@ -67,8 +71,7 @@ impl Reader<'_> {
             }
             _ => true,
         };
-        let mut made =
-            GroupsInTheMaking { assembly: Assembly::new(query.outputs.len()), groups: Groups::default(), hidden: Vec::new() };
+        let mut made = GroupsInTheMaking::new(query.outputs.len());
         for (target, range) in query.select.target_list().iter().zip(&outline.targets) {
             let combination = self.visible_column(target, range, query.frame, &mut made)?;
             made.groups.columns.push(combination);
@@ -81,14 +84,10 @@ impl Reader<'_> {
         if !dropped.is_empty() || !tail.is_empty() {
             made.assembly.splice(dropped, tail);
         }
-        let GroupsInTheMaking { mut assembly, mut groups, hidden } = made;
-        groups.columns.extend(hidden);
-        groups.columns.resize(query.outputs.len() + assembly.hidden_columns(), Combination::First);
-        assembly.merge.combine = Some(Combine::Groups(groups));
-        self.assembled(assembly)
+        self.assembled(made.finish())
     }
 
-    fn visible_column(
+    pub(super) fn visible_column(
         &self,
         target: &nodes::ResTarget,
         range: &Range<usize>,
@@ -111,7 +110,12 @@ impl Reader<'_> {
     }
 
     /// A column for each item of GROUP BY.
-    fn keys(&self, query: &GroupedQuery<'_, '_>, items: &[Range<usize>], made: &mut GroupsInTheMaking) -> Result<(), PgError> {
+    pub(super) fn keys(
+        &self,
+        query: &GroupedQuery<'_, '_>,
+        items: &[Range<usize>],
+        made: &mut GroupsInTheMaking,
+    ) -> Result<(), PgError> {
         for (item, range) in query.select.group_clause().iter().zip(items) {
             // GROUP BY (a, b) are two items.
             if let Node::RowExpr(row) = item
@@ -191,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    fn column_of(&self, node: Node<'_>, frame: &Frame<'_>) -> Option<super::Column> {
+    pub(super) fn column_of(&self, node: Node<'_>, frame: &Frame<'_>) -> Option<super::Column> {
         let Node::ColumnRef(column) = node else { return None };
         match frame.resolve(&tree::names(column.fields())?, &self.leaves) {
             Resolution::Column(column) => Some(column),
@@ -216,20 +220,41 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn sorted_column(&self, node: Node<'_>, sql: &str, frame: &Frame<'_>, made: &mut GroupsInTheMaking) -> Result<usize, PgError> {
+    pub(super) fn sorted_column(
+        &self,
+        node: Node<'_>,
+        sql: &str,
+        frame: &Frame<'_>,
+        made: &mut GroupsInTheMaking,
+    ) -> Result<usize, PgError> {
         match self.part(node, frame) {
             Part::Plain => Ok(made.hide(sql.to_owned(), Combination::First)),
             Part::Mixed => Err(of_aggregates("ORDER BY")),
-            Part::Aggregate(_, Aggregate::Combined(combination)) => Ok(made.hide(sql.to_owned(), combination)),
-            Part::Aggregate(call, Aggregate::Average) => {
-                let arguments = self.call_text(call).ok_or_else(unknown_text)?.arguments;
-                let counts = made.hide(format!("pg_catalog.count{arguments}"), Combination::Count);
-                Ok(made.hide(format!("pg_catalog.sum{arguments}"), Combination::Average { counts }))
-            }
+            Part::Aggregate(call, aggregate) => self.hidden_aggregate(call, aggregate, made).ok_or_else(unknown_text),
         }
     }
 
-    fn part<'n>(&self, node: Node<'n>, frame: &Frame<'_>) -> Part<'n> {
+    /// A hidden column for an aggregate.
+    pub(super) fn hidden_aggregate(
+        &self,
+        call: &nodes::FuncCall,
+        aggregate: Aggregate,
+        made: &mut GroupsInTheMaking,
+    ) -> Option<usize> {
+        let text = self.call_text(call)?;
+        Some(match aggregate {
+            Aggregate::Combined(combination) => {
+                let name = self.text.get(text.name)?;
+                made.hide(format!("{name}{}", text.arguments), combination)
+            }
+            Aggregate::Average => {
+                let counts = made.hide(format!("pg_catalog.count{}", text.arguments), Combination::Count);
+                made.hide(format!("pg_catalog.sum{}", text.arguments), Combination::Average { counts })
+            }
+        })
+    }
+
+    pub(super) fn part<'n>(&self, node: Node<'n>, frame: &Frame<'_>) -> Part<'n> {
         if let Node::FuncCall(call) = node
             && self.is_aggregate_call(call)
         {
@@ -271,7 +296,7 @@ impl Reader<'_> {
     }
 
     /// Where a call's name stands, and its text from the opening parenthesis on, with FILTER.
-    fn call_text(&self, call: &nodes::FuncCall) -> Option<CallText> {
+    pub(super) fn call_text(&self, call: &nodes::FuncCall) -> Option<CallText> {
         let start = usize::try_from(call.location).ok()?;
         let rest = self.text.get(start..)?;
         let mut depth = 0usize;
@@ -306,24 +331,41 @@ impl Reader<'_> {
         if has_filter != is_filter_next {
             return None;
         }
-        Some(CallText { name: start..start + opened, arguments: rest.get(opened..end)?.to_owned() })
+        Some(CallText { name: start..start + opened, arguments: rest.get(opened..end)?.to_owned(), end: start + end })
     }
 }
 
-struct CallText {
-    name: Range<usize>,
-    arguments: String,
+/// A call in the text.
+pub struct CallText {
+    pub name: Range<usize>,
+    /// From the opening parenthesis on, with FILTER.
+    pub arguments: String,
+    pub end: usize,
 }
 
-struct GroupsInTheMaking {
-    assembly: Assembly,
-    groups: Groups,
+/// What the shards compute, as it is put together.
+pub struct GroupsInTheMaking {
+    pub assembly: Assembly,
+    pub groups: Groups,
     /// Of the hidden columns, in their order.
     hidden: Vec<Combination>,
 }
 
 impl GroupsInTheMaking {
-    fn hide(&mut self, sql: String, combination: Combination) -> usize {
+    pub fn new(visible: usize) -> Self {
+        Self { assembly: Assembly::new(visible), groups: Groups::default(), hidden: Vec::new() }
+    }
+
+    pub fn finish(self) -> Assembly {
+        let GroupsInTheMaking { mut assembly, mut groups, hidden } = self;
+        groups.columns.extend(hidden);
+        // What the limits have hidden.
+        groups.columns.resize(assembly.columns(), Combination::First);
+        assembly.merge.combine = Some(Combine::Groups(groups));
+        assembly
+    }
+
+    pub fn hide(&mut self, sql: String, combination: Combination) -> usize {
         self.hidden.push(combination);
         self.assembly.hide(sql)
     }

@@ -38,6 +38,11 @@ impl Assembly {
         self.hidden.len()
     }
 
+    /// Of the fragment's rows.
+    pub fn columns(&self) -> usize {
+        self.visible + self.hidden.len()
+    }
+
     pub fn splice(&mut self, range: Range<usize>, text: String) {
         self.splices.push(Splice { start: range.start, end: range.end, text });
     }

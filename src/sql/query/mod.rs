@@ -23,6 +23,7 @@ mod facts;
 mod from;
 mod functions;
 mod insert;
+mod last_step;
 mod leaves;
 mod limits;
 mod merge;

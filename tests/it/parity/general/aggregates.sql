@@ -199,3 +199,146 @@ SELECT kind, (SELECT count(*) FROM kinds k WHERE k.kind = e.kind) FROM entries e
 SELECT count(*), generate_series(1, 2) FROM entries;
 SELECT count(*) FROM entries HAVING count(*) > 3;
 SELECT count(*) FROM accounts FOR UPDATE;
+-- What is left to do with whole groups: expressions, HAVING, windows, DISTINCT.
+SELECT sum(balance) / count(balance), avg(balance) FROM accounts;
+SELECT sum(balance) / nullif(count(*), 0) AS mean, count(*) + 1, -sum(id), (max(id) - min(id)) * 2 FROM accounts;
+SELECT coalesce(sum(balance), 0), coalesce(max(id), -1), coalesce(avg(balance), 0.5) FROM accounts WHERE id > 1000;
+SELECT count(*)::text || ' rows', round(avg(balance), 2), sum(id)::int, count(*) > 3 AND bool_or(active) FROM accounts;
+SELECT CASE WHEN count(*) > 10 THEN 'many' ELSE 'few' END AS size, least(min(id), 0), greatest(max(balance), 1) FROM accounts;
+SELECT 100.00 * sum(CASE WHEN active THEN balance ELSE 0 END) / sum(balance) AS share FROM accounts;
+SELECT count(*) * 1.0 / count(DISTINCT id) FROM accounts WHERE id = 3;
+SELECT pg_typeof(sum(id)), pg_typeof(avg(id)), pg_typeof(count(*)), pg_typeof(max(opened)) FROM accounts;
+SELECT count(*)/count(*), count ( * ) FILTER (WHERE active) / 2 /* count(*) */ FROM accounts;
+SELECT sum(balance)/sum(score::numeric) FROM accounts WHERE score < 1000 AND score > -1000;
+SELECT max(opened) - min(opened), max(opened)::date FROM accounts;
+SELECT count(*) / (count(*) - count(*)) FROM accounts;
+SELECT count(*), sum(id) + 1 FROM accounts WHERE FALSE;
+SELECT twice(count(*)::int), abs(min(id)) FROM accounts;
+SELECT count(*) + 1 AS n FROM accounts ORDER BY n LIMIT 1;
+SELECT count(*) + 1 AS n FROM accounts LIMIT 0;
+SELECT count(*) FROM entries HAVING sum(amount) > 1000000;
+SELECT 'found' FROM entries HAVING count(*) > 10;
+SELECT 1 FROM entries HAVING FALSE;
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING count(*) > 11 ORDER BY kind;
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING max(amount) > 30 AND min(amount) < 5 ORDER BY kind DESC;
+SELECT kind FROM entries GROUP BY kind HAVING avg(amount) BETWEEN 10 AND 20 OR sum(amount) > 250 ORDER BY 1;
+SELECT n, count(*) FROM entries GROUP BY n HAVING n > 1 AND count(*) > 3 ORDER BY n;
+SELECT e.n, count(*) FROM entries e GROUP BY e.n HAVING e.n * 2 > count(*) / 10 ORDER BY e.n;
+SELECT n, n + count(*) AS s, e.n * 2 FROM entries e GROUP BY e.n ORDER BY s DESC, n;
+SELECT n AS kind, count(*) * 2 FROM entries GROUP BY n ORDER BY kind;
+SELECT "n", count(*) * 2 AS "Twice ""it""" FROM entries GROUP BY "n" ORDER BY "Twice ""it""", n;
+SELECT kind, sum(amount) / count(*) AS mean FROM entries GROUP BY kind ORDER BY mean DESC NULLS LAST, kind LIMIT 3;
+SELECT kind, sum(amount) / count(*) FROM entries GROUP BY kind ORDER BY sum(amount) / count(*), kind OFFSET 1;
+SELECT kind, count(*) FROM entries GROUP BY kind ORDER BY count(*) * -1, kind;
+SELECT kind, count(*), round(avg(amount), 1) FROM entries GROUP BY kind ORDER BY kind COLLATE "C" DESC;
+SELECT upper(kind) AS u, count(*) + 0 FROM entries GROUP BY upper(kind) ORDER BY upper(kind) COLLATE "C";
+SELECT kind, n, count(*) + 0 FROM entries GROUP BY kind, n ORDER BY n DESC, kind LIMIT 4 OFFSET 1;
+SELECT n, count(*) + 0 FROM entries GROUP BY 1 ORDER BY 1;
+SELECT n AS x, count(*) + x FROM entries, (SELECT 5 AS x) c GROUP BY n, x ORDER BY n;
+SELECT booked, count(*) + 0 FROM entries GROUP BY booked HAVING booked > '2024-02-01' ORDER BY booked LIMIT 3;
+SELECT extract(year FROM booked) + sum(n) AS y FROM entries GROUP BY booked ORDER BY y, booked LIMIT 3;
+SELECT DISTINCT count(*) FROM entries GROUP BY kind ORDER BY 1;
+SELECT DISTINCT n % 2, count(*) > 5 FROM entries GROUP BY n;
+SELECT kind, count(*), rank() OVER (ORDER BY count(*) DESC, sum(amount)) FROM entries GROUP BY kind ORDER BY 3, 1;
+SELECT n, count(*), sum(count(*)) OVER (ORDER BY n), sum(count(*)) OVER () FROM entries GROUP BY n ORDER BY n;
+SELECT n, count(*), row_number() OVER w FROM entries GROUP BY n WINDOW w AS (ORDER BY max(amount) DESC) ORDER BY n;
+SELECT n, lag(count(*)) OVER (PARTITION BY n % 2 ORDER BY n) FROM entries GROUP BY n ORDER BY n;
+SELECT n, generate_series(1, count(*)::int / 8) AS g FROM entries GROUP BY n ORDER BY n, g;
+SELECT n, count(*) + 0 AS c FROM entries GROUP BY n ORDER BY c FETCH FIRST 1 ROWS WITH TIES;
+SELECT n, round(random()) * 0 + count(*) FROM entries GROUP BY n ORDER BY n;
+--! 10
+--! NULL
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING count(*) > $1 ORDER BY kind;
+--! 2 | 5 | 2
+SELECT n, count(*) * $1::int FROM entries WHERE account_id > $3 GROUP BY n HAVING count(*) > $2 ORDER BY n LIMIT $3;
+--! 1.5
+SELECT sum(balance) * $1 FROM accounts;
+--! x
+SELECT $1::text, count(*) + 1 FROM accounts;
+SELECT kind || '!' || count(*) FROM entries GROUP BY kind ORDER BY kind;
+SELECT coalesce(max(kind), 'none'), lower(max(kind)) FROM entries;
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING kind > 'd' AND count(*) > 1 ORDER BY kind;
+SELECT c, count(*) + 1 FROM kitchen GROUP BY c ORDER BY c;
+SELECT m, count(*) + 1 FROM kitchen GROUP BY m ORDER BY m;
+SELECT b, u, by, d, ts, tz, ti, count(*) * 2 FROM kitchen GROUP BY b, u, by, d, ts, tz, ti ORDER BY d, u;
+SELECT tz::date, max(tz) - min(ts)::timestamptz FROM kitchen GROUP BY tz::date ORDER BY tz::date;
+SELECT num, count(*) + 1 FROM kitchen WHERE id < 6 GROUP BY num ORDER BY num;
+SELECT nothing, count(*) + 1 FROM entries GROUP BY kind;
+SELECT kind, count(*) + n FROM entries GROUP BY kind;
+SELECT kind, count(*) + 1 FROM entries GROUP BY kind ORDER BY nothing;
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING count(*) > 'x';
+SELECT kind, count(*) FROM entries GROUP BY kind HAVING sum(kind) > 1;
+SELECT kind, count(*) / 0 FROM entries GROUP BY kind;
+SELECT kind, count(*) + 1 FROM entries GROUP BY kind LIMIT -1;
+-- DISTINCT, UNION.
+SELECT DISTINCT kind FROM entries;
+SELECT DISTINCT kind, n FROM entries ORDER BY n, kind;
+SELECT DISTINCT kind, n FROM entries ORDER BY n DESC, kind LIMIT 5 OFFSET 2;
+SELECT DISTINCT n FROM entries ORDER BY n FETCH FIRST 2 ROWS WITH TIES;
+SELECT DISTINCT upper(kind) FROM entries;
+SELECT DISTINCT balance FROM accounts ORDER BY balance;
+SELECT DISTINCT active, note IS NULL FROM accounts;
+SELECT DISTINCT e.kind, k.label FROM entries e LEFT JOIN kinds k USING (kind);
+SELECT DISTINCT 1 FROM entries;
+SELECT DISTINCT * FROM (SELECT n % 2, kind FROM entries) s;
+SELECT DISTINCT num FROM kitchen WHERE id < 10 OR id > 16;
+SELECT DISTINCT score > 0 FROM accounts;
+SELECT DISTINCT score FROM accounts WHERE id < 3;
+SELECT DISTINCT iv FROM kitchen;
+SELECT DISTINCT m FROM kitchen;
+--! 2
+SELECT DISTINCT n FROM entries ORDER BY n LIMIT $1;
+SELECT DISTINCT kind FROM entries ORDER BY n;
+--! count only
+SELECT DISTINCT kind FROM entries LIMIT 1 + 1 OFFSET 0;
+SELECT DISTINCT ON (kind) kind, account_id, n FROM entries ORDER BY kind, account_id, n;
+SELECT DISTINCT ON (kind) kind, account_id FROM entries ORDER BY kind DESC, account_id DESC, n;
+SELECT DISTINCT ON (n, kind) amount FROM entries ORDER BY kind, n, account_id LIMIT 5;
+SELECT DISTINCT ON (1) n, account_id FROM entries ORDER BY 1, 2 DESC;
+SELECT DISTINCT ON (kind, kind) kind, account_id FROM entries ORDER BY kind, account_id, n;
+SELECT DISTINCT ON (n) n FROM entries;
+SELECT DISTINCT ON (kind) kind, account_id FROM entries ORDER BY account_id;
+SELECT kind FROM entries UNION SELECT note FROM accounts;
+SELECT kind FROM entries UNION SELECT kind FROM kinds ORDER BY 1;
+SELECT kind FROM kinds UNION SELECT kind FROM entries ORDER BY kind DESC LIMIT 2;
+SELECT n FROM entries UNION SELECT n FROM visits UNION SELECT 7 ORDER BY 1;
+SELECT n FROM entries UNION ALL SELECT n FROM visits ORDER BY 1 LIMIT 20;
+SELECT n, kind FROM entries UNION SELECT DISTINCT n, 'x' FROM visits ORDER BY 1, 2;
+SELECT n::numeric FROM entries UNION SELECT 1.0;
+SELECT n FROM entries EXCEPT SELECT 1;
+SELECT n FROM entries INTERSECT SELECT n FROM visits;
+(SELECT n FROM entries) UNION (SELECT n FROM visits) ORDER BY 1;
+SELECT n FROM entries UNION SELECT n FROM visits LIMIT 1 + 1;
+-- Orders.
+SELECT id FROM accounts ORDER BY balance / 3 NULLS FIRST, id DESC LIMIT 7;
+SELECT id, name n FROM accounts ORDER BY -id, n LIMIT 3 OFFSET 2;
+SELECT a.id FROM accounts a ORDER BY a.balance IS NULL, a.id % 5 DESC, a.id LIMIT 9;
+SELECT id FROM accounts ORDER BY coalesce(balance, 0), id OFFSET 30;
+SELECT coalesce(balance, 0) FROM accounts ORDER BY coalesce DESC, id LIMIT 3;
+SELECT CASE WHEN id > 3 THEN 1 END FROM accounts ORDER BY "case" NULLS FIRST, id LIMIT 3;
+SELECT *, id % 2 FROM accounts ORDER BY id % 2, id LIMIT 3;
+SELECT * FROM accounts ORDER BY id % 2, id LIMIT 3;
+SELECT id, opened FROM accounts ORDER BY opened + interval '1 day' LIMIT 3;
+SELECT id FROM accounts ORDER BY to_char(opened, 'YYYY-MM-DD HH24:MI') COLLATE "C" DESC LIMIT 3;
+SELECT id FROM accounts ORDER BY (SELECT weight FROM kinds WHERE kind = 'fee'), id LIMIT 3;
+SELECT id FROM accounts ORDER BY id LIMIT (SELECT 3) OFFSET (SELECT 1);
+SELECT id FROM accounts ORDER BY id LIMIT 1 + 1 OFFSET 2 * 1;
+SELECT id FROM accounts ORDER BY id LIMIT NULL::int OFFSET 40 - 4;
+SELECT id FROM accounts ORDER BY id LIMIT 0 * 5 OFFSET 1;
+SELECT id FROM accounts ORDER BY id LIMIT 1 - 2;
+SELECT id FROM accounts ORDER BY id OFFSET 1 - 2;
+SELECT id FROM accounts ORDER BY id LIMIT 1 - 2 OFFSET 1 - 3;
+SELECT id FROM accounts ORDER BY id LIMIT 2.5;
+SELECT id FROM accounts ORDER BY id LIMIT TRUE;
+SELECT id FROM accounts ORDER BY id LIMIT 'x' OFFSET 1;
+--! 2 | 1
+--! NULL | 1
+SELECT id FROM accounts ORDER BY id LIMIT $1::int + 1 OFFSET $2::numeric;
+--! any order
+SELECT active, id % 3 FROM accounts WHERE active IS NOT NULL ORDER BY active FETCH FIRST 5 ROWS WITH TIES;
+--! count only
+SELECT n, account_id FROM entries ORDER BY n OFFSET 3 ROWS FETCH FIRST 2 ROWS WITH TIES;
+SELECT n FROM entries ORDER BY n DESC FETCH FIRST ROW WITH TIES;
+SELECT n FROM entries ORDER BY n FETCH FIRST 0 ROWS WITH TIES;
+SELECT 1 / (id - 20) FROM accounts ORDER BY id LIMIT 3;
+SELECT 1 / (id - 2) FROM accounts ORDER BY id LIMIT 10;

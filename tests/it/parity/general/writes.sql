@@ -6,7 +6,6 @@ INSERT INTO accounts VALUES (102, 'all', 1, 2, FALSE, '2024-05-05 00:00+00', 'no
 --! 104 | NULL | 1
 --! -5 | negative | NULL
 INSERT INTO accounts (id, name, balance) VALUES ($1, $2, $3) RETURNING id, balance;
---! refused
 --! extended
 --! x | y
 INSERT INTO accounts (id, name) VALUES ($1, $2);

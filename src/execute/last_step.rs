@@ -1,0 +1,99 @@
+//! Runs the query over the whole groups that is left where PostgreSQL must compute the answer from them, and relays its rows.
+//!
+//! It goes to one of the shards that had their part, on the same connection: in the same transaction, with the same settings.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::RowSink;
+use crate::backend::{Connection, ConnectionError, Frame};
+use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
+
+/// What runs, and how the client asked for it.
+#[derive(Clone, Copy, Debug)]
+pub struct LastStep<'a> {
+    pub text: &'a str,
+    /// As the home shard inferred them for the client's own text.
+    pub types: &'a [u32],
+    /// The rest of the client's Bind.
+    pub after_names: &'a [u8],
+    /// As the home shard described the client's own text.
+    pub columns: &'a [FieldDescription],
+    /// The simple protocol: the client gets a RowDescription.
+    pub describes: bool,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum LastStepEnd {
+    Answered,
+    /// Its columns would have other types than the client was promised; nothing was sent.
+    Differs,
+    /// An ErrorResponse: the whole frame.
+    Refused(Bytes),
+}
+
+#[derive(Debug)]
+pub enum LastStepError<G> {
+    Lost(ConnectionError),
+    Gone(G),
+}
+
+/// Reads to the end, also after an error, so that the connection stays usable. Not cancel safe.
+pub async fn last_step<S: RowSink>(
+    connection: &mut Connection,
+    step: &LastStep<'_>,
+    sink: &mut S,
+) -> Result<LastStepEnd, LastStepError<S::Gone>> {
+    connection.unnamed = None;
+    connection.pending.clear();
+    put(&mut connection.output, step);
+    connection.flush().await.map_err(LastStepError::Lost)?;
+    let mut end = LastStepEnd::Answered;
+    loop {
+        let Some(Frame { header, is_complete: true }) = connection.peek().map_err(LastStepError::Lost)? else {
+            connection.fill().await.map_err(LastStepError::Lost)?;
+            continue;
+        };
+        let bytes = connection.input.get(..header.total).unwrap_or_default();
+        let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        match header.tag {
+            shard_tag::ROW_DESCRIPTION if !step.has_columns(body) => end = LastStepEnd::Differs,
+            shard_tag::ROW_DESCRIPTION if step.describes => originate::row_description(sink.buffer(), step.columns),
+            shard_tag::DATA_ROW | shard_tag::COMMAND_COMPLETE if matches!(end, LastStepEnd::Answered) => {
+                sink.buffer().extend_from_slice(bytes);
+            }
+            shard_tag::NOTICE => sink.buffer().extend_from_slice(bytes),
+            shard_tag::ERROR if matches!(end, LastStepEnd::Answered) => {
+                end = LastStepEnd::Refused(Bytes::copy_from_slice(bytes));
+            }
+            shard_tag::READY => {
+                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.input.advance(header.total);
+                return Ok(end);
+            }
+            _ => {}
+        }
+        connection.input.advance(header.total);
+        if sink.buffer().len() >= BUFFER_BYTES {
+            sink.send().await.map_err(LastStepError::Gone)?;
+        }
+    }
+}
+
+fn put(out: &mut BytesMut, step: &LastStep<'_>) {
+    originate::parse(out, b"", step.text.as_bytes(), step.types);
+    originate::bind(out, b"", b"", step.after_names);
+    originate::describe(out, b'P', b"");
+    originate::execute(out, b"", 0);
+    originate::sync(out);
+}
+
+impl LastStep<'_> {
+    fn has_columns(&self, body: &[u8]) -> bool {
+        let is_same = |(here, there): (&FieldDescription, &FieldDescription)| here.type_oid == there.type_oid;
+        row_description(body).is_ok_and(|found| found.len() == self.columns.len() && found.iter().zip(self.columns).all(is_same))
+    }
+}
+
+/// Rows are handed on in pieces of this size.
+const BUFFER_BYTES: usize = 32 * 1024;
