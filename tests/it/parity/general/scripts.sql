@@ -594,3 +594,11 @@ SELECT opened, count(*) FROM accounts GROUP BY opened ORDER BY opened LIMIT 3;
 SET bytea_output = 'escape';
 SELECT by, count(*) + 0 FROM kitchen GROUP BY by ORDER BY by;
 --! end
+-- A row without a shard fails the whole INSERT before anything is written.
+--! script
+BEGIN;
+--! no shard
+INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowhere', 11, 'en');
+ROLLBACK;
+SELECT count(*) FROM books WHERE isbn = '9999999990';
+--! end
