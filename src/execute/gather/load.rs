@@ -234,9 +234,13 @@ impl Feed<'_, '_> {
                 Poll::Pending => false,
             };
             has_progress |= self.scratch.output.len() < waiting;
-            // A scratch session that does not keep up holds back the shards.
+            // A scratch session that does not keep up holds back the shards: what one has sent is handed on before more is read.
             if self.scratch.output.len() < OUTPUT_BYTES {
                 for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.is_sending(input)) {
+                    if matches!(part.connection.peek(), Ok(Some(Frame { is_complete: true, .. }))) {
+                        has_progress = true;
+                        continue;
+                    }
                     match part.connection.poll_fill(context) {
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(GatherError::Lost { side: Side::Part(index), error })),
                         Poll::Ready(Ok(())) => has_progress = true,
