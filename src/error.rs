@@ -131,7 +131,7 @@ impl PgError {
 
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.detail = Some(sentence(detail.into()));
         self
     }
 
@@ -155,6 +155,17 @@ impl PgError {
 
     pub fn is_fatal(&self) -> bool {
         self.severity == Severity::Fatal
+    }
+}
+
+/// Begins with a capital, unless it begins with a name rather than a word.
+fn sentence(text: String) -> String {
+    let word_end = text.find(|character: char| !character.is_ascii_lowercase()).unwrap_or(text.len());
+    let is_word = word_end > 0 && text.get(word_end..).is_none_or(|rest| rest.is_empty() || rest.starts_with([' ', ',', ':']));
+    let mut characters = text.chars();
+    match characters.next().filter(|_| is_word) {
+        Some(first) => first.to_uppercase().chain(characters).collect(),
+        None => text,
     }
 }
 

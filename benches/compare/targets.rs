@@ -66,6 +66,7 @@ async fn shardgate(shards: usize, settings: &Settings) -> Target {
         settings: vec![
             ("pool.size_per_shard", "20".to_owned()),
             ("listen.max_clients", "20000".to_owned()),
+            ("listen.threads", "0".to_owned()),
             ("log.level", "warn".to_owned()),
         ],
         ..Default::default()

@@ -4,6 +4,9 @@
 //! listed stays as it is: system types, and what only that shard has.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::prepared::IdHasher;
 
 /// Oids by what they stand for, of one shard.
 pub type OidNames = HashMap<Vec<u8>, u32>;
@@ -13,7 +16,7 @@ pub type OidNames = HashMap<Vec<u8>, u32>;
 pub struct ForeignOids {
     /// Of the catalogue that it was made for; 0: of none.
     pub version: u64,
-    to_home: HashMap<u32, u32>,
+    to_home: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
 }
 
 impl ForeignOids {

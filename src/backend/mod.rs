@@ -17,6 +17,7 @@ mod target;
 pub use connection::{CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
 pub use foreign_oids::{ForeignOids, OID_NAMES_SQL, OidNames};
 pub use health::{Backoff, Health};
+pub use open::{OpenError, open};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};
 pub use settings::{Settings, push_literal};

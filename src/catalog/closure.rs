@@ -104,6 +104,21 @@ impl Catalog {
         self.cached(CacheKey::Function(function), reader, |walk| walk.function(function))
     }
 
+    /// What running the PL/pgSQL body of a DO block touches: under this search path, unless the body, or a function that it calls,
+    /// may change it.
+    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> Closure {
+        let of = "the DO block";
+        let mut walk = Walk::new(self, reader);
+        let found = reader.references("plpgsql", body);
+        if let Some(why) = &found.unknown {
+            walk.give_up(format!("{of} {why}"));
+        }
+        let calls_users = found.functions.iter().any(|function| self.function_names.contains_key(&function.name));
+        let keeps_path = !calls_users && !body.to_ascii_lowercase().contains("search_path");
+        walk.references(&found, keeps_path.then_some(search_path), of);
+        walk.finish()
+    }
+
     /// What using the relation touches beyond the relation itself.
     pub fn closure_of_relation(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Arc<Closure> {
         self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access))

@@ -21,7 +21,7 @@ pub struct ListenConfig {
     pub login_timeout_ms: u64,
     pub startup_packet_bytes_max: u32,
     pub backlog: u32,
-    /// 0: one runtime per core.
+    /// 0: one runtime per core, and one on two cores.
     pub threads: u32,
     pub drain_timeout_ms: u64,
 }
@@ -239,7 +239,7 @@ impl Default for CrossShardConfig {
             gather_bytes_max: 256 << 20,
             merge_bytes_max: 64 << 20,
             fan_out_max: 256,
-            commit_timeout_ms: 30_000,
+            commit_timeout_ms: 10_000,
             statement_bytes_max: 64 << 20,
             prepared_statements_max: 10_000,
             idle_in_pipeline_timeout_ms: 60_000,

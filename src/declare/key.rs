@@ -116,8 +116,11 @@ fn parse(text: &str) -> Result<Vec<KeyItem>, PgError> {
             .with_detail(detail)
             .with_hint("Give a column ('tenant_id'), several ('region, tenant_id') or a key function of one ('right(isbn, 1)').")
     };
-    let tree = pg_raw_parse::parse(&format!("SELECT {text}")).map_err(|_| invalid("It is not a list of expressions."))?;
-    let mut statements = tree.stmts();
+    let tree = crate::sql::parse(&format!("SELECT {text}")).map_err(|error| match error.code {
+        SqlState::STATEMENT_TOO_COMPLEX => invalid("It is too complex to be read."),
+        _ => invalid("It is not a list of expressions."),
+    })?;
+    let mut statements = tree.iter().map(|raw| raw.stmt());
     let (Some(Node::SelectStmt(select)), None) = (statements.next(), statements.next()) else {
         return Err(invalid("It is not a list of expressions."));
     };
@@ -255,6 +258,14 @@ mod tests {
             ")",
         ] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_would_keep_the_scanner_busy_is_refused_unread() {
+        for text in ["+".repeat(200_000), "/*".repeat(200_000)] {
+            let refusal = parse(&text).map(drop).expect_err("refused");
+            assert_eq!(refusal.detail.as_deref(), Some("It is too complex to be read."));
         }
     }
 }

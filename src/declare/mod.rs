@@ -40,6 +40,7 @@ mod signature;
 mod support;
 mod wire_argument;
 
+pub use support::CommitSupport;
 pub use wire_argument::argument_from_wire;
 
 use arguments::Arguments;
@@ -121,6 +122,14 @@ impl Control {
 
     async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
         ShardConnection::open(&shard.name, &shard.url).await
+    }
+
+    /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
+    pub async fn commit_support(&self, shard: &Shard, user: &str) -> Result<CommitSupport, PgError> {
+        let mut connection = self.open(shard).await?;
+        let support = support::for_commits(&mut connection, &self.client_roles, user).await;
+        connection.close().await;
+        support
     }
 
     /// For the relation `shardgate.tables`.

@@ -29,6 +29,42 @@ pub(super) async fn identity(shard: &mut ShardConnection) -> Result<Option<Strin
     shard.value::<Option<String>>("SELECT (SELECT shard::text FROM shardgate.identity)").await
 }
 
+/// What a transaction that writes here and elsewhere depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitSupport {
+    /// The shard's uuid.
+    pub uuid: String,
+    pub max_prepared_transactions: i64,
+    /// The user may take the role that owns prepared transactions.
+    pub has_role: bool,
+}
+
+/// Makes what is missing, for a shard that was registered by an earlier version, and says what `user` can do there.
+pub(super) async fn for_commits(
+    shard: &mut ShardConnection,
+    client_roles: &[String],
+    user: &str,
+) -> Result<CommitSupport, PgError> {
+    if !shard.value::<bool>(IS_COMPLETE).await? {
+        ensure(shard, client_roles).await?;
+    }
+    // A member without the option to SET it (PostgreSQL 16) would be refused at PREPARE.
+    let privilege = if shard.server_version >= 160_000 { "SET" } else { "MEMBER" };
+    let has_role = format!(
+        "SELECT coalesce((SELECT pg_has_role(u.oid, r.oid, '{privilege}') FROM pg_roles u, pg_roles r
+                          WHERE u.rolname = {} AND r.rolname = 'shardgate_2pc'), false)",
+        quote_literal(user)
+    );
+    let uuid = shard.value("SELECT shard::text FROM shardgate.identity").await?;
+    let prepared = "SELECT current_setting('max_prepared_transactions')::bigint";
+    Ok(CommitSupport { uuid, max_prepared_transactions: shard.value(prepared).await?, has_role: shard.value(&has_role).await? })
+}
+
+const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL
+     AND to_regclass('shardgate.applied') IS NOT NULL AND to_regprocedure('shardgate.decide(text, text)') IS NOT NULL
+     AND to_regprocedure('shardgate.joined(text, text)') IS NOT NULL AND to_regprocedure('shardgate.resolve(text, uuid)') IS NOT NULL
+     AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
+
 fn explain(name: &str, error: PgError) -> PgError {
     if error.code != SqlState::INSUFFICIENT_PRIVILEGE {
         return error;

@@ -1,4 +1,4 @@
-//! Runs a statement on several shards at once and makes one answer of theirs.
+//! Runs a statement on several shards at once and makes one answer of theirs; commits what was written on several.
 //!
 //! [`scatter`] sends nothing by itself: the session has put the fragment into each connection's output. It reads the answers,
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
@@ -8,11 +8,15 @@
 //!
 //! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
 //! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
+//!
+//! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
 
 mod aggregate;
+pub mod commit;
 pub mod gather;
 mod last_step;
 mod numeric;
+pub mod recovery;
 mod scatter;
 mod sort_key;
 

@@ -3,10 +3,10 @@
 //! The ladder for reads, best first: one shard; several shards whose answers the proxy merges exactly; PostgreSQL computes over
 //! gathered rows; refused. This is the only place that chooses between them.
 //!
-//! The rules that bind a transaction over several shards stand here: at most one shard is written, and a transaction with one
-//! snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
+//! The rules that bind a transaction over several shards stand here: whether a second shard may be written, and that a
+//! transaction with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
 
-use crate::config::CrossShardIsolation;
+use crate::config::{CrossShardIsolation, CrossShardWrites};
 use crate::error::{PgError, SqlState};
 use crate::routing::Target;
 use crate::shardmap::ShardId;
@@ -19,6 +19,10 @@ pub enum Plan {
     SingleShard(ShardId),
     /// The same statement on each, the answers merged as the analysis says.
     Scatter(Vec<ShardId>),
+    /// The same statement on each, which writes its own rows.
+    Write(Vec<ShardId>),
+    /// Rows of VALUES, each on its shard.
+    Split,
     /// The rows of these are brought together, and PostgreSQL runs the statement over them.
     Gather(Gathering),
 }
@@ -35,6 +39,8 @@ pub struct Gathering {
 #[derive(Clone, Debug)]
 pub struct TransactionScope {
     pub is_open: bool,
+    /// A transaction block, not only statements that are waiting for their Sync.
+    pub is_block: bool,
     /// REPEATABLE READ or SERIALIZABLE.
     pub has_snapshot: bool,
     pub isolation: CrossShardIsolation,
@@ -42,6 +48,9 @@ pub struct TransactionScope {
     /// Shards on which the transaction has begun.
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
+    /// The transaction has written on the home shard.
+    pub has_written_home: bool,
+    pub writes: CrossShardWrites,
     /// The transaction has changed the schema.
     pub has_schema_change: bool,
 }
@@ -59,6 +68,10 @@ pub fn plan(
     }
     let shards: Vec<ShardId> = target.shards.iter().collect();
     match check_merge(analysis, shards.len()) {
+        Ok(()) if analysis.effect == Effect::Write => {
+            admit_several(&shards, scope)?;
+            Ok(if analysis.split_rows.is_some() { Plan::Split } else { Plan::Write(shards) })
+        }
         Ok(()) => {
             if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
                 return Err(no_common_snapshot());
@@ -78,6 +91,8 @@ fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
     }
     match analysis.effect {
         Effect::Read => {}
+        // Which rows are its own each shard knows; rows of VALUES are split before.
+        Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete)) => {}
         Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),
     }
     match &analysis.merge {
@@ -90,7 +105,8 @@ fn may_gather(analysis: &Analysis) -> bool {
     analysis.effect == Effect::Read && matches!(analysis.command, Command::Query(QueryKind::Select))
 }
 
-/// PostgreSQL computes. In a transaction, rows come from connections of their own, which do not see what it has done.
+/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written: there they come from its
+/// own connection.
 pub fn gather(
     shards: Vec<ShardId>,
     scope: &TransactionScope,
@@ -106,15 +122,16 @@ pub fn gather(
             "Commit first.",
         ));
     }
-    if scope.writer.is_some() {
+    if scope.writer.is_some() && !scope.is_block {
         return Err(PgError::unsupported(
-            "this statement is not supported in a transaction that has written",
-            "It needs rows of several shards, which other connections bring together, and these do not see what was written.",
-            "Commit first, or run it before the first write.",
+            "this statement is not supported after a write in the same pipeline",
+            "It needs rows of several shards, and what was written is not committed before the pipeline ends.",
+            "Send Sync first, or use a transaction block.",
         ));
     }
     check_fan_out(&shards, scope)?;
-    let recipe = recipe(HomeTables::InPlace)?;
+    let home = if scope.has_written_home { HomeTables::Shipped } else { HomeTables::InPlace };
+    let recipe = recipe(home)?;
     if scope.is_open && recipe.has_clock {
         return Err(PgError::unsupported(
             "the transaction's time is not supported in this statement inside a transaction block",
@@ -141,14 +158,30 @@ pub fn admit(effect: Effect, shard: ShardId, scope: &TransactionScope) -> Result
     if is_elsewhere && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
         return Err(no_common_snapshot());
     }
-    if effect == Effect::Write && scope.writer.is_some_and(|writer| writer != shard) {
-        return Err(PgError::unsupported(
+    let is_second_writer = effect == Effect::Write && scope.writer.is_some_and(|writer| writer != shard);
+    match scope.writes {
+        CrossShardWrites::Refuse if is_second_writer => Err(PgError::unsupported(
             "cannot write on a second shard in one transaction",
-            "This transaction has written on another shard already, and its commit would not be atomic.",
-            "Commit first, or use keys of one shard in a transaction.",
-        ));
+            "This transaction has written on another shard already, and cross_shard.writes is \"refuse\".",
+            "Commit first, or use keys of one shard in a transaction; cross_shard.writes = \"2pc\" commits on several.",
+        )),
+        CrossShardWrites::Refuse | CrossShardWrites::TwoPhaseCommit => Ok(()),
     }
-    Ok(())
+}
+
+/// May one statement write on all these shards?
+pub fn admit_several(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
+    if scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
+        return Err(no_common_snapshot());
+    }
+    match scope.writes {
+        CrossShardWrites::TwoPhaseCommit => check_fan_out(shards, scope),
+        CrossShardWrites::Refuse => Err(PgError::unsupported(
+            "cannot write on several shards in one statement",
+            "cross_shard.writes is \"refuse\".",
+            "Set cross_shard.writes = \"2pc\", or write the rows of each shard by a statement of its own.",
+        )),
+    }
 }
 
 fn several_shards_written(count: usize) -> PgError {

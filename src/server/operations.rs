@@ -53,6 +53,7 @@ fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
         let sum = shards.entry(state.shard).or_insert((0, 0, 0, true));
         *sum = (sum.0 + state.active, sum.1 + state.idle, sum.2 + state.waiting, sum.3 && pool.is_up());
     }
+    metrics.keep_shards(shards.keys().map(String::as_str));
     for (shard, (active, idle, waiting, is_up)) in shards {
         let shard = (names::LABEL_SHARD, shard.as_str());
         metrics.gauge(names::POOL_CONNECTIONS, &[shard, (names::LABEL_STATE, "active")]).set(active as f64);

@@ -79,7 +79,7 @@ impl CancelTarget {
     pub fn started(&self, connection: &Connection) {
         let Some(handle) = &connection.cancel_handle else { return };
         let mut state = self.state.lock();
-        if !state.running.iter().any(|known| Arc::ptr_eq(known, handle)) {
+        if state.running.is_empty() || !state.running.iter().any(|known| Arc::ptr_eq(known, handle)) {
             state.running.push(Arc::clone(handle));
         }
     }
@@ -89,17 +89,17 @@ impl CancelTarget {
         self.stop_waiting.notified()
     }
 
-    /// The backends have answered.
-    pub fn finished(&self) {
-        self.state.lock().running.clear();
+    /// The backends have answered. Was any of them sent a cancel request that has not been asked for by
+    /// [`CancelTarget::was_sent_to`] yet?
+    pub fn finished(&self) -> bool {
+        let mut state = self.state.lock();
+        state.running.clear();
+        !state.cancelled.is_empty()
     }
 
     /// Was a cancel request sent to this process? Asked before the connection is given back.
     pub fn was_sent_to(&self, process_id: i32) -> bool {
         let mut state = self.state.lock();
-        if state.cancelled.is_empty() {
-            return false;
-        }
         let was_sent = state.cancelled.contains(&process_id);
         state.cancelled.retain(|cancelled| *cancelled != process_id);
         was_sent

@@ -158,10 +158,10 @@ impl Session {
             return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
         }
         let before = self.client.output.len();
-        self.own_command_with(analysis, statement.text(), Some(&bind)).await?;
+        let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
         // The row description was given at Describe.
         drop_row_description(&mut self.client.output, before);
-        Ok(())
+        run
     }
 
     /// What Describe says of a statement of the proxy's own; `None` when the home shard is to be asked.
@@ -206,7 +206,7 @@ impl Session {
     }
 
     /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
-    fn adopt_pipeline(&mut self) {
+    pub(super) fn adopt_pipeline(&mut self) {
         for index in 0..self.participants.len() {
             if self.participants.get(index).is_some_and(|participant| participant.needs_sync) {
                 self.catch_up(index);
@@ -268,8 +268,28 @@ impl Session {
 
     /// Commits on every participant, the one that has written first: when that fails, nothing has been committed anywhere.
     ///
-    /// At most one participant has written (`route` refuses a second), so there is nothing to agree on.
+    /// Where several have written they agree first ([`Session::commit_on_several`]).
     pub(super) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
+        match self.writer_count() {
+            0 | 1 => self.commit_one_writer().await?,
+            _ => Box::pin(self.commit_on_several()).await?,
+        }
+        let settings = Arc::clone(&self.settings);
+        for participant in &mut self.participants {
+            if participant.has_begun {
+                super::setting::note_committed(participant, &self.transaction.sets, &settings);
+            }
+            participant.forget_transaction();
+        }
+        self.transaction.end();
+        self.temporary_tables.transaction_ended();
+        self.forget_portals();
+        self.gateway.counters.commit();
+        self.touched.clear();
+        Ok(())
+    }
+
+    async fn commit_one_writer(&mut self) -> Result<(), Failure> {
         self.participants.sort_by_key(|participant| !participant.has_written);
         let begun: SmallVec<[(ShardId, bool); 4]> = self
             .participants
@@ -292,18 +312,6 @@ impl Session {
                 }
             }
         }
-        let settings = Arc::clone(&self.settings);
-        for participant in &mut self.participants {
-            if participant.has_begun {
-                super::setting::note_committed(participant, &self.transaction.sets, &settings);
-            }
-            participant.forget_transaction();
-        }
-        self.transaction.end();
-        self.temporary_tables.transaction_ended();
-        self.forget_portals();
-        self.gateway.counters.commit();
-        self.touched.clear();
         Ok(())
     }
 
@@ -354,6 +362,7 @@ impl Session {
             }
             if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
                 participant.forget_transaction();
+                participant.has_unlistened = false;
                 index += 1;
             }
         }
@@ -411,6 +420,7 @@ impl Session {
         let set_count = self.transaction.sets.len();
         for participant in &mut self.participants {
             participant.settings_known = participant.settings_known.min(set_count);
+            participant.has_unlistened = false;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())

@@ -77,12 +77,13 @@ impl Session {
                         let gathering = self.instead(shards, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() => {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
                     Err(failure) => Err(failure),
                 }
             }
+            Route::Write(writing) => self.write_text(&writing, statement, text).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
     }
@@ -106,12 +107,12 @@ impl Session {
         let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
         match plan::gather(shards, &self.transaction_scope(), recipe) {
             Ok(Plan::Gather(gathering)) => Ok(gathering),
-            Ok(Plan::SingleShard(_) | Plan::Scatter(_)) | Err(_) => Err(reason.into()),
+            Ok(Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split) | Err(_) => Err(reason.into()),
         }
     }
 
     /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
-    async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
+    pub(super) async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
         let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
         let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
         if fields.get(b'P').is_none() {

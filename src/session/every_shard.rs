@@ -10,7 +10,7 @@ use bytes::BytesMut;
 
 use super::{Failure, Session};
 use crate::backend::Reply;
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, TransactionModes};
 use crate::wire::{self, originate, shard_tag};
@@ -35,7 +35,13 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
+        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
         let run = self.run_on_each(&shards, text, outside).await;
+        if is_atomic {
+            self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
+                participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
+            });
+        }
         if !begins_here {
             return run;
         }
@@ -48,7 +54,21 @@ impl Session {
         }
     }
 
-    fn shards_home_first(&self) -> Result<Vec<Arc<Shard>>, PgError> {
+    /// Can the change be committed on all shards at once? Where transactions over several shards are not possible, it is
+    /// committed on one after the other.
+    async fn can_commit_on_all(&mut self, shards: &[Arc<Shard>]) -> Result<bool, Failure> {
+        if !self.may_write_on_several() || shards.len() < 2 {
+            return Ok(false);
+        }
+        let ids: Vec<_> = shards.iter().map(|shard| shard.id).collect();
+        match Box::pin(self.check_commit_support(&ids)).await {
+            Ok(()) => Ok(true),
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) fn shards_home_first(&self) -> Result<Vec<Arc<Shard>>, PgError> {
         let home = self.home()?;
         let snapshot = self.gateway.map.snapshot();
         let others = snapshot.shards.iter().filter(|shard| !shard.is_home).cloned();
@@ -67,7 +87,7 @@ impl Session {
             if let Err(failure) = result {
                 if outside && !done.is_empty() {
                     self.warn(
-                        crate::error::SqlState::WARNING,
+                        SqlState::WARNING,
                         &format!("done on {} only; the statement failed on shard \"{}\"", done.join(", "), shard.name),
                     );
                 }

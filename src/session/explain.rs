@@ -148,12 +148,19 @@ impl Session {
                 let merge = inner.merge.clone()?;
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
             }
+            Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
+            Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
             Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
                 let fragments = |shard: &String| {
-                    gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.fragment.clone())).collect::<Vec<_>>()
+                    gathering
+                        .recipe
+                        .inputs
+                        .iter()
+                        .map(|input| (shard.clone(), input.query(&|number| Some(format!("${number}")))))
+                        .collect::<Vec<_>>()
                 };
                 let on = shards.iter().flat_map(fragments).collect();
                 let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
@@ -468,6 +475,14 @@ const XML_OID: u32 = 142;
 /// An answer of EXPLAIN has one line for each row.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn write_not_analyzed() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of a write on several shards is not supported",
+        "It would run the statement on each shard for itself.",
+        "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
+    )
 }
 
 fn not_analyzed(shards: &[ShardId]) -> PgError {

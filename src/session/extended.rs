@@ -272,6 +272,13 @@ impl Session {
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
+            Route::Write(writing) => {
+                self.answer_parse().await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal, Portal::Write { statement, bind, writing });
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
             Route::Gather(gathering) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
@@ -287,7 +294,7 @@ impl Session {
         let is_known = match self.portals.get(name) {
             None => false,
             Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) => true,
+            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Write { .. } | Portal::Gather { .. }) => true,
         };
         if name.is_empty() || !is_known {
             return Ok(());
@@ -382,6 +389,7 @@ impl Session {
                 }
                 Portal::Own { statement, bind }
                 | Portal::Scatter { statement, bind, .. }
+                | Portal::Write { statement, bind, .. }
                 | Portal::Gather { statement, bind, .. } => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
@@ -462,6 +470,15 @@ impl Session {
                 }
                 Box::pin(self.execute_own(&statement, &bind)).await
             }
+            Portal::Write { statement, bind, writing } => {
+                let (statement, bind, writing) = (Arc::clone(statement), bind.clone(), Arc::clone(writing));
+                self.gateway.counters.statement(RouteKind::Scatter);
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                self.batch.current = None;
+                Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await
+            }
             Portal::Scatter { statement, bind, shards } => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
                 self.gateway.counters.statement(RouteKind::Scatter);
@@ -496,7 +513,14 @@ impl Session {
                 Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
                 }
-                Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Scatter { .. } | Portal::Gather { .. }) | None => {
+                Some(
+                    Portal::Shard { .. }
+                    | Portal::Own { .. }
+                    | Portal::Scatter { .. }
+                    | Portal::Write { .. }
+                    | Portal::Gather { .. },
+                )
+                | None => {
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
                 }
@@ -542,11 +566,25 @@ impl Session {
         if std::mem::take(&mut self.batch.is_sync_swallowed) {
             return self.client.flush().await;
         }
-        self.batch = Batch { is_implicit: self.batch.is_implicit, ..Batch::default() };
+        if std::mem::take(&mut self.batch.is_implicit) {
+            // Several shards were written in this pipeline: it ends as one transaction.
+            self.end_implicit().await?;
+        }
+        self.batch = Batch::default();
         if !self.transaction.is_open() {
             self.portals.clear();
         }
         self.ready().await
+    }
+
+    async fn end_implicit(&mut self) -> Result<(), SessionEnd> {
+        if self.batch.has_failed || self.transaction.status == super::transaction::Status::Failed {
+            return self.rollback_everywhere().await;
+        }
+        match Box::pin(self.commit_everywhere()).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.settle(failure),
+        }
     }
 
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit

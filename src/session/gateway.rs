@@ -16,8 +16,10 @@ use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
 use crate::config::{BackendUser, Config};
-use crate::declare::Control;
+use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
+use crate::execute::commit::Registry;
+use crate::execute::recovery::Recovery;
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::{Analyzer, Context};
@@ -44,6 +46,11 @@ pub struct Gateway {
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
     pub(super) oids: KnownOids,
+    /// Transactions over several shards that are under way here.
+    pub(super) commits: Arc<Registry>,
+    pub recovery: Arc<Recovery>,
+    /// By a shard's URL and the user: what commits over several shards need is there.
+    pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// What the map said when the reading of `catalog` began.
@@ -70,7 +77,16 @@ pub(super) struct ContextKey {
 }
 
 impl Gateway {
-    pub fn new(config: Arc<Config>, map: Arc<ShardMap>, pools: Pools, control: Arc<Control>, counters: Counters) -> Self {
+    /// `cluster`: what names the cluster in its prepared transactions.
+    pub fn new(
+        config: Arc<Config>,
+        map: Arc<ShardMap>,
+        pools: Pools,
+        control: Arc<Control>,
+        counters: Counters,
+        cluster: String,
+    ) -> Self {
+        let commits = Arc::new(Registry::new(cluster, map.lease().proxy_id().0));
         let map_database = Shard {
             id: MAP_DATABASE,
             name: "map".to_owned(),
@@ -91,6 +107,9 @@ impl Gateway {
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),
+            recovery: Arc::new(Recovery::new(Arc::clone(&map), Arc::clone(&commits))),
+            commits,
+            commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
@@ -183,6 +202,10 @@ const STATEMENTS_MAX: u64 = 20_000;
 const CONTEXTS_MAX: u64 = 1_000;
 /// Combinations of user and startup parameters.
 const GREETINGS_MAX: u64 = 10_000;
+/// Shards and users of them.
+const COMMIT_SUPPORT_MAX: u64 = 100_000;
+/// A role may be taken away: then PREPARE fails, which undoes the transaction; this is for the better error.
+const COMMIT_SUPPORT_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 /// Defaults of roles and databases may change: learn them anew after this.
 const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 

@@ -1,24 +1,30 @@
 //! Statements that PostgreSQL computes over gathered rows: connections, limits, and what their errors mean to the client.
 //!
-//! The scratch session and the shards' fragments have connections of their own, never the transaction's: a connection that has
-//! touched a temporary table cannot prepare a commit. They go back to their pools when their part is over; on an error those
-//! that are in the middle of something are cancelled and closed.
+//! The scratch session has a connection of its own, never the transaction's: a connection that has touched a temporary table
+//! cannot prepare a commit. So have the shards' fragments, but where the transaction has written: only its own connection sees
+//! that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
+//! cancelled, and closed unless they are the transaction's.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::elsewhere::with_shard_named;
+use super::parameter;
+use super::participant::Participant;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
-use crate::execute::gather::{self, Final, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
-use crate::plan::Gathering;
+use crate::execute::gather::{self, Final, Fragments, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
+use crate::plan::{self, Gathering, Plan};
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
+use crate::sql::gather::{Recipe, Source, recipe};
 use crate::wire;
 
 /// The client's statement as it is to be answered.
@@ -36,8 +42,19 @@ struct Asked<'a> {
 /// The connections of one gathering.
 struct Hands {
     scratch: Pooled,
+    script: Script,
+    /// What the parts run.
+    outside: Fragments,
     /// With the names of their shards.
     parts: Vec<(String, Pooled)>,
+    own: Vec<Own>,
+}
+
+/// A shard whose rows come from the transaction's own connection, since it has written there.
+struct Own {
+    shard: ShardId,
+    name: String,
+    fragments: Fragments,
 }
 
 impl Session {
@@ -49,6 +66,16 @@ impl Session {
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         self.gather(&prepared, Asked { gathering, text: alone, lead, bind, describes: true }).await
+    }
+
+    fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
+        let recipe = |home| recipe(statement.alone(text), &self.context, home);
+        match plan::gather(shards, &self.transaction_scope(), recipe)? {
+            Plan::Gather(gathering) => Ok(gathering),
+            Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split => {
+                Err(PgError::internal("gathering is planned as something else"))
+            }
+        }
     }
 
     /// Execute of a portal.
@@ -69,6 +96,10 @@ impl Session {
         }
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
+        // What the transaction has done since Bind counts too.
+        let is_open = self.transaction_scope().is_open;
+        let renewed = is_open.then(|| self.gathering(analysis, statement.text(), gathering.shards.clone())).transpose()?;
+        let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
         let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
         self.gather(statement, Asked { gathering, text, lead, bind, describes: false }).await
@@ -82,13 +113,16 @@ impl Session {
         };
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let home = self.home()?;
-        let has_home = asked.gathering.shards.contains(&home.id);
-        let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
-        let recipe = &asked.gathering.recipe;
-        let script = Script::new(recipe, has_home, lock_timeout_ms);
-        let mut hands = self.take_connections(&asked.gathering.shards).await?;
-        let statement = Final {
+        let home = self.home()?.id;
+        let types = &description.parameter_types;
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = asked.bind.parameter(index)?;
+            parameter::as_sql(*types.get(index)?, format, value)
+        };
+        let gathering = with_values(asked.gathering, &value);
+        let recipe = &gathering.recipe;
+        let mut statement = Final {
             client_text: asked.text,
             text: &recipe.text,
             types: &description.parameter_types,
@@ -96,39 +130,96 @@ impl Session {
             result_formats: asked.bind.result_formats,
             columns: &columns,
             describes: asked.describes,
+            is_permitted: false,
         };
-        let run = self.run_gathering(&mut hands, &script, &statement).await;
-        let ended = run.map_err(|error| self.gather_failure(error, &hands, &asked));
-        self.give_back(hands, ended.is_ok()).await;
-        ended
+        if let Some(index) = self.participants.iter().position(|participant| participant.shard == home && participant.has_begun) {
+            self.check_rights_in_transaction(index, &statement, &asked).await?;
+            statement.is_permitted = true;
+        }
+        let mut hands = self.take_connections(&gathering).await?;
+        let run = self.run_gathering(&mut hands, recipe, &statement).await;
+        let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
+        let failure = match failure {
+            Some(failure) => Some(self.stop_own(&hands).await.err().unwrap_or(failure)),
+            None => None,
+        };
+        self.give_back(hands, failure.is_none()).await;
+        failure.map_or(Ok(()), Err)
     }
 
-    /// The scratch session, and a connection to each shard but home, whose rows the scratch session reads by itself.
-    async fn take_connections(&mut self, shards: &[crate::shardmap::ShardId]) -> Result<Hands, Failure> {
+    /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
+    async fn check_rights_in_transaction(&mut self, index: usize, statement: &Final<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        match gather::check_rights::<Ended>(&mut participant.connection, statement).await {
+            Ok(()) => Ok(()),
+            Err(GatherError::Shard { side, stage, frame }) => Err(refused(side, stage, &frame, "", asked)),
+            Err(GatherError::Lost { error, .. }) => Err(self.participant_lost(index, &error)),
+            Err(GatherError::TooLarge | GatherError::Differs | GatherError::Gone(_)) => {
+                Err(PgError::internal("the check of rights ended as something else").into())
+            }
+        }
+    }
+
+    /// The scratch session, a connection to each shard whose rows are read outside of the transaction, and the shards where it
+    /// has written.
+    async fn take_connections(&mut self, gathering: &Gathering) -> Result<Hands, Failure> {
         let home = self.home()?;
         let settings = self.settings_now();
+        let written = self.participants.iter().filter(|participant| participant.has_written);
+        let written: Vec<ShardId> = written.map(|participant| participant.shard).collect();
+        let has_home_tables = gathering.recipe.inputs.iter().any(|input| input.source == Source::Home);
+        let is_own = |id: &ShardId| written.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
+        let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
+        let reads_home = gathering.shards.contains(&home.id) && !written.contains(&home.id);
         let scratch = self.checkout(&home, &settings).await?;
-        let mut parts = Vec::with_capacity(shards.len());
-        for id in shards.iter().filter(|id| **id != home.id) {
+        let mut hands = Hands {
+            scratch,
+            script: Script::new(&gathering.recipe, reads_home, lock_timeout_ms),
+            outside: Fragments::outside(&gathering.recipe, lock_timeout_ms),
+            parts: Vec::new(),
+            own: Vec::new(),
+        };
+        for id in gathering.shards.iter().filter(|id| **id != home.id && !written.contains(id)) {
             let shard = self.gateway.shard(*id)?;
             // The scratch session is held meanwhile.
             let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
-            parts.push((shard.name.clone(), connection));
+            hands.parts.push((shard.name.clone(), connection));
         }
-        for connection in std::iter::once(&scratch).chain(parts.iter().map(|(_, connection)| connection)) {
+        for id in written.iter().filter(|id| is_own(id)) {
+            let index = self.join(*id).await?;
+            self.sync(index).await?;
+            let name = self.gateway.shard(*id)?.name.clone();
+            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id);
+            hands.own.push(Own { shard: *id, name, fragments });
+        }
+        let own = self.participants.iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));
+        let own = own.map(|participant| &participant.connection);
+        let outside = std::iter::once(&hands.scratch).chain(hands.parts.iter().map(|(_, connection)| connection));
+        for connection in outside.chain(own) {
             self.cancel.started(connection);
         }
-        Ok(Hands { scratch, parts })
+        Ok(hands)
     }
 
     /// Loads and answers, before the client's deadline, as long as it is there.
-    async fn run_gathering(&mut self, hands: &mut Hands, script: &Script, statement: &Final<'_>) -> Result<(), GatherError<Ended>> {
+    async fn run_gathering(&mut self, hands: &mut Hands, recipe: &Recipe, statement: &Final<'_>) -> Result<(), GatherError<Ended>> {
         let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
-        let mut parts: Vec<Part<'_>> =
-            hands.parts.iter_mut().map(|(_, connection)| Part::new(connection, &script.fragments)).collect();
+        let Hands { scratch, script, outside, parts, own } = hands;
+        let mut senders: Vec<Part<'_>> = parts.iter_mut().map(|(_, connection)| Part::new(&mut *connection, outside)).collect();
+        // In the order of `own`, by which errors are named.
+        let mut participants: Vec<&mut Participant> = self.participants.iter_mut().collect();
+        for own in own.iter() {
+            let place = participants.iter().position(|participant| participant.shard == own.shard);
+            let participant = place.map(|place| participants.swap_remove(place));
+            senders.extend(participant.map(|participant| Part::new(&mut participant.connection, &own.fragments)));
+        }
+        // A cancel request may find every backend between two statements, where it does nothing.
+        let target = Arc::clone(&self.cancel);
+        let mut cancelled = pin!(target.cancelled());
         let client = &mut self.client;
-        let loading = gather::load(&mut hands.scratch, &mut parts, script, statement, bytes_max);
+        let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
         let watched = async {
             tokio::select! {
                 biased;
@@ -136,19 +227,39 @@ impl Session {
                 end = poll_fn(|context| client.poll_gone(context)) => Err(GatherError::Gone(Ended::Session(end))),
             }
         };
-        let loaded = before(deadline, watched).await?;
-        tracing::debug!(bytes = loaded.bytes, shards = hands.parts.len() + 1, "rows gathered");
-        for (_, connection) in hands.parts.drain(..) {
+        let loaded = before(deadline, cancelled.as_mut(), watched).await?;
+        tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+        for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
         }
-        let answering = gather::answer(&mut hands.scratch, &script.finish, statement, &mut self.client);
-        before(deadline, async { answering.await.map_err(in_session) }).await
+        let answering = gather::answer(scratch, &script.finish, statement, &mut self.client);
+        before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
+    }
+
+    /// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
+    async fn stop_own(&mut self, hands: &Hands) -> Result<(), Failure> {
+        for own in &hands.own {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == own.shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            if participant.connection.pending.is_empty() {
+                continue;
+            }
+            cancel(&participant.connection).await;
+            participant.connection.is_cancel_pending = true;
+            if let Err(error) = gather::read_to_end(&mut participant.connection).await {
+                return Err(self.participant_lost(index, &error));
+            }
+        }
+        Ok(())
     }
 
     fn gather_failure(&self, error: GatherError<Ended>, hands: &Hands, asked: &Asked<'_>) -> Failure {
         let name = |side: Side| match side {
             Side::Scratch => hands.scratch.pool().address.name.clone(),
-            Side::Part(index) => hands.parts.get(index).map(|(name, _)| name.clone()).unwrap_or_default(),
+            Side::Part(index) => {
+                let mut names = hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name));
+                names.nth(index).cloned().unwrap_or_default()
+            }
         };
         match error {
             GatherError::Shard { side, stage, frame } => refused(side, stage, &frame, &name(side), asked),
@@ -168,6 +279,9 @@ impl Session {
             )
             .into(),
             GatherError::Gone(Ended::Session(end)) => end.into(),
+            GatherError::Gone(Ended::Cancelled) => {
+                PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()
+            }
             GatherError::Gone(Ended::Deadline) => {
                 PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into()
             }
@@ -176,6 +290,8 @@ impl Session {
 
     /// Connections that are in the middle of something are told to stop, and closed.
     async fn give_back(&mut self, mut hands: Hands, is_done: bool) {
+        // Before any of them is somebody else's: a cancel request that comes now is for none of them.
+        self.cancel.finished();
         if !is_done && gather::is_between_statements(&hands.scratch) {
             // An error here closes the connection, which ends the transaction too.
             if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut hands.scratch)).await {
@@ -183,19 +299,21 @@ impl Session {
             }
         }
         for connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
-            if !connection.is_clean()
-                && let Some(handle) = &connection.cancel_handle
-            {
-                match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
-                    Err(_) => tracing::debug!("cancel request not delivered in time"),
-                }
+            if !connection.is_clean() {
+                cancel(&connection).await;
             }
             release(&self.cancel, connection);
         }
-        self.cancel.finished();
     }
+}
+
+/// The fragments with the values of the parameters in their predicates.
+fn with_values(gathering: &Gathering, value: &dyn Fn(u16) -> Option<String>) -> Gathering {
+    let mut gathering = gathering.clone();
+    for input in &mut gathering.recipe.inputs {
+        input.fragment = input.query(value);
+    }
+    gathering
 }
 
 /// What ends a gathering from outside.
@@ -203,6 +321,7 @@ enum Ended {
     Session(SessionEnd),
     /// `statement_timeout`.
     Deadline,
+    Cancelled,
 }
 
 fn in_session(error: GatherError<SessionEnd>) -> GatherError<Ended> {
@@ -215,13 +334,33 @@ fn in_session(error: GatherError<SessionEnd>) -> GatherError<Ended> {
     }
 }
 
+/// The work, unless the deadline or a cancel request comes first.
 async fn before<T>(
     deadline: Option<Instant>,
+    cancelled: impl Future<Output = ()>,
     work: impl Future<Output = Result<T, GatherError<Ended>>>,
 ) -> Result<T, GatherError<Ended>> {
-    match deadline {
-        Some(deadline) => timeout_at(deadline, work).await.unwrap_or(Err(GatherError::Gone(Ended::Deadline))),
-        None => work.await,
+    let timed_out = async {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = cancelled => Err(GatherError::Gone(Ended::Cancelled)),
+        () = timed_out => Err(GatherError::Gone(Ended::Deadline)),
+    }
+}
+
+/// Asks the shard to stop what this connection runs.
+async fn cancel(connection: &Pooled) {
+    let Some(handle) = &connection.cancel_handle else { return };
+    match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
+        Err(_) => tracing::debug!("cancel request not delivered in time"),
     }
 }
 
@@ -303,7 +442,9 @@ fn moved(frame: &Bytes, place: impl Fn(usize) -> usize) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return frame.clone() };
     let mut out = Vec::with_capacity(body.len());
-    for (code, value) in fields.iter() {
+    // Schema, table, column, constraint and type, when they are those of a temporary table.
+    let is_ours = fields.get(b's').is_some_and(|schema| schema.starts_with(b"pg_temp"));
+    for (code, value) in fields.iter().filter(|(code, _)| !is_ours || !b"stcdn".contains(code)) {
         let is_position = code == b'P';
         let position = std::str::from_utf8(value).ok().filter(|_| is_position).and_then(|text| text.parse().ok()).map(&place);
         if position == Some(0) {

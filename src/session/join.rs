@@ -43,8 +43,15 @@ impl Session {
         let pool = self.pool(shard)?;
         let mut connection = match self.wait_for_connection(&pool, kind).await? {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            Err(error @ CheckoutError::Unavailable { .. }) => {
+                self.gateway.recovery.was_away(shard.id);
+                return Err(error.into());
+            }
             checked_out => checked_out?,
         };
+        if self.gateway.recovery.is_unseen(shard.id) {
+            Box::pin(self.gateway.recovery.before_use(shard.id)).await;
+        }
         if let Err(error) = connection.apply_settings(settings).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
@@ -177,14 +184,19 @@ impl Session {
         if self.participants.is_empty() {
             return;
         }
-        self.cancel.finished();
+        let has_cancelled = self.cancel.finished();
         if self.transaction.is_open() {
             return;
         }
+        self.participants.iter_mut().for_each(Participant::unpin_if_unlistened);
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
             if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
-                self.release(index);
+                if has_cancelled {
+                    self.release(index);
+                } else {
+                    self.participants.swap_remove(index).connection.release();
+                }
             } else if let Some(participant) = self.participants.get_mut(index) {
                 participant.forget_transaction();
             }
@@ -211,6 +223,9 @@ impl Session {
     pub(super) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
         participant.connection.pool().suspect();
+        if participant.shard != MAP_DATABASE {
+            self.gateway.recovery.was_away(participant.shard);
+        }
         if let Some(reason) = participant.pinned_by {
             let detail = format!("The session's {reason} was on that connection.");
             return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();

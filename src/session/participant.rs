@@ -13,12 +13,18 @@ pub(super) struct Participant {
     /// How many of the transaction's settings the shard has.
     pub settings_known: usize,
     pub has_written: bool,
+    /// It did what cannot be prepared (NOTIFY, a temporary table): in a commit on several shards it decides.
+    pub must_decide: bool,
     /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
     pub is_spare: bool,
     /// Extended-protocol messages were sent since the last Sync: the shard may be skipping until one.
     pub needs_sync: bool,
     /// Kept until the session ends, and why: a temporary table, LISTEN, a session-level lock.
     pub pinned_by: Option<&'static str>,
+    /// It is kept for something else too.
+    pub has_other_pins: bool,
+    /// UNLISTEN * has run in the transaction, and no LISTEN since.
+    pub has_unlistened: bool,
 }
 
 impl Participant {
@@ -30,9 +36,27 @@ impl Participant {
             savepoints_known: 0,
             settings_known: 0,
             has_written: false,
+            must_decide: false,
             is_spare: false,
             needs_sync: false,
             pinned_by: None,
+            has_other_pins: false,
+            has_unlistened: false,
+        }
+    }
+
+    pub fn pin(&mut self, reason: &'static str) {
+        let first = *self.pinned_by.get_or_insert(reason);
+        self.has_other_pins |= first != reason;
+        self.has_unlistened &= reason != LISTEN;
+        self.connection.is_pinned = true;
+    }
+
+    /// No transaction is open: what was unlistened stays so. Kept for nothing else, the connection is like any other again.
+    pub fn unpin_if_unlistened(&mut self) {
+        if std::mem::take(&mut self.has_unlistened) && self.pinned_by == Some(LISTEN) && !self.has_other_pins {
+            self.pinned_by = None;
+            self.connection.is_pinned = false;
         }
     }
 
@@ -42,6 +66,10 @@ impl Participant {
         self.savepoints_known = 0;
         self.settings_known = 0;
         self.has_written = false;
+        self.must_decide = false;
         self.is_spare = false;
     }
 }
+
+/// Why a connection is kept: notifications come on it.
+pub(super) const LISTEN: &str = "LISTEN";

@@ -139,7 +139,8 @@ impl Session {
                 self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
-            Ok(Route::Gather(_)) => Err(not_gathered(name).into()),
+            Ok(Route::Write(_)) => Err(not_written(name).into()),
+            Ok(Route::Gather(_)) => Err(not_gathered(&format!("\"{name}\"")).into()),
             Err(failure) => {
                 self.count_refusal(&failure);
                 Err(failure)
@@ -438,8 +439,16 @@ fn not_by_name() -> PgError {
 /// Only the protocol's own Execute reaches rows that have to be gathered.
 fn not_gathered(name: &str) -> PgError {
     PgError::unsupported(
-        format!("EXECUTE of \"{name}\" is not supported over several shards"),
+        format!("EXECUTE of {name} is not supported over several shards"),
         "Its rows would have to be gathered on the home shard, which is done for statements that are sent themselves.",
+        "Send the statement itself, or prepare it with the driver.",
+    )
+}
+
+fn not_written(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("EXECUTE of \"{name}\" is not supported over several shards"),
+        "It writes on several shards, which is done for statements that are sent themselves.",
         "Send the statement itself, or prepare it with the driver.",
     )
 }

@@ -1,6 +1,6 @@
-//! `shardgate.pools` and `shardgate.clients`: what only the proxy that answers knows.
+//! `shardgate.pools`, `shardgate.clients` and `shardgate.transactions`: what only the proxy that answers knows, or asks the shards.
 //!
-//! In the map database these are views over two settings that hold JSON; the proxy sets them on the connection before the
+//! In the map database these are views over settings that hold JSON; the proxy sets them on the connection before the
 //! statement runs there. So they work in any SELECT, joined with the other relations.
 
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::gateway::MAP_DATABASE;
 use super::{Failure, Session};
 use crate::backend::push_literal;
+use crate::execute::recovery::InDoubt;
 
 impl Session {
     /// Gives the map database's connection this proxy's rows of the named relations.
@@ -23,6 +24,7 @@ impl Session {
             let rows = match relation.as_str() {
                 "pools" => self.gateway.pool_rows(),
                 "clients" => self.gateway.clients.rows(),
+                "transactions" => self.gateway.transaction_rows().await,
                 _ => continue,
             };
             sql.push_str("SELECT pg_catalog.set_config(");
@@ -41,6 +43,24 @@ impl Session {
 }
 
 impl super::Gateway {
+    /// What is prepared on the shards, as they tell now.
+    async fn transaction_rows(&self) -> Vec<Value> {
+        let state = |is_committed: Option<bool>| match is_committed {
+            None => "in doubt",
+            Some(true) => "committed",
+            Some(false) => "aborted",
+        };
+        let row = |transaction: &InDoubt| {
+            json!({
+                "gid": transaction.id.as_str(),
+                "state": state(transaction.is_committed),
+                "participants": transaction.shards,
+                "age_seconds": transaction.age.as_secs_f64(),
+            })
+        };
+        self.recovery.in_doubt().await.iter().map(row).collect()
+    }
+
     fn pool_rows(&self) -> Vec<Value> {
         let mut pools: Vec<_> =
             self.pools.all().iter().filter(|pool| pool.shard != MAP_DATABASE).map(|pool| pool.describe()).collect();

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
@@ -13,7 +14,7 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
-use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
 use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
 
@@ -23,6 +24,8 @@ pub(super) enum Route {
     Shard(ShardId),
     /// Several shards, each a fragment, the answers merged.
     Scatter(Vec<ShardId>),
+    /// Several shards, each of which writes.
+    Write(Arc<Writing>),
     /// Rows of several shards, over which PostgreSQL runs it.
     Gather(Arc<Gathering>),
 }
@@ -119,7 +122,7 @@ impl Session {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
-            return self.admit(statement, shard.id);
+            return self.admit(statement, shard.id).await;
         }
         if let Some(shard) = self.cursor_shard(&statement.command)? {
             return Ok(Route::Shard(shard));
@@ -135,16 +138,14 @@ impl Session {
                 if self.opens_snapshots(statement) {
                     Box::pin(self.open_snapshots()).await?;
                 }
-                let route = self.route_home(statement)?;
+                let route = self.route_home(statement).await?;
                 if let (Command::Show(_), Route::Shard(shard)) = (&statement.command, &route) {
                     Box::pin(self.join_for_show(statement, *shard)).await?;
                 }
                 return Ok(route);
             }
-            Scope::Replicated => return self.route_anywhere(statement),
-            Scope::EveryShard => {
-                return Err(every_shard_refusal(&statement.command).into());
-            }
+            Scope::Replicated => return self.route_anywhere(statement).await,
+            Scope::EveryShard => return self.route_to_copies(statement),
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
                 let preferred = self.shards_begun().next();
@@ -157,16 +158,64 @@ impl Session {
             }
         };
         match target.shards.single() {
-            Some(shard) => self.admit(statement, shard),
+            Some(shard) => self.admit(statement, shard).await,
             None => {
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
-                    Plan::SingleShard(shard) => self.admit(statement, shard),
+                    Plan::SingleShard(shard) => self.admit(statement, shard).await,
                     Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::Split => Box::pin(self.route_rows(statement, inputs)).await,
+                    Plan::Write(shards) => Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Parts }))),
                     Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
                 }
             }
         }
+    }
+
+    /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
+    async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let Scope::Placed { parts, .. } = &statement.scope else { return Err(PgError::internal("rows without a place").into()) };
+        let group = parts.iter().find_map(|part| match part {
+            Part::Sharded { group, .. } => Some(*group),
+            Part::Home => None,
+        });
+        let group = group.ok_or_else(|| PgError::internal("rows without a shard key"))?;
+        let rows = statement.split_rows.clone().unwrap_or_default();
+        let deadline = Instant::now() + HOLD_WAIT;
+        let mut shards: Vec<ShardId> = Vec::new();
+        let mut shard_of_row = Vec::with_capacity(rows.len());
+        for condition in rows.iter() {
+            let part = [Part::Sharded { group, condition: condition.clone() }];
+            let resolution = Resolution { touched: &self.touched, preferred: shards.first().copied(), deadline };
+            let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
+            let shard = target.shards.single().ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
+            if self.transaction.is_open() {
+                self.touch(&target.touched.partitions);
+            }
+            let place = shards.iter().position(|known| *known == shard).unwrap_or_else(|| {
+                shards.push(shard);
+                shards.len() - 1
+            });
+            shard_of_row.push(place);
+        }
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Rows(shard_of_row) })))
+    }
+
+    /// A write to a reference table: on every shard, the home shard first.
+    fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
+        if !matches!(statement.command, Command::Query(_)) {
+            return Err(every_shard_refusal(&statement.command).into());
+        }
+        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        // A copy that is being made is made from the home shard, whose table is locked meanwhile.
+        let snapshot = self.gateway.map.snapshot();
+        let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state == ShardState::Online);
+        let shards: Vec<ShardId> = shards.into_iter().filter(is_online).collect();
+        if let [home] = *shards {
+            return Ok(Route::Shard(home));
+        }
+        plan::admit_several(&shards, &self.transaction_scope())?;
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Copies })))
     }
 
     /// FETCH, MOVE and CLOSE go where the cursor is.
@@ -195,6 +244,7 @@ impl Session {
         match &route {
             Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
             Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
+            Ok(Route::Write(_)) => self.gateway.counters.statement(RouteKind::Scatter),
             Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
             Err(_) => {}
         }
@@ -223,7 +273,7 @@ impl Session {
         })
     }
 
-    fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.shards_begun().next();
@@ -231,12 +281,12 @@ impl Session {
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
             Some(shard) if is_anywhere => Ok(Route::Shard(shard)),
-            Some(_) | None => self.admit(statement, home),
+            Some(_) | None => self.admit(statement, home).await,
         }
     }
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
-    fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
+    async fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         if let Some(participant) = self.participants.iter().find(|participant| participant.shard != MAP_DATABASE) {
             return Ok(Route::Shard(participant.shard));
         }
@@ -248,8 +298,8 @@ impl Session {
         // Where all are down, the first one's error tells so.
         let first = in_turn.clone().next();
         match in_turn.find(|shard| self.pool(shard).is_ok_and(|pool| pool.is_up())).or(first) {
-            Some(shard) => self.admit(statement, shard.id),
-            None => self.route_home(statement),
+            Some(shard) => self.admit(statement, shard.id).await,
+            None => self.route_home(statement).await,
         }
     }
 
@@ -269,12 +319,15 @@ impl Session {
     }
 
     /// May this shard join the transaction?
-    fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
+    async fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
             let scope = self.transaction_scope();
             plan::admit(statement.effect, shard, &scope)?;
             if self.transaction.has_snapshots_open && !self.shards_begun().any(|begun| begun == shard) {
                 return Err(plan::no_common_snapshot().into());
+            }
+            if statement.effect == Effect::Write {
+                Box::pin(self.admit_writer(shard)).await?;
             }
         }
         Ok(Route::Shard(shard))
@@ -295,7 +348,11 @@ impl Session {
     }
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
+        let home = self.home().map(|home| home.id).ok();
+        let mut writers = self.participants.iter().filter(|participant| participant.has_written);
         TransactionScope {
+            has_written_home: writers.any(|participant| Some(participant.shard) == home),
+            is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
             isolation: self.gateway.config.cross_shard.isolation,
@@ -307,6 +364,7 @@ impl Session {
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
+            writes: self.gateway.config.cross_shard.writes,
             writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
             has_schema_change: self.schema_change.is_some(),
         }
@@ -315,7 +373,7 @@ impl Session {
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         let reason = match &statement.command {
-            Command::Listen(_) => Some("LISTEN"),
+            Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
@@ -326,9 +384,18 @@ impl Session {
         {
             self.cursors.insert(name.clone(), (participant.shard, *is_hold));
         }
+        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
+            participant.has_unlistened = true;
+        }
+        let must_decide = matches!(
+            &statement.command,
+            Command::Listen(_) | Command::Unlisten(_) | Command::Notify | Command::DeclareCursor { is_hold: true, .. }
+        );
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.must_decide |= must_decide;
+        }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
-            participant.pinned_by.get_or_insert(reason);
-            participant.connection.is_pinned = true;
+            participant.pin(reason);
         }
     }
 }

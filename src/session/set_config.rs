@@ -10,27 +10,31 @@ use crate::wire::{self, FieldDescription, originate};
 
 impl Session {
     pub(super) async fn set_config(&mut self, calls: &[SetConfig], bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        let mut values = Vec::with_capacity(calls.len());
+        let mut given = Vec::with_capacity(calls.len());
         for call in calls {
-            values.push(self.set_one_config(call, bind).await?);
+            given.push((text(&call.name, bind)?, text(&call.value, bind)?, boolean(&call.is_local, bind)?));
         }
+        // Before the calls, as PostgreSQL does: one that fails comes after it.
         let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
-        let row: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
         originate::row_description(&mut self.client.output, &fields);
+        let mut values = Vec::with_capacity(calls.len());
+        for (name, value, is_local) in given {
+            values.push(self.set_one_config(name, value, is_local).await?);
+        }
+        let row: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
         originate::data_row(&mut self.client.output, &row);
         originate::command_complete(&mut self.client.output, "SELECT 1");
         Ok(())
     }
 
     /// The value as PostgreSQL prints it.
-    async fn set_one_config(&mut self, call: &SetConfig, bind: Option<&wire::Bind<'_>>) -> Result<String, Failure> {
-        let Some(name) = text(&call.name, bind)? else {
+    async fn set_one_config(&mut self, name: Option<String>, value: Option<String>, is_local: bool) -> Result<String, Failure> {
+        let Some(name) = name else {
             return Err(PgError::new(SqlState(*b"22004"), "SET requires parameter name").into());
         };
         let name = name.to_ascii_lowercase();
         // NULL is the default, for the flag too.
-        let value = text(&call.value, bind)?.or_else(|| self.login_settings.get(&name).map(str::to_owned));
-        let is_local = boolean(&call.is_local, bind)?;
+        let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
         check_allowed(&name, value.as_deref())?;
         let mut sql = String::from("SELECT pg_catalog.set_config(");
         push_literal(&mut sql, &name);

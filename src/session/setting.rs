@@ -184,8 +184,8 @@ fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {
     value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }
 
-/// The settings that a participant has when its transaction has been committed.
-pub(super) fn note_committed(participant: &mut Participant, sets: &[LocalSetting], session: &Arc<Settings>) {
+/// The settings that a participant has when its transaction has been committed, or prepared.
+pub(super) fn settings_after(participant: &Participant, sets: &[LocalSetting]) -> Settings {
     let mut settings = (*participant.connection.settings).clone();
     for set in sets.iter().take(participant.settings_known).filter(|set| !set.is_local) {
         settings = match &set.value {
@@ -193,6 +193,11 @@ pub(super) fn note_committed(participant: &mut Participant, sets: &[LocalSetting
             None => settings.without(&set.name),
         };
     }
+    settings
+}
+
+pub(super) fn note_committed(participant: &mut Participant, sets: &[LocalSetting], session: &Arc<Settings>) {
+    let settings = settings_after(participant, sets);
     participant.connection.settings = if settings == **session { Arc::clone(session) } else { Arc::new(settings) };
 }
 

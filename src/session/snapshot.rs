@@ -102,7 +102,7 @@ impl Session {
         }
         let kept = match route {
             Route::Shard(shard) if self.transaction.has_snapshots_open => Some(*shard),
-            Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => None,
+            Route::Shard(_) | Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => None,
         };
         self.let_spares_go(kept).await?;
         self.transaction.has_spares = false;

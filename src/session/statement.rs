@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::describe::Description;
+use super::write::Writing;
 use crate::backend::{StatementId, StatementText};
 use crate::plan::Gathering;
 use crate::shardmap::ShardId;
@@ -49,6 +50,8 @@ pub(super) enum Portal {
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.
     Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+    /// Writes on several shards when it is executed.
+    Write { statement: Arc<Statement>, bind: Bytes, writing: Arc<Writing> },
     /// Runs over rows of several shards when it is executed.
     Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
 }

@@ -68,12 +68,13 @@ impl Session {
         let home = self.home()?;
         match self.route(statement, &inputs).await? {
             Route::Shard(shard) if shard == home.id => {}
-            Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => return Err(not_at_home().into()),
+            Route::Shard(_) | Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => return Err(not_at_home().into()),
         }
         let index = self.join(home.id).await?;
         self.pin_if_needed(index, statement);
         if let Some(participant) = self.participants.get_mut(index) {
             pin(participant);
+            participant.must_decide = true;
         }
         self.temporary_tables.is_used = true;
         self.temporary_tables.is_stale = true;
@@ -162,8 +163,7 @@ fn not_at_home() -> PgError {
 }
 
 fn pin(participant: &mut Participant) {
-    participant.pinned_by.get_or_insert(super::route::TEMPORARY_TABLE);
-    participant.connection.is_pinned = true;
+    participant.pin(super::route::TEMPORARY_TABLE);
 }
 
 const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \

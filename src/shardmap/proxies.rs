@@ -69,6 +69,11 @@ impl ShardMap {
 }
 
 impl Store {
+    /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
+    pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
+        Ok(self.proxies().await?.into_iter().map(|row| (row.id.0, row.renewals)).collect())
+    }
+
     async fn has_proxy_behind(&self, own: ProxyId, epoch: Epoch) -> Result<bool, StoreError> {
         sqlx::query_scalar(
             "SELECT EXISTS (

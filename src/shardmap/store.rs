@@ -84,6 +84,15 @@ impl Store {
         Ok(Epoch { incarnation: row.0, counter: row.1 })
     }
 
+    /// Names the cluster in its prepared transactions: stays the same whatever becomes of the map's server.
+    pub async fn cluster_id(&self) -> Result<String, StoreError> {
+        let row: (String,) = sqlx::query_as("SELECT cluster_id FROM shardgate_map.cluster")
+            .fetch_one(&self.pool()?)
+            .await
+            .map_err(StoreError::reading)?;
+        Ok(row.0)
+    }
+
     pub async fn close(&self) {
         if let Some(database) = &self.database {
             database.pool.load_full().close().await;

@@ -4,6 +4,7 @@
 //! to find it, so that one analysis serves every execution.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
@@ -33,6 +34,8 @@ pub struct Analysis {
     pub session_calls: Vec<SessionCall>,
     /// It names a relation or function that the catalogue does not have: made a moment ago, or an error for PostgreSQL to tell.
     pub has_unknown_names: bool,
+    /// INSERT of several rows whose keys are known: the key of each, in the order of VALUES, so that each can go to its shard.
+    pub split_rows: Option<Arc<[KeyCondition]>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }

@@ -27,6 +27,8 @@ mod statement;
 #[cfg(test)]
 mod testing;
 mod tree;
+pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
+pub use parse::parse;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::analysis::{Effect, SessionCall};
+use super::analysis::{Effect, KeyCondition, SessionCall};
 use crate::catalog::Oid;
 use crate::error::PgError;
 
@@ -29,6 +29,8 @@ pub struct Notes {
     pub proxy_relations: Vec<String>,
     /// Every relation of the catalogue that the statement names or opens.
     pub relations: BTreeSet<Oid>,
+    /// INSERT: the key of each row of VALUES, when there are several and all are known.
+    pub split_rows: Option<Vec<KeyCondition>>,
     /// Refused whatever the keys are.
     pub refused: Option<PgError>,
     /// Values that differ from one evaluation to the next: the first function found.

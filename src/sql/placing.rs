@@ -1,6 +1,7 @@
 //! From what was noted while reading to where a statement may run.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pg_raw_parse::nodes;
 
@@ -24,6 +25,7 @@ pub struct Placement {
     pub fixed_literals: Vec<u16>,
     pub is_template: bool,
     pub has_unknown_names: bool,
+    pub split_rows: Option<Arc<[KeyCondition]>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
 }
@@ -40,6 +42,7 @@ impl Placement {
             fixed_literals: Vec::new(),
             is_template: false,
             has_unknown_names: false,
+            split_rows: None,
             opinion: None,
         }
     }
@@ -59,6 +62,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
+        split_rows: reader.notes.split_rows.take().map(Arc::from),
         opinion: None,
     }
 }
@@ -103,8 +107,15 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         Some(reference_refusal(&reason))
     } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
         Some(reference_refusal("The statement also reads tables that not every shard has in full."))
+    } else if let Some(name) = reader.notes.volatile.take() {
+        Some(reference_refusal(&format!("{name} would give each shard a value of its own.")))
     } else {
-        reader.notes.volatile.take().map(|name| reference_refusal(&format!("{name} would give each shard a value of its own.")))
+        reader.notes.pushdown.take()
+    };
+    let refusal = if matches!(kind, QueryKind::Merge) {
+        refusal.or_else(|| Some(reference_refusal("MERGE reads other rows.")))
+    } else {
+        refusal
     };
     let scope = refusal.map_or(Scope::EveryShard, Scope::Refused);
     Placement {
@@ -269,7 +280,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
         };
         if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
             let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
-            let fact = format!("Table \"{}\" is touched by a function, trigger or policy.", relation.name);
+            let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
             reader.notes.not_pushable(PgError::unsupported(
                 format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),

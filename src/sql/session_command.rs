@@ -107,12 +107,11 @@ fn values(arguments: &NodeList) -> Result<String, PgError> {
 }
 
 fn value(argument: Node<'_>) -> Result<String, PgError> {
-    let Node::A_Const(constant) = argument else {
-        return Err(PgError::unsupported(
-            "cannot set a parameter to an interval",
-            "The value is not a plain constant.",
-            "Give the time zone by its name, or by its offset in hours.",
-        ));
+    let constant = match argument {
+        Node::A_Const(constant) => constant,
+        // SET TIME ZONE INTERVAL '…' HOUR TO MINUTE. What comes of it is what PostgreSQL reports of the setting.
+        Node::TypeCast(cast) => return value(cast.arg()).map(|interval| format!("INTERVAL {interval}")),
+        _ => return Err(unknown("SET value")),
     };
     match constant.val() {
         Some(ConstValue::String(text)) => Ok(quoted(text)),

@@ -33,8 +33,19 @@ pub struct Reading {
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
-    let Placement { command, scope, effect, merge, why, session_calls, fixed_literals, is_template, has_unknown_names, opinion } =
-        placement;
+    let Placement {
+        command,
+        scope,
+        effect,
+        merge,
+        why,
+        session_calls,
+        fixed_literals,
+        is_template,
+        has_unknown_names,
+        split_rows,
+        opinion,
+    } = placement;
     let is_template = is_template && matches!(command, Command::Query(_));
     let analysis = Analysis {
         start: source.start,
@@ -49,6 +60,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         is_template,
         session_calls,
         has_unknown_names,
+        split_rows,
         opinion,
     };
     Reading { analysis, fixed_literals }
@@ -77,10 +89,9 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         Node::CopyStmt(copy) => place_copy(copy, source, context),
         Node::CallStmt(call) => place_call(call, source, context),
         Node::NotifyStmt(_) => Ok(Placement::new(Command::Notify, Scope::Tableless, Effect::Write)),
-        Node::DoStmt(_) => {
+        Node::DoStmt(block) => {
             let mut reader = Reader::new(context, source.text, source.literals);
-            reader.notes.writes();
-            reader.notes.touches_anything = Some("A DO block may touch any table.".to_owned());
+            reader.anonymous_block(block);
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
         }
         Node::TruncateStmt(truncate) => {

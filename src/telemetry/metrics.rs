@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use parking_lot::Mutex;
 
 use super::names::{self, Kind};
 
@@ -15,6 +16,8 @@ use super::names::{self, Kind};
 pub struct Metrics {
     recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
+    /// Gauges of other shards are not shown: the recorder keeps what it has once been told. `None`: all are.
+    shards: Arc<Mutex<Option<Vec<String>>>>,
 }
 
 impl Metrics {
@@ -29,7 +32,7 @@ impl Metrics {
             describe(&recorder, metric.name.into(), Some(metric.unit), metric.help.into());
         }
         let handle = recorder.handle();
-        let metrics = Self { recorder: Arc::new(recorder), handle };
+        let metrics = Self { recorder: Arc::new(recorder), handle, shards: Arc::default() };
         metrics.gauge(names::BUILD_INFO, &[(names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))]).set(1.0);
         Ok(metrics)
     }
@@ -48,9 +51,23 @@ impl Metrics {
         self.recorder.register_histogram(&key(name, labels), &METADATA)
     }
 
+    /// The shards that there are; the gauges of those that are gone vanish.
+    pub fn keep_shards<'a>(&self, shards: impl Iterator<Item = &'a str>) {
+        *self.shards.lock() = Some(shards.map(shard_label).collect());
+    }
+
     /// All of it in Prometheus's text format.
     pub fn render(&self) -> String {
-        self.handle.render()
+        let text = self.handle.render();
+        let kept = self.shards.lock();
+        let Some(kept) = kept.as_ref() else { return text };
+        let start = format!("{}=\"", names::LABEL_SHARD);
+        let is_gone = |line: &str| {
+            let is_shard_gauge =
+                names::SHARD_GAUGES.iter().any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+            is_shard_gauge && line.contains(&start) && !kept.iter().any(|label| line.contains(label.as_str()))
+        };
+        text.split_inclusive('\n').filter(|line| !is_gone(line)).collect()
     }
 
     /// Folds recorded values into their buckets. Whoever serves the metrics calls it every few seconds, scraped or not.
@@ -63,6 +80,12 @@ impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
     }
+}
+
+/// As it is written in Prometheus's text format.
+fn shard_label(shard: &str) -> String {
+    let escaped = shard.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{}=\"{escaped}\"", names::LABEL_SHARD)
 }
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
@@ -94,5 +117,23 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!other.render().contains("shardgate_statements_total{"));
+    }
+
+    #[test]
+    fn the_gauges_of_a_shard_that_is_gone_vanish_and_come_back_with_it() {
+        let metrics = Metrics::new().expect("built");
+        for shard in ["one", "one more", "odd \"name\\"] {
+            metrics.gauge(names::SHARD_UP, &[(names::LABEL_SHARD, shard)]).set(1.0);
+            let labels = [(names::LABEL_SHARD, shard), (names::LABEL_STATE, "idle")];
+            metrics.gauge(names::POOL_CONNECTIONS, &labels).set(1.0);
+        }
+        let shown = |metrics: &Metrics| metrics.render().lines().filter(|line| line.contains("shard=\"")).count();
+        assert_eq!(shown(&metrics), 6);
+        metrics.keep_shards(["one", "odd \"name\\"].into_iter());
+        assert_eq!(shown(&metrics), 4, "{}", metrics.render());
+        metrics.keep_shards(["one", "one more", "odd \"name\\"].into_iter());
+        assert_eq!(shown(&metrics), 6);
+        metrics.keep_shards(std::iter::empty());
+        assert_eq!(shown(&metrics), 0);
     }
 }

@@ -84,6 +84,9 @@ const fn counter(name: &'static str, help: &'static str) -> Metric {
     Metric { name, kind: Kind::Counter, unit: Unit::Count, help }
 }
 
+/// Gauges that have a value for each shard.
+pub const SHARD_GAUGES: [&str; 3] = [POOL_CONNECTIONS, POOL_WAITING, SHARD_UP];
+
 const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Metric {
     Metric { name, kind: Kind::Gauge, unit, help }
 }

@@ -20,3 +20,4 @@ mod shard_key_conversion;
 mod shard_key_hash;
 mod shardmap;
 mod support;
+mod transactions;

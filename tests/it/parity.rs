@@ -5,7 +5,8 @@
 //! (`answer` says what equal means). After what may write, the rows of all tables are compared, read past the proxy. What the
 //! proxy does not do yet is marked in the cases as refused, and then must be refused.
 //!
-//! Two scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key.
+//! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
+//! what PostgreSQL computes over rows of several shards.
 
 mod answer;
 mod case;
@@ -29,6 +30,13 @@ const KEYS: Scene = Scene {
     rows: include_str!("parity/keys/rows.sql"),
     declare: include_str!("parity/keys/declare.sql"),
     locate: "SELECT shardgate.locate('k_int4', '1')",
+};
+
+const GATHER: Scene = Scene {
+    schema: include_str!("parity/gather/schema.sql"),
+    rows: include_str!("parity/gather/rows.sql"),
+    declare: include_str!("parity/gather/declare.sql"),
+    locate: "SELECT shardgate.locate('people', '1')",
 };
 
 #[tokio::test]
@@ -57,4 +65,13 @@ async fn keys_of_every_type_are_found_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     runner.run(&case::cases("keys.sql", include_str!("parity/keys/keys.sql"))).await;
     runner.tally.finish("keys");
+}
+
+#[tokio::test]
+async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
+    let mut world = World::start(GATHER).await;
+    let mut runner = Runner::new(&mut world).await;
+    runner.run(&case::cases("reads.sql", include_str!("parity/gather/reads.sql"))).await;
+    runner.run(&case::cases("scripts.sql", include_str!("parity/gather/scripts.sql"))).await;
+    runner.tally.finish("gather");
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod explain;
+mod gathered;
 mod limits;
 mod outage;
 mod parity;

@@ -24,6 +24,8 @@ pub struct Final<'a> {
     pub columns: &'a [FieldDescription],
     /// The simple protocol: the client gets a RowDescription.
     pub describes: bool,
+    /// The client's rights have been checked on the transaction's own connection.
+    pub is_permitted: bool,
 }
 
 impl Final<'_> {
@@ -108,7 +110,29 @@ pub async fn answer<S: RowSink>(
             }
         }
     }
+    scratch.pending.clear();
     failure.map_or(Ok(()), Err)
+}
+
+/// Whether the client may run its statement, on a connection of its own transaction.
+pub async fn check_rights<G>(connection: &mut Connection, statement: &Final<'_>) -> Result<(), GatherError<G>> {
+    let lost = |error| GatherError::Lost { side: Side::Scratch, error };
+    statement.put_rights(&mut connection.output);
+    connection.unnamed = None;
+    let mut refusal = None;
+    loop {
+        let (tag, body) = connection.next_frame().await.map_err(lost)?;
+        note(connection, tag, &body).map_err(lost)?;
+        match tag {
+            shard_tag::ERROR => refusal = Some(error_frame(&body)),
+            shard_tag::READY => break,
+            _ => {}
+        }
+    }
+    match refusal {
+        Some(frame) => Err(GatherError::Shard { side: Side::Scratch, stage: Stage::Rights, frame }),
+        None => Ok(()),
+    }
 }
 
 /// Ends a transaction whose statements have all been answered.
@@ -118,6 +142,7 @@ pub async fn roll_back(scratch: &mut Connection) -> Result<(), ConnectionError> 
         let (tag, body) = scratch.next_frame().await?;
         note(scratch, tag, &body)?;
         if tag == shard_tag::READY {
+            scratch.pending.clear();
             return Ok(());
         }
     }

@@ -6,19 +6,18 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::script::{Script, TableLoad};
+use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, Reply};
 use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
 
 /// A shard that sends rows.
 pub struct Part<'a> {
-    pub connection: &'a mut Connection,
-    /// What it runs: a COPY for each load, in order; other statements around them.
-    pub text: &'a str,
-    /// COPYs that have ended.
+    connection: &'a mut Connection,
+    fragments: &'a Fragments,
+    /// How many of its inputs have ended.
     done: usize,
     is_ready: bool,
 }
@@ -31,13 +30,13 @@ pub struct Loaded {
 }
 
 impl<'a> Part<'a> {
-    pub fn new(connection: &'a mut Connection, text: &'a str) -> Self {
-        Self { connection, text, done: 0, is_ready: false }
+    pub fn new(connection: &'a mut Connection, fragments: &'a Fragments) -> Self {
+        Self { connection, fragments, done: 0, is_ready: false }
     }
 
-    /// Its answer has been read to the end.
-    pub fn is_ready(&self) -> bool {
-        self.is_ready
+    /// Whether rows of this input may still come.
+    fn is_sending(&self, input: usize) -> bool {
+        self.fragments.serves.get(self.done..).is_some_and(|left| left.contains(&input))
     }
 }
 
@@ -52,20 +51,21 @@ pub async fn load<G>(
 ) -> Result<Loaded, GatherError<G>> {
     // Every shard takes its snapshot before the first row is read.
     for (index, part) in parts.iter_mut().enumerate() {
-        originate::query(&mut part.connection.output, part.text.as_bytes());
+        originate::query(&mut part.connection.output, part.fragments.text.as_bytes());
+        part.connection.unnamed = None;
+        // Until its last answer has been read it is nobody else's.
+        part.connection.expect(Reply::Query, false);
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
     let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
-    let mut copies = 0;
-    for table in &script.loads {
+    for (input, table) in script.loads.iter().enumerate() {
         let before = feed.bytes;
         if let Some(home) = &table.home {
             feed.run(home).await?;
         }
-        if table.has_fragment {
-            feed.table(table, copies).await?;
-            copies += 1;
+        if feed.parts.iter().any(|part| part.is_sending(input)) {
+            feed.table(table, input).await?;
         }
         if feed.bytes - before >= ANALYZE_BYTES_MIN {
             feed.run(&table.analyze).await?;
@@ -81,12 +81,17 @@ pub async fn load<G>(
 /// The scratch transaction up to the first row, in one trip.
 async fn prepare<G>(scratch: &mut Connection, script: &Script, statement: &Final<'_>) -> Result<(), GatherError<G>> {
     originate::query(&mut scratch.output, script.begin.as_bytes());
-    statement.put_rights(&mut scratch.output);
+    let mut stages = vec![Stage::Tables];
+    if !statement.is_permitted {
+        statement.put_rights(&mut scratch.output);
+        stages.push(Stage::Rights);
+    }
     originate::query(&mut scratch.output, script.tables.as_bytes());
     statement.put_analysis(&mut scratch.output);
     originate::query(&mut scratch.output, script.transport.as_bytes());
     scratch.unnamed = None;
-    let stages = [Stage::Tables, Stage::Rights, Stage::Tables, Stage::Analysis, Stage::Load];
+    scratch.expect(Reply::Query, false);
+    stages.extend([Stage::Tables, Stage::Analysis, Stage::Load]);
     let mut failure = None;
     let mut has_columns = false;
     for stage in stages {
@@ -148,8 +153,8 @@ impl Feed<'_, '_> {
         if self.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
     }
 
-    /// One table, from all parts at once. `copy`: which of the parts' COPYs it is.
-    async fn table<G>(&mut self, table: &TableLoad, copy: usize) -> Result<(), GatherError<G>> {
+    /// One table, from all parts at once.
+    async fn table<G>(&mut self, table: &TableLoad, input: usize) -> Result<(), GatherError<G>> {
         originate::query(&mut self.scratch.output, table.copy.as_bytes());
         loop {
             let (tag, body) = next(self.scratch).await?;
@@ -161,13 +166,13 @@ impl Feed<'_, '_> {
         }
         loop {
             for index in 0..self.parts.len() {
-                self.take(index, copy)?;
+                self.take(index, input)?;
             }
             self.check_scratch()?;
-            if self.parts.iter().all(|part| part.done > copy) {
+            if !self.parts.iter().any(|part| part.is_sending(input)) {
                 break;
             }
-            self.wait(copy).await?;
+            self.wait(input).await?;
         }
         originate::bare(&mut self.scratch.output, client_tag::COPY_DONE);
         let mut failure = None;
@@ -181,27 +186,25 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// Moves the rows that have arrived from one part.
-    fn take<G>(&mut self, index: usize, copy: usize) -> Result<(), GatherError<G>> {
+    /// Moves the rows of this input that have arrived from one part.
+    fn take<G>(&mut self, index: usize, input: usize) -> Result<(), GatherError<G>> {
         let lost = |error| GatherError::Lost { side: Side::Part(index), error };
         let mut moved = 0;
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
-        while part.done == copy && self.scratch.output.len() < OUTPUT_BYTES {
+        while part.is_sending(input) && self.scratch.output.len() < OUTPUT_BYTES {
             let Some(Frame { header, is_complete }) = part.connection.peek().map_err(lost)? else { break };
+            let is_row = header.tag == shard_tag::COPY_DATA;
             let size = u64::try_from(header.total).unwrap_or(u64::MAX);
-            if header.tag == shard_tag::COPY_DATA && self.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
+            if is_row && self.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
                 return Err(GatherError::TooLarge);
             }
             if !is_complete {
                 break;
             }
-            if header.tag == shard_tag::COPY_DATA {
-                moved += size;
-                let frame = part.connection.input.get(..header.total).unwrap_or_default();
-                self.scratch.output.extend_from_slice(frame);
-                part.connection.input.advance(header.total);
-            } else {
+            if !is_row {
                 part.consume(header.total).map_err(|failure| failure.at(index))?;
+            } else if part.put_row(header.total, input, &mut self.scratch.output).map_err(lost)? {
+                moved += size;
             }
         }
         self.count(moved)
@@ -222,7 +225,7 @@ impl Feed<'_, '_> {
     }
 
     /// Until something has arrived, or room has been made towards the scratch session.
-    async fn wait<G>(&mut self, copy: usize) -> Result<(), GatherError<G>> {
+    async fn wait<G>(&mut self, input: usize) -> Result<(), GatherError<G>> {
         poll_fn(|context| {
             let waiting = self.scratch.output.len();
             let mut has_progress = match self.scratch.poll_fill(context) {
@@ -233,7 +236,7 @@ impl Feed<'_, '_> {
             has_progress |= self.scratch.output.len() < waiting;
             // A scratch session that does not keep up holds back the shards.
             if self.scratch.output.len() < OUTPUT_BYTES {
-                for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.done == copy) {
+                for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.is_sending(input)) {
                     match part.connection.poll_fill(context) {
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(GatherError::Lost { side: Side::Part(index), error })),
                         Poll::Ready(Ok(())) => has_progress = true,
@@ -249,6 +252,18 @@ impl Feed<'_, '_> {
 
 fn scratch_error<G>(body: &[u8]) -> GatherError<G> {
     GatherError::Shard { side: Side::Scratch, stage: Stage::Load, frame: error_frame(body) }
+}
+
+/// Throws away what is left of an answer, up to its end.
+pub async fn read_to_end(connection: &mut Connection) -> Result<(), ConnectionError> {
+    loop {
+        let (tag, body) = connection.next_frame().await?;
+        note(connection, tag, &body)?;
+        if tag == shard_tag::READY {
+            connection.pending.clear();
+            return Ok(());
+        }
+    }
 }
 
 /// The one value of a row, a number.
@@ -274,6 +289,32 @@ impl PartFailure {
 }
 
 impl Part<'_> {
+    /// Hands a row on when it is one of this input; a row of a later one says that this input has ended here.
+    fn put_row(&mut self, total: usize, input: usize, output: &mut BytesMut) -> Result<bool, ConnectionError> {
+        let frame = self.connection.input.get(..total).unwrap_or_default();
+        let Some(columns) = &self.fragments.tagged else {
+            output.extend_from_slice(frame);
+            self.connection.input.advance(total);
+            return Ok(true);
+        };
+        let line = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let (tag, row) = untagged(line, columns).ok_or(wire::DecodeError::Invalid(i64::from(shard_tag::COPY_DATA)))?;
+        if tag < self.done {
+            // The branches of UNION ALL run one after the other.
+            return Err(wire::DecodeError::Invalid(i64::try_from(tag).unwrap_or(-1)).into());
+        }
+        self.done = tag;
+        if self.fragments.serves.get(tag) != Some(&input) {
+            return Ok(false);
+        }
+        output.put_u8(client_tag::COPY_DATA);
+        output.put_u32(u32::try_from(row.len() + 1 + 4).unwrap_or(u32::MAX));
+        output.put_slice(row);
+        output.put_u8(b'\n');
+        self.connection.input.advance(total);
+        Ok(true)
+    }
+
     /// A whole message that is no row.
     fn consume(&mut self, total: usize) -> Result<(), PartFailure> {
         let frame = self.connection.input.split_to(total).freeze();
@@ -282,8 +323,12 @@ impl Part<'_> {
         note(self.connection, tag, body).map_err(PartFailure::Lost)?;
         match tag {
             shard_tag::ERROR => return Err(PartFailure::Refused(frame)),
+            shard_tag::COPY_DONE if self.fragments.tagged.is_some() => self.done = self.fragments.serves.len(),
             shard_tag::COPY_DONE => self.done += 1,
-            shard_tag::READY => self.is_ready = true,
+            shard_tag::READY => {
+                self.is_ready = true;
+                self.connection.pending.clear();
+            }
             _ => {}
         }
         Ok(())
@@ -300,7 +345,37 @@ impl Part<'_> {
     }
 }
 
+/// The index in front of a line of COPY's text format, and the columns of the input that it stands for. A tab is never part of
+/// a value.
+fn untagged<'l>(line: &'l [u8], inputs: &[Columns]) -> Option<(usize, &'l [u8])> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let (tag, values) = line.split_at(line.iter().position(|byte| *byte == b'\t')?);
+    let tag: usize = std::str::from_utf8(tag).ok()?.parse().ok()?;
+    let columns = inputs.get(tag)?;
+    // Each value is preceded by a tab.
+    let mut tabs = values.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(place, _)| place);
+    let start = tabs.nth(columns.first)? + 1;
+    let end = tabs.nth(columns.count - 1).unwrap_or(values.len());
+    Some((tag, values.get(start..end)?))
+}
+
 /// Below this, a table's plan is good enough without statistics.
 const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
 /// Towards the scratch session; above this the shards are not read.
 const OUTPUT_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tagged_line_yields_the_columns_of_its_input() {
+        let inputs = [Columns { first: 0, count: 2 }, Columns { first: 2, count: 1 }, Columns { first: 3, count: 2 }];
+        assert_eq!(untagged(b"0\ta\t\\N\t\\N\t\\N\t\\N\n", &inputs), Some((0, &b"a\t\\N"[..])));
+        assert_eq!(untagged(b"1\t\\N\t\\N\tx\\ty\t\\N\t\\N\n", &inputs), Some((1, &b"x\\ty"[..])));
+        assert_eq!(untagged(b"2\t\\N\t\\N\t\\N\t\tz\n", &inputs), Some((2, &b"\tz"[..])));
+        assert_eq!(untagged(b"3\ta\n", &inputs), None);
+        assert_eq!(untagged(b"0\n", &inputs), None);
+        assert_eq!(untagged(b"", &inputs), None);
+    }
+}

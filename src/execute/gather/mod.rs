@@ -28,9 +28,9 @@ use thiserror::Error;
 use crate::backend::{Connection, ConnectionError};
 use crate::wire::{self, shard_tag};
 
-pub use answer::{Final, RIGHTS_OFFSET, answer, roll_back};
-pub use load::{Loaded, Part, load};
-pub use script::Script;
+pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
+pub use load::{Loaded, Part, load, read_to_end};
+pub use script::{Fragments, Script};
 
 /// Which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

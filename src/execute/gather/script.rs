@@ -2,18 +2,17 @@
 
 use crate::sql::gather::{Input, Recipe, Source};
 
-/// Everything that is sent but the statement itself.
+/// What the scratch session gets, but for the statement itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Begins the scratch transaction.
+    /// Begins the transaction.
     pub begin: String,
     /// Makes the tables.
     pub tables: String,
     /// Before rows are copied.
     pub transport: String,
+    /// One for each input of the recipe.
     pub loads: Vec<TableLoad>,
-    /// What a shard runs: one COPY for each load that takes rows from shards.
-    pub fragments: String,
     /// After the last row: back to the client's settings, nothing may be written any more.
     pub finish: String,
 }
@@ -21,66 +20,132 @@ pub struct Script {
 /// How one temporary table gets its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLoad {
-    /// As messages name it.
-    pub relation: String,
     /// The home shard's own rows, and the bytes that they take.
     pub home: Option<String>,
     pub copy: String,
     /// Worth its time for large tables.
     pub analyze: String,
-    /// Shards send rows too.
-    pub has_fragment: bool,
+}
+
+/// What a shard runs to send its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragments {
+    pub text: String,
+    /// Indexes of the inputs whose rows it sends, ascending.
+    pub serves: Vec<usize>,
+    /// All rows come in one COPY: its first column is the index in `serves`, then come the columns of every input.
+    pub tagged: Option<Vec<Columns>>,
+}
+
+/// The columns of one input among those of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// After the tag, from 0.
+    pub first: usize,
+    pub count: usize,
 }
 
 impl Script {
-    /// `has_home`: the home shard is among those that have rows of sharded tables.
-    /// `lock_timeout_ms`: on connections that may wait for a lock of the client's own transaction.
-    pub fn new(recipe: &Recipe, has_home: bool, lock_timeout_ms: Option<u64>) -> Self {
-        let locks = lock_timeout_ms.map(|ms| format!("SET LOCAL lock_timeout = {ms};")).unwrap_or_default();
+    /// `reads_home`: the scratch session takes the home shard's rows of sharded tables by itself.
+    pub fn new(recipe: &Recipe, reads_home: bool, lock_timeout_ms: Option<u64>) -> Self {
         let creates: Vec<String> = recipe.inputs.iter().map(|input| format!("{};", input.create)).collect();
-        let loads = recipe.inputs.iter().map(|input| table_load(input, has_home)).collect();
-        let copies: Vec<String> = recipe
-            .inputs
-            .iter()
-            .filter(|input| input.source == Source::Shards)
-            .map(|input| format!("COPY ({}) TO STDOUT;", input.fragment))
-            .collect();
-        let settings: Vec<String> = TRANSPORT.iter().map(|(name, value)| format!("SET LOCAL {name} = '{value}';")).collect();
-        let settings = settings.concat();
         let save = TRANSPORT
             .map(|(name, _)| format!("pg_catalog.set_config('{SAVED}{name}', pg_catalog.current_setting('{name}'), true)"));
         let restore = TRANSPORT
             .map(|(name, _)| format!("pg_catalog.set_config('{name}', pg_catalog.current_setting('{SAVED}{name}'), true)"));
         Self {
-            begin: format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE;{locks}"),
+            begin: format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE;{}", lock_timeout(lock_timeout_ms)),
             tables: creates.concat(),
-            transport: format!("SELECT {};{settings}", save.join(", ")),
-            loads,
-            fragments: format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{locks}{settings}{}ROLLBACK", copies.concat()),
+            transport: format!("SELECT {};{}", save.join(", "), transport()),
+            loads: recipe.inputs.iter().map(|input| table_load(input, reads_home)).collect(),
             finish: format!("SELECT {};SET TRANSACTION READ ONLY", restore.join(", ")),
         }
     }
 }
 
-fn table_load(input: &Input, has_home: bool) -> TableLoad {
+impl Fragments {
+    /// On a connection outside of the client's transaction: all in one snapshot.
+    pub fn outside(recipe: &Recipe, lock_timeout_ms: Option<u64>) -> Self {
+        let served = served(recipe, |source| source == Source::Shards);
+        let copies: Vec<String> = served.iter().map(|(_, input)| format!("COPY ({}) TO STDOUT;", input.fragment)).collect();
+        let text = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{}ROLLBACK",
+            lock_timeout(lock_timeout_ms),
+            transport(),
+            copies.concat()
+        );
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), tagged: None }
+    }
+
+    /// On the transaction's own connection, which sees what was written there. In READ COMMITTED each statement has a snapshot
+    /// of its own, so that two COPYs might disagree: all inputs come in one.
+    pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool) -> Self {
+        let served = served(recipe, |source| match source {
+            Source::Shards => has_shards,
+            Source::Home => is_home,
+        });
+        let (copy, tagged) = match served.as_slice() {
+            [(_, only)] => (only.fragment.clone(), None),
+            inputs => tagged(inputs),
+        };
+        let text = format!(
+            "SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;COPY ({copy}) TO STDOUT;\
+             ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}",
+            transport()
+        );
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), tagged }
+    }
+}
+
+fn served(recipe: &Recipe, is_served: impl Fn(Source) -> bool) -> Vec<(usize, &Input)> {
+    recipe.inputs.iter().enumerate().filter(|(_, input)| is_served(input.source)).collect()
+}
+
+/// One query for all inputs: a column for each column of each, NULL in the rows of the others.
+fn tagged(inputs: &[(usize, &Input)]) -> (String, Option<Vec<Columns>>) {
+    let mut first = 0;
+    let columns = inputs.iter().map(|(_, input)| {
+        let columns = Columns { first, count: input.columns.len() };
+        first += columns.count;
+        columns
+    });
+    let columns: Vec<Columns> = columns.collect();
+    let branches: Vec<String> = (0..inputs.len())
+        .map(|own| {
+            let of = |(other, (_, input)): (usize, &(usize, &Input))| -> Vec<String> {
+                let column = |name: &String| match own == other {
+                    true => format!("x.{name}"),
+                    // Of the right type, without naming it.
+                    false => format!("(SELECT y.{name} FROM ({}) y WHERE false)", input.fragment),
+                };
+                input.columns.iter().map(column).collect()
+            };
+            let list: Vec<String> = inputs.iter().enumerate().flat_map(of).collect();
+            let fragment = inputs.get(own).map(|(_, input)| input.fragment.as_str()).unwrap_or_default();
+            format!("SELECT {own}, {} FROM ({fragment}) x", list.join(", "))
+        })
+        .collect();
+    (branches.join(" UNION ALL "), Some(columns))
+}
+
+fn table_load(input: &Input, reads_home: bool) -> TableLoad {
     let table = format!("pg_temp.\"{}\"", input.name);
-    let takes_home = match input.source {
-        Source::Shards => has_home,
-        Source::Home => true,
-    };
-    let home = takes_home.then(|| {
+    let columns = input.columns.join(", ");
+    let home = (reads_home && input.source == Source::Shards).then(|| {
         format!(
-            "INSERT INTO {table} ({}) {};SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)",
-            input.columns, input.fragment
+            "INSERT INTO {table} ({columns}) {};SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)",
+            input.fragment
         )
     });
-    TableLoad {
-        relation: input.relation.clone(),
-        home,
-        analyze: format!("ANALYZE {table}"),
-        copy: format!("COPY {table} ({}) FROM STDIN", input.columns),
-        has_fragment: input.source == Source::Shards,
-    }
+    TableLoad { home, analyze: format!("ANALYZE {table}"), copy: format!("COPY {table} ({columns}) FROM STDIN") }
+}
+
+fn transport() -> String {
+    TRANSPORT.iter().map(|(name, value)| format!("SET LOCAL {name} = '{value}';")).collect()
+}
+
+fn lock_timeout(milliseconds: Option<u64>) -> String {
+    milliseconds.map(|milliseconds| format!("SET LOCAL lock_timeout = {milliseconds};")).unwrap_or_default()
 }
 
 /// Under these, the text of a value is read back as the same value on any server. `array_nulls` off would make a string of a
@@ -98,3 +163,5 @@ const TRANSPORT: [(&str, &str); 8] = [
 
 /// Prefix of the settings in which the client's own wait.
 const SAVED: &str = "shardgate_saved.";
+/// Undoes the settings again, and nothing else: a SELECT leaves nothing behind.
+const OWN_SAVEPOINT: &str = "shardgate_gather";

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
 
+use super::filters::Piece;
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
@@ -38,6 +39,10 @@ struct Wanted<'c> {
     relation: &'c Relation,
     with_children: bool,
     source: Source,
+    /// How often it is read.
+    uses: usize,
+    /// Of its only use.
+    predicates: Vec<Vec<Piece>>,
 }
 
 impl<'c> Inputs<'c> {
@@ -165,10 +170,36 @@ impl<'c> Inputs<'c> {
         let with_children = with_children || relation.children.is_empty();
         let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
         let index = self.list.iter().position(known).unwrap_or_else(|| {
-            self.list.push(Wanted { relation, with_children, source });
+            self.list.push(Wanted { relation, with_children, source, uses: 0, predicates: Vec::new() });
             self.list.len() - 1
         });
+        if let Some(wanted) = self.list.get_mut(index) {
+            wanted.uses += 1;
+        }
         Class::Input(index)
+    }
+
+    /// What WHERE says about an input's rows.
+    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], search_path: &[String]) {
+        if !self.context.has_plain_operators(search_path) {
+            return;
+        }
+        for filter in &survey.filters {
+            let columns = filter.condition.columns();
+            let is_meant = |index: &&usize| {
+                survey.relations.get(**index).is_some_and(|used| {
+                    !used.has_column_aliases
+                        && columns.iter().all(|column| match &column.qualifier {
+                            Some(qualifier) => qualifier == used.effective_name(),
+                            None => filter.is_sole,
+                        })
+                })
+            };
+            let class = filter.relations.iter().find(is_meant).and_then(|index| classes.get(*index));
+            let Some(Class::Input(input)) = class else { continue };
+            let Some(wanted) = self.list.get_mut(*input) else { continue };
+            wanted.predicates.extend(filter.condition.to_sql(wanted.relation));
+        }
     }
 
     /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
@@ -223,23 +254,26 @@ impl<'c> Inputs<'c> {
             if relation.columns.is_empty() {
                 return Err(refusals::relation(&relation.name, "It has no columns."));
             }
+            let primary = relation.uniques.iter().find(|unique| unique.is_primary).map(|unique| unique.columns.as_slice());
+            let key = primary.filter(|_| has_groups && wanted.with_children).and_then(|columns| {
+                let names: Option<Vec<&String>> = columns.iter().map(Option::as_ref).collect();
+                // By position too, only a column that is named somewhere can be grouped by.
+                let is_grouped = |name: &&&String| grouped(name) || (has_ordinal && (uses_all || words.contains(**name)));
+                names.filter(|names| names.iter().filter(is_grouped).count() == names.len())
+            });
             let is_needed = |column: &&Column| uses_all || words.contains(&column.name) || is_domain(catalog, column);
             let mut needed: Vec<String> = relation.columns.iter().filter(is_needed).map(|column| quoted(&column.name)).collect();
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
-            let columns = needed.join(", ");
-            let key = relation.uniques.iter().find(|unique| unique.is_primary).map(|unique| unique.columns.as_slice());
-            let key = key.filter(|_| has_groups && wanted.with_children).and_then(|columns| {
-                let names: Option<Vec<&String>> = columns.iter().map(Option::as_ref).collect();
-                names.filter(|names| names.iter().all(|name| has_ordinal || grouped(name)))
-            });
+            let columns = needed;
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
             Ok(Input {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
-                fragment: format!("SELECT {columns} FROM {only}{}", qualified(relation)),
+                predicates: if wanted.uses == 1 { wanted.predicates.clone() } else { Vec::new() },
+                fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 name,

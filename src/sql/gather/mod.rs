@@ -6,6 +6,7 @@
 //!
 //! * A temporary table has **all** columns of its table, in order, so that names resolve as they do there; values are loaded for
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
+//! * Conditions of WHERE that compare a column with constants go along, when nothing else reads the table.
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -13,6 +14,7 @@
 //! Refused are things that would be seen to differ (system columns, functions about the server or the session, whole rows where
 //! their type matters) and everything that is not known. Does not decide whether to gather, and knows no shard.
 
+mod filters;
 mod inputs;
 mod refusals;
 mod splicing;
@@ -27,6 +29,7 @@ use super::parse;
 use super::query::{Nature, Reader, nature};
 use crate::catalog::Oid;
 use crate::error::PgError;
+pub use filters::{Piece, literal};
 use inputs::{Class, Inputs};
 use splicing::{Replacement, Tokens};
 use survey::{RelationUse, Survey, survey};
@@ -53,10 +56,30 @@ pub struct Input {
     pub relation: String,
     /// CREATE TEMPORARY TABLE.
     pub create: String,
-    /// The columns that are loaded, as SQL.
-    pub columns: String,
-    /// The SELECT that yields them.
+    /// The columns that are loaded, quoted.
+    pub columns: Vec<String>,
+    /// The SELECT that yields them, without a WHERE.
     pub fragment: String,
+    /// Rows that fail one of these are not needed.
+    pub predicates: Vec<Vec<Piece>>,
+}
+
+impl Input {
+    /// The fragment with its predicates, as far as the parameters in them have values. `value`: a parameter's, as SQL.
+    pub fn query(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
+        let filled = |predicate: &Vec<Piece>| {
+            let pieces = predicate.iter().map(|piece| match piece {
+                Piece::Sql(sql) => Some(sql.clone()),
+                Piece::Parameter(number) => value(*number),
+            });
+            pieces.collect::<Option<String>>()
+        };
+        let predicates: Vec<String> = self.predicates.iter().filter_map(filled).collect();
+        match predicates.is_empty() {
+            true => self.fragment.clone(),
+            false => format!("{} WHERE {}", self.fragment, predicates.join(" AND ")),
+        }
+    }
 }
 
 /// Where an input's rows are.
@@ -170,6 +193,7 @@ impl Kitchen<'_> {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
         self.inputs.note_columns(&old, &classes)?;
+        self.inputs.note_filters(&old, &classes, search_path);
         self.surveys.push(old);
         let spliced = splicing::apply(text, &mut splices)?;
         Ok((spliced, splices))

@@ -9,6 +9,7 @@ use std::mem::discriminant;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
+use super::filters::{self, Filter};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -31,6 +32,7 @@ pub struct Survey {
     pub uses_all_columns: bool,
     /// CURRENT_TIMESTAMP and its kind.
     pub has_clock: bool,
+    pub filters: Vec<Filter>,
     pub trace: Vec<Step>,
 }
 
@@ -124,9 +126,12 @@ impl Walk {
         for branch in [select.larg(), select.rarg()].into_iter().flatten() {
             self.query(Node::SelectStmt(branch), &visible)?;
         }
+        let mut kept = Vec::new();
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
+            collect_kept(item, &mut kept);
         }
+        self.filters(select, &kept);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
@@ -150,6 +155,28 @@ impl Walk {
         self.expression(select.limit_offset(), &visible)?;
         self.note("end");
         Ok(())
+    }
+
+    /// Conjuncts of WHERE over tables of this level. `kept`: where the names of those stand that no outer join extends by NULLs.
+    fn filters(&mut self, select: &nodes::SelectStmt, kept: &[i32]) {
+        let is_kept = |relation: &RelationUse| kept.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
+        let relations: Vec<usize> =
+            self.survey.relations.iter().enumerate().filter(|(_, relation)| is_kept(relation)).map(|(index, _)| index).collect();
+        if relations.is_empty() {
+            return;
+        }
+        let is_sole = select.from_clause().len() == 1 && matches!(select.from_clause().first(), Some(Node::RangeVar(_)));
+        let mut conjuncts = vec![select.where_clause()];
+        while let Some(conjunct) = conjuncts.pop() {
+            match conjunct {
+                Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
+                other => self.survey.filters.extend(filters::condition(other).map(|condition| Filter {
+                    relations: relations.clone(),
+                    is_sole,
+                    condition,
+                })),
+            }
+        }
     }
 
     fn with(&mut self, with: &nodes::WithClause, visible: &mut Names) -> Result<(), PgError> {
@@ -268,18 +295,19 @@ impl Walk {
         Ok(())
     }
 
-    /// GROUP BY: which columns it names.
+    /// GROUP BY: which columns it names, in grouping sets and lists too; not those inside of expressions.
     fn grouping(&mut self, item: Node<'_>) {
         let (names, has_ordinal) = (&mut self.survey.group_names, &mut self.survey.has_group_ordinal);
-        tree::walk(item, &mut |node| {
-            match node {
-                Node::ColumnRef(column) => {
-                    names.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
-                }
-                Node::A_Const(_) => *has_ordinal = true,
-                _ => {}
+        tree::walk(item, &mut |node| match node {
+            Node::ColumnRef(column) => {
+                names.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
+                false
             }
-            tree::is_known(node)
+            Node::A_Const(_) => {
+                *has_ordinal = true;
+                false
+            }
+            other => matches!(other, Node::NodeList(_) | Node::GroupingSet(_) | Node::RowExpr(_)),
         });
     }
 
@@ -379,6 +407,23 @@ impl Walk {
         self.note(names.join("."));
         if let [name] = names.as_slice() {
             self.survey.operators.push((*name).to_owned());
+        }
+    }
+}
+
+/// Places of the tables of an item of FROM that are not on the nullable side of an outer join in it.
+fn collect_kept(item: Node<'_>, places: &mut Vec<i32>) {
+    let mut items = vec![item];
+    while let Some(item) = items.pop() {
+        match item {
+            Node::RangeVar(relation) => places.push(relation.location),
+            Node::JoinExpr(join) => match join.jointype {
+                nodes::JoinType::JOIN_INNER => items.extend([join.larg(), join.rarg()]),
+                nodes::JoinType::JOIN_LEFT => items.push(join.larg()),
+                nodes::JoinType::JOIN_RIGHT => items.push(join.rarg()),
+                _ => {}
+            },
+            _ => {}
         }
     }
 }

@@ -60,6 +60,18 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
+        let is_values = match insert.select_stmt() {
+            Node::None => true,
+            Node::SelectStmt(select) => is_plain_values(select),
+            _ => false,
+        };
+        self.check_copied_write(&target, !is_values || insert.with_clause().is_some() || !findings.subqueries.is_empty());
+        if insert.with_clause().is_some() || !findings.subqueries.is_empty() {
+            self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
+        }
+        if insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
+            self.notes.not_pushable(not_split("Which rows ON CONFLICT leaves out of RETURNING is not known before."));
+        }
         let anchors = self.target_anchor(&target);
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
         self.place_subqueries(&block.subqueries, &Facts::new(), &anchors);
@@ -115,6 +127,8 @@ impl<'c> Reader<'c> {
         let TargetKind::Sharded { group, key } = &target.kind else {
             return;
         };
+        let split: Option<Vec<KeyCondition>> = rows.iter().map(|row| row.as_ref().ok().cloned()).collect();
+        let split = split.filter(|rows| rows.len() > 1);
         let mut conditions = Vec::new();
         for row in rows {
             match row {
@@ -128,11 +142,11 @@ impl<'c> Reader<'c> {
         }
         let condition = if conditions.len() == 1 { conditions.remove(0) } else { KeyCondition::Or(conditions) };
         let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
-        self.notes.not_pushable(PgError::unsupported(
-            "INSERT of rows for several shards is not supported",
-            "The rows of its VALUES belong to more than one shard.",
-            "Insert the rows of each shard key in a statement of their own.",
-        ));
+        match split {
+            // Each row goes to its shard.
+            Some(rows) => self.notes.split_rows = Some(rows),
+            None => self.notes.not_pushable(not_split("The rows of its VALUES belong to more than one shard.")),
+        }
         let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
         self.add_part(*group, condition, &name, &key);
     }
@@ -316,7 +330,12 @@ impl<'c> Reader<'c> {
                         self.note_default(default, &column.name);
                     }
                 }
-                TargetKind::Sharded { .. } | TargetKind::Home => {}
+                TargetKind::Sharded { .. } => {
+                    if let Some(default) = &column.default {
+                        self.note_default_of_rows(default, &column.name);
+                    }
+                }
+                TargetKind::Home => {}
             }
         }
     }
@@ -334,6 +353,21 @@ impl<'c> Reader<'c> {
             if !is_read || reader.notes.volatile.is_some() {
                 self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{column}\""));
             }
+        }
+    }
+
+    /// Rows of one statement have one time, wherever they are.
+    fn note_default_of_rows(&mut self, default: &str, column: &str) {
+        let text = format!("SELECT {default}");
+        let is_same_everywhere = parse::parse(&text).is_ok_and(|tree| {
+            let mut reader = Reader::new(self.context, &text, &[]);
+            tree.stmts().into_iter().all(|statement| reader.query(statement, None, &None).is_ok())
+                && reader.notes.pushdown.is_none()
+                && reader.notes.touches_anything.is_none()
+        });
+        if !is_same_everywhere {
+            let detail = format!("The default of column \"{column}\" would be evaluated on each shard, with values of its own.");
+            self.notes.not_pushable(not_split(&detail));
         }
     }
 
@@ -436,6 +470,14 @@ fn unknown_key(column: &str, detail: &str) -> PgError {
         format!("the value of shard key column \"{column}\" is not known before the row is inserted"),
         detail,
         "Give it as a constant or as a parameter.",
+    )
+}
+
+fn not_split(detail: &str) -> PgError {
+    PgError::unsupported(
+        "INSERT of rows for several shards is not supported",
+        detail,
+        "Insert the rows of each shard key in a statement of their own.",
     )
 }
 

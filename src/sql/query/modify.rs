@@ -18,7 +18,7 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, Closure, Oid, Relation};
+use crate::catalog::{Access, Closure, Oid, References, Relation};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, Test};
@@ -112,8 +112,10 @@ impl<'c> Reader<'c> {
         };
         if let Some(relation) = relation {
             self.written_relation(relation);
-            if let TargetKind::Sharded { key, .. } = &kind {
-                self.check_key_triggers(relation, key);
+            match &kind {
+                TargetKind::Sharded { key, .. } => self.check_key_triggers(relation, key),
+                TargetKind::Replicated => self.check_copied_triggers(relation),
+                TargetKind::Home => {}
             }
         }
         Ok(Target { leaf, relation, kind })
@@ -124,6 +126,13 @@ impl<'c> Reader<'c> {
         match self.context.catalog.closure_of_relation(view.oid, Access::Read, &SqlBodyReader).as_ref() {
             Closure::Known(references) => {
                 let mut references = references.clone();
+                if let Some(table) = self.first_sharded(&references) {
+                    self.notes.not_pushable(PgError::unsupported(
+                        format!("writing through view \"{}\" of a sharded table is not supported", view.name),
+                        format!("The shard key of table \"{}\" is not looked for in conditions on the view.", table.name),
+                        format!("Write to table \"{}\" itself, with a condition on its shard key.", table.name),
+                    ));
+                }
                 references.writes.append(&mut references.reads);
                 self.note_references(&references, &view.name);
             }
@@ -131,6 +140,47 @@ impl<'c> Reader<'c> {
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
         }
+    }
+
+    /// A DO block: on the home shard, where all that it may touch must be.
+    pub fn anonymous_block(&mut self, block: &nodes::DoStmt) {
+        let option = |name: &str| {
+            let found = block.args().iter().find(|option| option.defname() == Some(name));
+            found.and_then(|option| option.arg().as_str())
+        };
+        self.notes.writes();
+        let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
+        let closure = match language.as_str() {
+            "plpgsql" => {
+                let body = option("as").unwrap_or_default();
+                self.context.catalog.closure_of_block(body, &self.search_path, &SqlBodyReader)
+            }
+            _ => Closure::Unknown(format!("the DO block is written in {language}")),
+        };
+        match closure {
+            Closure::Known(references) => {
+                match self.first_sharded(&references) {
+                    None => self.notes.needs_home(|| "A DO block runs on the home shard.".to_owned()),
+                    Some(table) => self.notes.not_pushable(PgError::unsupported(
+                        "DO blocks that touch sharded tables are not supported",
+                        format!("The block uses table \"{}\", whose rows are on several shards.", table.name),
+                        "Send its statements one by one, with conditions on the shard key.",
+                    )),
+                }
+                self.note_references(&references, "the DO block");
+            }
+            Closure::Unknown(reason) => {
+                self.notes.touches_anything.get_or_insert(reason);
+            }
+        }
+    }
+
+    fn first_sharded(&self, references: &References) -> Option<&'c Relation> {
+        let catalog = &self.context.catalog;
+        references.reads.iter().chain(&references.writes).find_map(|oid| {
+            let relation = catalog.relations.get(oid)?;
+            matches!(relations::placed(self.context, relation, true), Resolved::Sharded { .. }).then_some(relation)
+        })
     }
 
     /// Triggers, rules and defaults of a table that is written. Sequences of defaults are asked for where rows are made.
@@ -142,6 +192,20 @@ impl<'c> Reader<'c> {
                     self.notes.touches_anything.get_or_insert(reason);
                 }
             }
+        }
+    }
+
+    /// What a BEFORE trigger makes of a row may differ from copy to copy.
+    fn check_copied_triggers(&mut self, relation: &Relation) {
+        if let Some(trigger) = relation.triggers.iter().find(|trigger| trigger.is_before && trigger.is_row) {
+            self.notes.volatile.get_or_insert_with(|| format!("Trigger \"{}\"", trigger.name));
+        }
+    }
+
+    /// A write to copies must not read rows: which ones a query finds first may differ from copy to copy.
+    pub fn check_copied_write(&mut self, target: &Target<'_>, reads: bool) {
+        if reads && matches!(target.kind, TargetKind::Replicated) {
+            self.notes.volatile.get_or_insert_with(|| "Reading other rows".to_owned());
         }
     }
 
@@ -182,6 +246,7 @@ impl<'c> Reader<'c> {
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
+        self.check_copied_write(&target, from.len() > 1 || update.with_clause().is_some() || !findings.subqueries.is_empty());
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -199,6 +264,7 @@ impl<'c> Reader<'c> {
         self.check_current_of(delete.where_clause());
         let filter = self.filter(delete.where_clause(), &scope, &mut findings)?;
         let (outputs, is_complete) = self.returning(delete.returning_clause(), &scope, &mut findings)?;
+        self.check_copied_write(&target, from.len() > 1 || delete.with_clause().is_some() || !findings.subqueries.is_empty());
         let kept = filter.clone();
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, facts: kept, ..Modified::of(&target) })

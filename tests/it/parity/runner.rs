@@ -198,19 +198,6 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Messages that the proxy refuses, without a trace.
-    pub async fn refusal(&mut self, name: &str, messages: &[Message]) {
-        self.tally.statements += 1;
-        self.tally.refused += 1;
-        self.tally.checks += 1;
-        let answer = send(&mut self.proxy, messages).await;
-        let is_refused = answer.error().is_some_and(|told| told.is_refusal());
-        let traces = self.world.check_and_restore(true).await.unwrap_or_default();
-        if !is_refused || !traces.is_empty() {
-            self.tally.differences.push(format!("{name}: answers differ\n    is not refused\n{answer}{traces}"));
-        }
-    }
-
     /// Messages that are spelt out, in one round trip.
     pub async fn exchange(&mut self, name: &str, messages: &[Message], order: RowOrder) {
         self.tally.statements += 1;

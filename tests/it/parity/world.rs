@@ -16,6 +16,8 @@ pub struct World {
     /// Straight to the plain database and to each shard, for the harness itself.
     direct: Vec<RawClient>,
     tables: BTreeMap<String, Kind>,
+    /// Of each table, the columns that take values.
+    columns: BTreeMap<String, String>,
     plain_names: Arc<Names>,
     home_names: Arc<Names>,
     /// The rows before any case.
@@ -63,6 +65,7 @@ impl World {
             port,
             direct,
             tables: BTreeMap::new(),
+            columns: BTreeMap::new(),
             plain_names: Arc::default(),
             home_names: Arc::default(),
             first: State { databases: Vec::new() },
@@ -99,6 +102,10 @@ impl World {
             self.direct[0].rows(statement).await;
         }
         let tables: Vec<String> = self.direct[0].rows(TABLES).await.into_iter().flatten().flatten().collect();
+        for table in &tables {
+            let columns = self.direct[0].rows(&COLUMNS.replace("$1", &quoted(table))).await;
+            self.columns.insert(table.clone(), columns[0][0].clone().expect("columns"));
+        }
         // Reference tables are filled before they are declared, sharded ones after.
         let declarations = statements(scene.declare);
         let is_sharded = |table: &str| declarations.iter().any(|text| text.contains(&format!("distribute_table('{table}'")));
@@ -152,9 +159,10 @@ impl World {
 
     /// Row by row, as text, from the plain database.
     async fn copy_rows(&mut self, proxy: &mut RawClient, table: &str) {
-        for row in self.direct[0].rows(&format!("SELECT * FROM {table}")).await {
+        let columns = self.columns[table].clone();
+        for row in self.direct[0].rows(&format!("SELECT {columns} FROM {table}")).await {
             let values: Vec<String> = row.into_iter().map(|value| value.map_or("NULL".to_owned(), |text| quoted(&text))).collect();
-            proxy.rows(&format!("INSERT INTO {table} VALUES ({})", values.join(", "))).await;
+            proxy.rows(&format!("INSERT INTO {table} ({columns}) VALUES ({})", values.join(", "))).await;
         }
     }
 
@@ -209,9 +217,9 @@ impl World {
                 .filter(|table| state.databases[index].get(*table) != self.first.databases[index].get(*table))
                 .collect();
             for table in changed {
-                direct
-                    .rows(&format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE {}", saved(table)))
-                    .await;
+                let columns = &self.columns[table];
+                let rows = format!("SELECT {columns} FROM {}", saved(table));
+                direct.rows(&format!("DELETE FROM {table}; INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE {rows}")).await;
             }
         }
         difference
@@ -322,5 +330,8 @@ const TABLES: &str =
     "SELECT CASE WHEN n.nspname = 'public' THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg_t%' ORDER BY c.oid";
+/// Generated columns take no values.
+const COLUMNS: &str = "SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+    WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''";
 const NAMES: &str =
     "SELECT oid, relname FROM pg_class WHERE oid >= 16384 UNION ALL SELECT oid, typname FROM pg_type WHERE oid >= 16384";

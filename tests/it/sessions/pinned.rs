@@ -11,9 +11,9 @@ async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     temporary_tables(&stage).await;
     notifications(&stage).await;
+    unlisten(&stage).await;
     advisory_locks(&stage).await;
     cursors_with_hold(&stage).await;
-    second_writers(&stage).await;
     functions_that_set(&stage).await;
     startup_options(&stage).await;
     stage.assert_log_is_clean();
@@ -77,8 +77,31 @@ async fn notifications(stage: &Stage) {
         assert_eq!(listener.some(1).await, "A");
     }
     succeed(&mut listener, "UNLISTEN *").await;
+    assert_eq!(pins(&mut teller, "ears").await, "", "nothing else keeps the connection");
     succeed(&mut teller, "NOTIFY news, 'unheard'").await;
     assert_eq!(listener.ask("SELECT 1").await, "T(?column?) D(1) C(SELECT 1) Z(I)");
+}
+
+/// UNLISTEN * counts when it is committed, and does not let go of a connection that is kept for something else.
+async fn unlisten(stage: &Stage) {
+    let (mut listener, mut other) = (client_of(stage, "ears2").await, stage.client().await);
+    for (end, kept) in [("ROLLBACK", "LISTEN"), ("COMMIT", "")] {
+        succeed(&mut listener, "LISTEN news").await;
+        succeed(&mut listener, "BEGIN; UNLISTEN *").await;
+        succeed(&mut listener, end).await;
+        assert_eq!(pins(&mut other, "ears2").await, kept, "after {end}");
+    }
+    succeed(&mut listener, "LISTEN news; UNLISTEN *; LISTEN other").await;
+    assert_eq!(pins(&mut other, "ears2").await, "LISTEN");
+    succeed(&mut listener, "BEGIN; UNLISTEN *; LISTEN other; COMMIT").await;
+    assert_eq!(pins(&mut other, "ears2").await, "LISTEN");
+    succeed(&mut listener, "CREATE TEMP TABLE kept (n int)").await;
+    succeed(&mut listener, "UNLISTEN *").await;
+    assert_ne!(pins(&mut other, "ears2").await, "");
+    succeed(&mut listener, "INSERT INTO kept VALUES (1)").await;
+    listener.unnamed("LISTEN news", &[]).unnamed("UNLISTEN *", &[]).sync();
+    assert!(!listener.transcript().await.contains("E("));
+    assert_eq!(listener.value("SELECT n FROM kept").await, "1");
 }
 
 async fn advisory_locks(stage: &Stage) {
@@ -121,28 +144,6 @@ async fn cursors_with_hold(stage: &Stage) {
     assert!(reader.ask("FETCH c").await.starts_with("E(34000 "));
     let told = reader.ask("DECLARE all_of_them CURSOR WITH HOLD FOR SELECT * FROM accounts").await;
     assert!(told.starts_with("E(0A000 "), "a cursor over several shards is refused: {told}");
-}
-
-/// Nothing is half done when a transaction would write on a second shard, in whatever form.
-async fn second_writers(stage: &Stage) {
-    let mut client = stage.client().await;
-    let (one, other) = ("UPDATE accounts SET balance = 1 WHERE id = {a}", "UPDATE accounts SET balance = 1 WHERE id = {z}");
-    let (one, other) = (stage.fill_in(one), stage.fill_in(other));
-    succeed(&mut client, &format!("BEGIN; {one}")).await;
-    assert!(client.ask(&other).await.starts_with("E(0A000 "));
-    assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
-    let told = client.ask(&format!("{one}; {other}")).await;
-    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
-    client.unnamed(&one, &[]).unnamed(&other, &[]).sync();
-    let told = client.transcript().await;
-    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
-    assert!(client.ask("SELECT id FROM accounts WHERE balance <> 100").await.contains("C(SELECT 0)"));
-    // Reading there is fine, and so is the second shard after a savepoint is undone.
-    succeed(&mut client, &format!("BEGIN; {one}; SAVEPOINT s")).await;
-    assert!(client.ask(&other).await.starts_with("E(0A000 "));
-    succeed(&mut client, "ROLLBACK TO s").await;
-    assert_eq!(client.value(&stage.fill_in("SELECT balance FROM accounts WHERE id = {z}")).await, "100");
-    succeed(&mut client, "ROLLBACK").await;
 }
 
 /// A function may set for good on the connection where it runs; nobody else may meet it there.

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ pub struct ProxyOptions {
     pub users: Vec<ProxyUser>,
     /// TOML put at the end of the configuration file.
     pub toml: String,
+    /// Directory in which a test arms named points of the proxy's commits.
+    pub failpoints: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -143,7 +145,9 @@ fn spawn(cluster: &Cluster, options: &ProxyOptions, directory: &Path, port: u16,
     std::fs::write(&config, config_text(cluster, options, port, admin_port)).expect("write the configuration");
     let log = directory.join("proxy.log");
     std::fs::write(&log, "").expect("empty the log");
-    let environment = options.settings.iter().map(|(key, value)| (variable(key).into(), value.into())).collect();
+    let settings = options.settings.iter().map(|(key, value)| (variable(key).into(), value.into()));
+    let failpoints = options.failpoints.iter().map(|path| ("SHARDGATE_FAILPOINTS".into(), path.into()));
+    let environment = settings.chain(failpoints).collect();
     let watch = WatchOptions { account: Account::Own, log, end_signal: "KILL", remove_at_end: None, environment };
     let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
     Watched::spawn(Path::new(env!("CARGO_BIN_EXE_shardgate")), &arguments, &watch).expect("start the proxy")
@@ -154,10 +158,11 @@ fn variable(key: &str) -> String {
     format!("SHARDGATE__{}", key.replace('.', "__").to_uppercase())
 }
 
+/// Two threads on any machine, so that connections change theirs.
 fn config_text(cluster: &Cluster, options: &ProxyOptions, port: u16, admin_port: u16) -> String {
     let map = cluster.map_url();
     let mut text = format!(
-        "[listen]\naddress = \"127.0.0.1:{port}\"\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
+        "[listen]\naddress = \"127.0.0.1:{port}\"\nthreads = 2\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
          [database]\nname = \"app\"\n\n[auth]\nmethod = \"trust\"\nbackend_user = \"shard\"\n"
     );
     let postgres = ProxyUser { name: "postgres".into(), password: None, admin: true };

@@ -147,6 +147,11 @@ impl WireClient {
         tokio::time::timeout(PATIENCE, self.next_without_limit()).await.unwrap_or(Some(silence))
     }
 
+    /// The next message within this time; `None` at the end of the connection, or when none comes.
+    pub async fn next_within(&mut self, patience: Duration) -> Option<Message> {
+        tokio::time::timeout(patience, self.next_without_limit()).await.unwrap_or(None)
+    }
+
     async fn next_without_limit(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.take() {

@@ -222,7 +222,6 @@ SHOW timezone;
 SET timezone = 'nowhere/at_all';
 --! end
 --! script
---! refused
 SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
 --! end
 --! script
@@ -289,7 +288,6 @@ SELECT 1;
 --! end
 --! script
 SET client_min_messages = notice;
---! refused
 DO $$ BEGIN RAISE NOTICE 'told %', 1; END $$;
 SET client_min_messages = warning;
 SELECT 1;
@@ -492,14 +490,41 @@ COMMIT;
 ANALYZE audit;
 VACUUM audit;
 --! end
--- A second writing shard.
+-- Several shards are written in one transaction.
 --! script
 BEGIN;
 UPDATE accounts SET note = 'first' WHERE id = 1;
---! refused
 UPDATE accounts SET note = 'second' WHERE id = 2;
+SAVEPOINT s;
+UPDATE accounts SET note = 'all';
+INSERT INTO languages VALUES ('zz', 'Last');
+UPDATE accounts SET balance = CASE WHEN id = 3 THEN -5000 ELSE balance END;
+ROLLBACK TO s;
+SELECT note FROM accounts WHERE id IN (1, 2, 3) ORDER BY id;
+DELETE FROM entries WHERE account_id = 3;
+COMMIT;
+SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
+--! end
+--! script
+BEGIN;
+UPDATE accounts SET note = 'gone';
+DELETE FROM languages;
 ROLLBACK;
 SELECT note FROM accounts WHERE id IN (1, 2) ORDER BY id;
+SELECT count(*) FROM languages;
+--! end
+--! script
+BEGIN READ ONLY;
+UPDATE accounts SET note = 'no';
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+INSERT INTO languages VALUES ('zz', 'Last');
+SELECT count(*) FROM languages;
+UPDATE kinds SET weight = 7 WHERE kind = 'fee';
+COMMIT;
+SELECT name FROM languages WHERE code = 'zz';
 --! end
 -- A distributed table keeps the name that the map knows.
 --! script
@@ -539,4 +564,33 @@ SET timezone = 'Asia/Kolkata';
 SELECT opened, count(*) FROM accounts GROUP BY opened ORDER BY opened LIMIT 3;
 SET bytea_output = 'escape';
 SELECT by, count(*) + 0 FROM kitchen GROUP BY by ORDER BY by;
+--! end
+-- DO blocks that touch nothing but the home shard and reference tables.
+--! script
+DO $$ BEGIN RAISE NOTICE 'hello %', 1 + 1; END $$;
+DO $$ DECLARE n int; BEGIN SELECT count(*) INTO n FROM audit; RAISE NOTICE '% rows', n; INSERT INTO audit (id, what) VALUES (900, 'done'); UPDATE audit SET what = what || '!' WHERE id = 900; END $$;
+SELECT what FROM audit WHERE id = 900;
+DO LANGUAGE plpgsql 'BEGIN PERFORM 1 FROM languages WHERE code = ''en''; RAISE NOTICE ''found %'', FOUND; END';
+DO $$ DECLARE t text; BEGIN t := shout('x'); RAISE WARNING '%', t USING HINT = 'a hint'; END $$;
+DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22012'; END $$;
+BEGIN;
+DO $$ BEGIN FOR i IN 901..903 LOOP INSERT INTO audit (id, what) VALUES (i, 'loop'); END LOOP; END $$;
+SELECT count(*) FROM audit WHERE what = 'loop';
+DO $$ BEGIN INSERT INTO audit (id, what) VALUES (901, 'again'); EXCEPTION WHEN unique_violation THEN RAISE NOTICE 'caught'; END $$;
+ROLLBACK;
+SELECT count(*) FROM audit WHERE what = 'loop';
+--! end
+--! script
+--! refused
+DO $$ BEGIN UPDATE accounts SET note = 'x' WHERE id = -1; END $$;
+--! refused
+DO $$ BEGIN PERFORM * FROM active_accounts; END $$;
+--! refused
+DO $$ BEGIN EXECUTE 'SELECT 1'; END $$;
+--! refused
+DO $$ BEGIN UPDATE languages SET name = name WHERE code = 'nothing'; END $$;
+--! refused
+DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
+--! refused
+DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
 --! end

@@ -238,7 +238,6 @@ INSERT INTO entries (account_id, n) VALUES (3, (SELECT count(*) FROM entries));
 INSERT INTO entries (account_id, n) TABLE visits;
 --! refused
 UPDATE entries SET account_id = 3 WHERE account_id = 3 AND n = 1;
---! refused
 UPDATE entries e SET amount = a.balance FROM accounts a WHERE a.id = e.account_id;
 UPDATE entries e SET amount = 1 FROM accounts a WHERE a.id = 3 AND e.account_id = 3 AND e.n = 1 RETURNING e.n, a.id;
 --! refused
@@ -261,6 +260,5 @@ DELETE FROM accounts WHERE id = 26 RETURNING tableoid::regclass;
 --! refused
 WITH x AS (INSERT INTO accounts (id, name) VALUES (900, 'x') RETURNING id) INSERT INTO entries (account_id, n) SELECT id, 1 FROM x;
 WITH x AS (SELECT id FROM accounts WHERE id = 3) UPDATE entries SET kind = 'fee' FROM x WHERE x.id = account_id AND account_id = 3 RETURNING n;
---! refused
 WITH x AS (SELECT 3 AS id) DELETE FROM entries USING x WHERE x.id = account_id;
 SELECT * INTO TEMP scratch FROM audit;

@@ -174,27 +174,18 @@ COPY audit (nothing) FROM STDIN;
 1
 \.
 -- Several shards: not built yet.
---! refused
 INSERT INTO accounts (id, name) VALUES (100, 'a'), (101, 'b'), (102, 'c'), (103, 'd');
 --! refused
 INSERT INTO accounts (id, name) SELECT id + 1000, name FROM accounts;
---! refused
 UPDATE accounts SET note = 'all';
---! refused
 UPDATE accounts SET note = 'some' WHERE id IN (1, 2, 3, 4, 5, 6);
 --! refused
 UPDATE accounts SET id = 500 WHERE id = 5;
---! refused
 DELETE FROM entries;
---! refused
 DELETE FROM entries WHERE kind = 'fee';
---! refused
 UPDATE orders SET total = 0 WHERE day > '2024-01-14';
---! refused
 INSERT INTO languages VALUES ('it', 'Italian');
---! refused
 UPDATE languages SET name = 'x' WHERE code = 'de';
---! refused
 DELETE FROM languages;
 --! refused
 INSERT INTO audit (id, what) SELECT id, name FROM accounts;
@@ -212,3 +203,84 @@ COPY accounts TO STDOUT;
 COPY accounts (id, name) FROM STDIN;
 500	x
 \.
+-- Writes whose rows lie on several shards.
+--! any order
+UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;
+--! 5 | b
+--! 1000000 | c
+--! any order
+UPDATE accounts SET note = $2 WHERE balance > $1 RETURNING id, note;
+UPDATE accounts SET note = 'nobody' WHERE balance > 1e9;
+UPDATE accounts SET balance = CASE WHEN id = 3 THEN -5000 ELSE balance END WHERE id < 1000;
+UPDATE accounts SET name = nullif(name, 'nobody') WHERE score > 0;
+UPDATE accounts SET balance = 1 / (balance - balance);
+UPDATE accounts SET nothing = 1;
+UPDATE accounts a SET note = e.kind FROM entries e WHERE e.account_id = a.id AND e.n = 1;
+UPDATE accounts SET note = (SELECT label FROM kinds WHERE kind = 'fee') WHERE balance < 0;
+--! any order
+DELETE FROM entries e USING accounts a WHERE a.id = e.account_id AND a.balance < 0 RETURNING e.account_id, e.n;
+DELETE FROM accounts WHERE id = 15 OR note = 'nobody has this';
+--! 2024-01-10
+DELETE FROM orders WHERE day < $1;
+DELETE FROM visits WHERE region LIKE 'e%';
+UPDATE books SET pages = pages + 1 WHERE title > 'C';
+--! refused
+UPDATE accounts SET opened = now();
+--! refused
+UPDATE accounts SET note = 'x' WHERE random() < 2;
+-- Every shard has the same reference tables.
+INSERT INTO languages (code, name) VALUES ('sw', 'Swahili'), ('yo', 'Yoruba') RETURNING code, upper(name);
+--! xx | Ex
+--! yy | NULL
+INSERT INTO languages VALUES ($1, $2) RETURNING *;
+INSERT INTO languages VALUES ('de', 'again');
+INSERT INTO languages VALUES ('de', 'again') ON CONFLICT (code) DO UPDATE SET name = excluded.name || '!' RETURNING *;
+INSERT INTO languages VALUES ('de', 'again'), ('ew', 'new') ON CONFLICT DO NOTHING;
+--! any order
+UPDATE kinds SET weight = coalesce(weight, 0) + 1 RETURNING kind, weight;
+DELETE FROM kinds WHERE weight IS NULL;
+--! refused
+INSERT INTO kinds (kind, label) VALUES ('now', now()::text);
+--! refused
+UPDATE kinds SET weight = random() * 10;
+--! refused
+INSERT INTO kinds (kind) SELECT code FROM languages LIMIT 1;
+--! refused
+DELETE FROM kinds WHERE kind IN (SELECT code FROM languages LIMIT 1);
+-- Rows of one INSERT for several shards.
+INSERT INTO accounts (id, name, balance) VALUES (201, 'a', 1), (202, 'b', 2), (203, 'c', 3), (204, 'd', 4), (205, 'e', 5) RETURNING id, name, balance * 2 AS twice;
+--! 211 | 212 | x
+--! 212 | 211 | NULL
+--! 213 | 213 | x
+INSERT INTO accounts (id, name, note) VALUES ($1, 'first', $3), ($2, 'second', upper($3)), (214, 'third', DEFAULT), (215, $3 || '!', NULL) RETURNING *;
+INSERT INTO accounts (id, name) VALUES (221, 'new'), (222, 'new'), (1, 'there already'), (223, 'new');
+INSERT INTO accounts (id, name) VALUES (221, 'new'), (222, NULL), (223, 'new');
+INSERT INTO accounts (id, name) VALUES (221, 'new'), (222), (223, 'new');
+INSERT INTO accounts (id, name) VALUES (221, 'new'), (222, 'x', 3), (223, 'new');
+INSERT INTO accounts (id, name, balance) VALUES (221, 'new', 1), (222, 'new', 'not a number'), (223, 'new', 3);
+INSERT INTO accounts AS a (id, name) VALUES (1, 'one'), (2, 'two'), (3, 'three'), (231, 'new'), (232, 'new') ON CONFLICT (id) DO UPDATE SET name = excluded.name || a.name, note = 'upserted';
+INSERT INTO accounts (id, name) VALUES (1, 'one'), (2, 'two'), (231, 'new'), (232, 'new') ON CONFLICT DO NOTHING;
+INSERT INTO entries VALUES (1, 50, 1, 'fee', NULL), (2, 50, 2.5, NULL, '2024-05-05'), (3, 50), (4, 50) RETURNING *;
+INSERT INTO entries VALUES (1, 50), (2, 50), (99999, 50);
+INSERT INTO places VALUES ('eu', 1, 90, 'a'), ('us', 2, 90, 'b'), ('asia', 3, 90, 'c') RETURNING v, region;
+INSERT INTO orders VALUES ('2024-03-03', 901, 1, 10.005), ('2030-01-01', 902, 2, 1), ('1990-01-01', 903, 3, 2) RETURNING day, id, total;
+INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('9999999993', 'Newer', 11, 'en'), ('9999999996', 'Newest', 12, NULL) RETURNING isbn;
+--! no shard
+INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowhere', 11, 'en');
+INSERT INTO kitchen (id, m, ia, jb) VALUES (301, 'happy', '{1,2}', '{"a": (1)}'), (302, 'sad', ARRAY[(3), 4], NULL), (303, NULL, NULL, '[]');
+INSERT INTO kitchen (id, m, ia, jb) VALUES (301, 'happy', '{1,2}', '{"a": "(1)"}'), (302, 'sad', ARRAY[(3), 4], NULL), (303, NULL, NULL, '[]') RETURNING id, m, ia, jb;
+--! extended
+--! happy | sad | 7
+--! ok | NULL | NULL
+INSERT INTO kitchen (id, m, i8) VALUES (311, $1, $3), (312, $2, NULL), (313, $1, 9), (314, NULL, $3) RETURNING id, m, i8;
+INSERT INTO "Mixed Case" ("Id", "Select") VALUES (51, 'a'), (52, 'b'), (53, 'c'), (54, 'd') RETURNING "Select" AS "Out";
+--! refused
+INSERT INTO accounts (id, name, opened) VALUES (241, 'a', now()), (242, 'b', now()), (243, 'c', now()), (244, 'd', now());
+--! refused
+INSERT INTO accounts (id, name) VALUES (241, 'a'), (242, 'b'), (243, 'c'), (244, 'd') ON CONFLICT DO NOTHING RETURNING id;
+--! refused
+INSERT INTO accounts (id, name) VALUES (241, 'a'), (242, (SELECT what FROM audit LIMIT 1)), (243, 'c'), (244, 'd');
+-- Rows that are made where those they are made of are.
+INSERT INTO entries (account_id, n, amount) SELECT account_id, n + 500, amount FROM entries WHERE amount > 10;
+--! any order
+INSERT INTO entries (account_id, n, kind) SELECT id, 600, 'fee' FROM accounts RETURNING account_id, n, kind;

@@ -1,0 +1,51 @@
+//! Removes decision rows that nobody can need any more.
+//!
+//! A row is kept for a day, committed or aborted: a proxy that was frozen must still find its transaction aborted, and a shard
+//! that failed over may bring back what it had prepared. After that it goes, unless its transaction is prepared anywhere: so
+//! every shard must have answered first.
+
+use std::collections::HashSet;
+
+use super::Recovery;
+use crate::execute::commit::TransactionId;
+
+impl Recovery {
+    /// Returns how many rows have gone. Does nothing while a shard cannot be asked.
+    pub async fn collect(&self) -> usize {
+        let mut limits = Vec::new();
+        for link in self.links() {
+            let now = link.lock().await.values("SELECT now()::text".to_owned()).await;
+            let Ok(Some(now)) = now.map(|rows| rows.into_iter().next()) else { return 0 };
+            limits.push((link, now));
+        }
+        self.registry.failpoints.reach("before_collect").await;
+        let look = self.look().await;
+        if !look.is_complete {
+            return 0;
+        }
+        let listed: HashSet<TransactionId> = look.prepared.into_iter().map(|(_, prepared)| prepared.id).collect();
+        let kept: Vec<String> = listed.iter().map(|id| format!("'{id}'")).collect();
+        let kept = if kept.is_empty() { "''".to_owned() } else { kept.join(",") };
+        let prefix = TransactionId::prefix(self.registry.cluster());
+        let keep = if self.registry.failpoints.has_planted("collected_early") { "0 s" } else { KEEP };
+        let mut count = 0;
+        for (link, now) in limits {
+            for table in ["decisions", "applied"] {
+                let sql = format!(
+                    "DELETE FROM shardgate.{table} WHERE ctid IN (SELECT ctid FROM shardgate.{table} \
+                     WHERE at < '{now}'::timestamptz - interval '{keep}' AND starts_with(gtx, '{prefix}') AND gtx NOT IN ({kept}) \
+                     LIMIT {BATCH}) RETURNING 1"
+                );
+                match link.lock().await.values(sql).await {
+                    Ok(rows) => count += rows.len(),
+                    Err(error) => tracing::debug!(%error, "old decisions were not removed"),
+                }
+            }
+        }
+        count
+    }
+}
+
+const KEEP: &str = "24 hours";
+/// Rows that one call removes from one table.
+const BATCH: usize = 50_000;

@@ -1,0 +1,186 @@
+//! Recovery's own connection to one shard, outside the pools and their budgets, with the shard's own credentials: it works when
+//! no client has logged in, and when all pooled connections are in use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::auth::BackendCredentials;
+use crate::backend::{Connection, ShardAddress};
+use crate::execute::commit::{Answer, TransactionId, ask, rules};
+use crate::net::{ShardEndpoint, ShardUrl};
+use crate::shardmap::Shard;
+
+/// Why a shard could not be asked.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    #[error("the shard's URL cannot be used")]
+    Url,
+    #[error("the shard cannot be reached: {0}")]
+    Unreachable(String),
+    /// It has never been made ready for transactions over several shards.
+    #[error("the shard has no schema \"shardgate\"")]
+    NotReady,
+    #[error("the shard refused: {message} ({sqlstate})")]
+    Refused { sqlstate: String, message: String },
+}
+
+impl LinkError {
+    pub fn is_lock_timeout(&self) -> bool {
+        matches!(self, LinkError::Refused { sqlstate, .. } if sqlstate == "55P03")
+    }
+}
+
+pub struct Link {
+    pub shard: Arc<Shard>,
+    connection: Option<Connection>,
+    /// Of the database behind the URL, as last seen.
+    pub uuid: Option<String>,
+}
+
+/// A prepared transaction of this cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    pub id: TransactionId,
+    pub gid: String,
+    pub age: Duration,
+}
+
+impl Link {
+    pub fn new(shard: Arc<Shard>) -> Self {
+        Self { shard, connection: None, uuid: None }
+    }
+
+    /// The prepared transactions of this cluster in this database; others are never looked at.
+    pub async fn prepared(&mut self, cluster: &str) -> Result<Vec<Prepared>, LinkError> {
+        let prefix = TransactionId::prefix(cluster);
+        let rows = self
+            .values(format!(
+                "SELECT gid || ' ' || greatest(0, extract(epoch FROM now() - prepared) * 1000)::bigint FROM pg_prepared_xacts \
+                 WHERE database = current_database() AND starts_with(gid, '{prefix}') ORDER BY prepared"
+            ))
+            .await?;
+        Ok(rows.iter().filter_map(|row| prepared_of(row, cluster)).collect())
+    }
+
+    /// Makes the decision an abort unless it is made, and says what it is: true is committed. Waits for a decider that is in
+    /// progress up to the lock timeout.
+    pub async fn resolve(&mut self, id: &TransactionId) -> Result<bool, LinkError> {
+        let sql = format!("SELECT shardgate.resolve('{id}','{}')", id.decider_uuid());
+        let outcome = self.values(sql).await?;
+        match outcome.first().map(String::as_str) {
+            Some("committed") => Ok(true),
+            Some("aborted") => Ok(false),
+            _ => Err(LinkError::Unreachable("it gave no outcome".to_owned())),
+        }
+    }
+
+    /// The decision as far as it is made.
+    pub async fn decision(&mut self, id: &TransactionId) -> Result<Option<bool>, LinkError> {
+        let found = self.values(format!("SELECT outcome FROM shardgate.decisions WHERE gtx = '{id}'")).await?;
+        Ok(found.first().map(|outcome| outcome == "committed"))
+    }
+
+    /// Has this shard's part of the transaction been committed?
+    pub async fn is_applied(&mut self, id: &TransactionId) -> Result<bool, LinkError> {
+        let found = self.values(format!("SELECT 'yes' FROM shardgate.applied WHERE gtx = '{id}'")).await?;
+        Ok(!found.is_empty())
+    }
+
+    pub async fn finish(&mut self, gid: &str, is_committed: bool) -> rules::Finish {
+        let Ok(connection) = self.open().await else { return rules::Finish::Lost };
+        let answers = ask(connection, &rules::finish(gid, is_committed, None), ANSWER_TIMEOUT).await;
+        if let Some(refused) = answers.iter().find(|answer| answer.error.is_some()) {
+            tracing::debug!(gid, shard = self.shard.name, reason = refused.message(), "a prepared transaction was not finished");
+        }
+        if answers.iter().any(Answer::is_lost) {
+            self.connection = None;
+        }
+        rules::finished(&answers, is_committed)
+    }
+
+    /// One statement; the first column of its rows.
+    pub async fn values(&mut self, sql: String) -> Result<Vec<String>, LinkError> {
+        let connection = self.open().await?;
+        let answer = ask(connection, &[sql], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
+        if answer.is_lost() {
+            self.connection = None;
+            return Err(LinkError::Unreachable("the connection was lost".to_owned()));
+        }
+        if let Some(code) = answer.sqlstate() {
+            return Err(LinkError::Refused { sqlstate: String::from_utf8_lossy(&code).into_owned(), message: answer.message() });
+        }
+        if answer.has_warned_at_end {
+            // A wait for a standby that was cut short: not confirmed.
+            return Err(LinkError::Unreachable("what it wrote may not be replicated".to_owned()));
+        }
+        let text = |value: &bytes::Bytes| String::from_utf8_lossy(value).into_owned();
+        Ok(answer.values.iter().map(|value| value.as_ref().map(text).unwrap_or_default()).collect())
+    }
+
+    async fn open(&mut self) -> Result<&mut Connection, LinkError> {
+        if self.connection.is_none() {
+            let (connection, uuid) = connect(&self.shard).await?;
+            if self.uuid.as_ref().is_some_and(|known| *known != uuid) {
+                tracing::error!(shard = self.shard.name, "another database is behind the shard's URL than before");
+            }
+            self.uuid = Some(uuid);
+            self.connection = Some(connection);
+        }
+        self.connection.as_mut().ok_or_else(|| LinkError::Unreachable("there is no connection".to_owned()))
+    }
+
+    /// The uuid of the database, asked for when it is not known.
+    pub async fn known_uuid(&mut self) -> Option<&str> {
+        if self.uuid.is_none()
+            && let Err(error) = self.open().await
+        {
+            tracing::debug!(shard = self.shard.name, %error, "a shard's identity is not known");
+        }
+        self.uuid.as_deref()
+    }
+}
+
+async fn connect(shard: &Shard) -> Result<(Connection, String), LinkError> {
+    let url = ShardUrl::parse(&shard.url).map_err(|_| LinkError::Url)?;
+    let credentials = BackendCredentials::from_url(&url);
+    let database = url.database.clone();
+    let endpoint = Arc::new(ShardEndpoint::new(url).map_err(|_| LinkError::Url)?);
+    let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint };
+    let opening = tokio::time::timeout(CONNECT_TIMEOUT, crate::backend::open(&address, &credentials, 0));
+    let mut connection = match opening.await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return Err(LinkError::Unreachable(error.to_string())),
+        Err(_) => return Err(LinkError::Unreachable("no answer in time".to_owned())),
+    };
+    let texts = [SETTINGS.to_owned(), IS_READY.to_owned(), IDENTITY.to_owned()];
+    let answers = ask(&mut connection, &texts, CONNECT_TIMEOUT).await;
+    if answers.iter().take(2).any(|answer| answer.is_lost() || answer.error.is_some()) {
+        let message = answers.iter().map(Answer::message).find(|message| !message.is_empty()).unwrap_or_default();
+        return Err(LinkError::Unreachable(message));
+    }
+    let value = |index: usize| answers.get(index).and_then(|answer| answer.values.first()).cloned().flatten();
+    match (value(1).as_deref(), value(2)) {
+        (Some(b"t"), Some(uuid)) => Ok((connection, String::from_utf8_lossy(&uuid).into_owned())),
+        _ => Err(LinkError::NotReady),
+    }
+}
+
+fn prepared_of(row: &str, cluster: &str) -> Option<Prepared> {
+    let (gid, age_ms) = row.rsplit_once(' ')?;
+    let (id, _) = TransactionId::of_gid(gid, cluster)?;
+    Some(Prepared { id, gid: gid.to_owned(), age: Duration::from_millis(age_ms.parse().ok()?) })
+}
+
+// READ COMMITTED: the decision of a moment ago must be seen.
+const SETTINGS: &str = "SET default_transaction_isolation = 'read committed';SET default_transaction_read_only = off;\
+     SET lock_timeout = '2s';SET statement_timeout = 0;SET idle_in_transaction_session_timeout = 0;SET search_path = pg_catalog;\
+     SET application_name = 'shardgate recovery';SELECT pg_catalog.set_config('synchronous_commit','on',false) \
+     WHERE pg_catalog.current_setting('synchronous_commit') IN ('off','local','remote_write')";
+const IS_READY: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL \
+     AND NOT pg_is_in_recovery()";
+const IDENTITY: &str = "SELECT shard::text FROM shardgate.identity";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Above the lock timeout.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

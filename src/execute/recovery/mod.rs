@@ -1,0 +1,334 @@
+//! Finishes what commits over several shards have left: by any proxy, without a person, in any order, as often as it likes.
+//!
+//! ```text
+//!   every 2 s, and before a shard that was away is used:
+//!     prepared transactions of this cluster, on every shard ─► whose proxy is gone, or who are old ─► by transaction:
+//!       the decider, found by its uuid: shardgate.resolve writes "aborted" unless a decision is there, and says what is
+//!         ─► COMMIT PREPARED or ROLLBACK PREPARED on every participant
+//! ```
+//! The decision row arbitrates: a proxy that is slow, frozen or restarted cannot decide any more once it says aborted. Never acts
+//! on anybody else's prepared transactions, and never guesses: while the decider cannot be reached the transaction stays in
+//! doubt, and `shardgate.transactions` shows it.
+//!
+//! Connections belong to the runtime on which [`Recovery`] was made; calls from other runtimes are carried there.
+
+mod collect;
+mod leases;
+mod link;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::execute::commit::rules::Finish;
+use crate::execute::commit::{Finished, Registry, TransactionId};
+use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
+use leases::Leases;
+use link::Link;
+pub use link::{LinkError, Prepared};
+
+type SharedLink = Arc<tokio::sync::Mutex<Link>>;
+
+/// One a proxy.
+pub struct Recovery {
+    map: Arc<ShardMap>,
+    registry: Arc<Registry>,
+    links: Mutex<HashMap<ShardId, SharedLink>>,
+    leases: Mutex<Leases>,
+    /// Shards that were away, or have never been looked at: nobody uses them before they have been.
+    unseen: Mutex<HashSet<ShardId>>,
+    /// Spares sessions the lock above.
+    has_unseen: AtomicBool,
+    runtime: Handle,
+}
+
+/// A transaction over several shards that is prepared somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InDoubt {
+    pub id: TransactionId,
+    /// `None`: not decided yet, or the decider cannot be asked.
+    pub is_committed: Option<bool>,
+    /// Names of the shards on which it is prepared.
+    pub shards: Vec<String>,
+    pub age: Duration,
+}
+
+/// What one look at all shards has found.
+struct Look {
+    prepared: Vec<(SharedLink, Prepared)>,
+    /// Every shard has answered.
+    is_complete: bool,
+}
+
+impl Recovery {
+    /// To be called on the runtime that shall own the connections.
+    pub fn new(map: Arc<ShardMap>, registry: Arc<Registry>) -> Self {
+        let unseen: HashSet<ShardId> = map.snapshot().shards.iter().map(|shard| shard.id).collect();
+        Self {
+            has_unseen: AtomicBool::new(!unseen.is_empty()),
+            unseen: Mutex::new(unseen),
+            map,
+            registry,
+            links: Mutex::default(),
+            leases: Mutex::default(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// One round over all shards. Returns how many prepared transactions it has finished.
+    pub async fn round(&self) -> usize {
+        let look = self.look().await;
+        // Read after the prepared ones: a proxy that has just come is not taken for one that is gone.
+        match self.map.store().proxy_renewals().await {
+            Ok(rows) => self.leases.lock().note(&rows, Instant::now()),
+            Err(error) => tracing::debug!(%error, "the proxies' leases could not be read"),
+        }
+        let orphans = self.orphans(look.prepared);
+        let mut finished = 0;
+        for (id, participants) in orphans {
+            finished += self.settle(&id, participants).await;
+        }
+        finished
+    }
+
+    /// Prepared transactions of ours that nobody works on, by transaction.
+    fn orphans(&self, prepared: Vec<(SharedLink, Prepared)>) -> BTreeMap<TransactionId, Vec<(SharedLink, Prepared)>> {
+        let (leases, now) = (self.leases.lock(), Instant::now());
+        let mut orphans = BTreeMap::<TransactionId, Vec<_>>::new();
+        for (link, prepared) in prepared {
+            let is_active = self.registry.is_active(&prepared.id);
+            if leases::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases, now) {
+                orphans.entry(prepared.id.clone()).or_default().push((link, prepared));
+            }
+        }
+        orphans
+    }
+
+    /// Asks the decider, then finishes the participants.
+    async fn settle(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
+        let is_committed = match self.resolve(id).await {
+            Ok(is_committed) => is_committed,
+            Err(error) => {
+                tracing::warn!(gid = %id, %error, "a transaction over several shards stays in doubt");
+                return 0;
+            }
+        };
+        self.finish_prepared(is_committed, participants).await
+    }
+
+    async fn finish_prepared(&self, is_committed: bool, participants: Vec<(SharedLink, Prepared)>) -> usize {
+        let mut count = 0;
+        for (link, prepared) in participants {
+            self.registry.failpoints.reach("before_recovery_finish").await;
+            let mut link = link.lock().await;
+            if link.finish(&prepared.gid, is_committed).await == Finish::Done {
+                count += 1;
+                tracing::info!(gid = prepared.gid, shard = link.shard.name, is_committed, "prepared transaction finished");
+            }
+        }
+        count
+    }
+
+    /// Every shard's prepared transactions.
+    async fn look(&self) -> Look {
+        let links = self.links();
+        let asked = join_all(links.into_iter().map(|link| async move {
+            let found = link.lock().await.prepared(self.registry.cluster()).await;
+            (link, found)
+        }))
+        .await;
+        let mut look = Look { prepared: Vec::new(), is_complete: true };
+        for (link, found) in asked {
+            match found {
+                Ok(found) => look.prepared.extend(found.into_iter().map(|prepared| (Arc::clone(&link), prepared))),
+                Err(error) => {
+                    look.is_complete = false;
+                    tracing::debug!(%error, "a shard's prepared transactions are not known");
+                }
+            }
+        }
+        look
+    }
+
+    /// One link a shard of the map; what belongs to no shard any more is dropped.
+    fn links(&self) -> Vec<SharedLink> {
+        let snapshot = self.map.snapshot();
+        let online = || snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online);
+        self.links.lock().retain(|id, _| online().any(|shard| shard.id == *id));
+        online().map(|shard| self.link(shard)).collect()
+    }
+
+    fn link(&self, shard: &Arc<Shard>) -> SharedLink {
+        let mut links = self.links.lock();
+        let fresh = || Arc::new(tokio::sync::Mutex::new(Link::new(Arc::clone(shard))));
+        let link = links.entry(shard.id).or_insert_with(fresh);
+        // Under another URL it may be another database.
+        if link.try_lock().is_ok_and(|link| link.shard.url != shard.url) {
+            *link = fresh();
+        }
+        Arc::clone(link)
+    }
+
+    /// The decision, made an abort when there is none. Only the database that the transaction names is asked.
+    async fn resolve(&self, id: &TransactionId) -> Result<bool, LinkError> {
+        let mut failure = None;
+        for link in self.links() {
+            let mut link = link.lock().await;
+            match link.known_uuid().await {
+                Some(uuid) if uuid == id.decider_uuid() => return link.resolve(id).await,
+                Some(_) => {}
+                None => failure = Some(LinkError::Unreachable(format!("shard \"{}\" may be the decider", link.shard.name))),
+            }
+        }
+        Err(failure.unwrap_or_else(|| LinkError::Unreachable("no shard is the decider".to_owned())))
+    }
+
+    /// The same until it is known or the deadline is over.
+    pub async fn resolve_until(self: &Arc<Self>, id: TransactionId, deadline: tokio::time::Instant) -> Option<bool> {
+        let this = Arc::clone(self);
+        let resolving = self.runtime.spawn(async move {
+            loop {
+                match this.resolve(&id).await {
+                    Ok(is_committed) => return Some(is_committed),
+                    Err(error) if tokio::time::Instant::now() >= deadline => {
+                        tracing::error!(gid = %id, %error, "the outcome of a commit over several shards is unknown");
+                        return None;
+                    }
+                    Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                }
+            }
+        });
+        resolving.await.unwrap_or(None)
+    }
+
+    /// Finishes one participant of a transaction whose outcome is known, until it is done or the deadline is over.
+    pub async fn finish_until(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+        participant: usize,
+        is_committed: bool,
+        deadline: tokio::time::Instant,
+    ) -> Finished {
+        let this = Arc::clone(self);
+        let finishing = self.runtime.spawn(async move {
+            loop {
+                let finished = this.finish_once(shard, &id, participant, is_committed).await;
+                if finished != Finished::NotYet || tokio::time::Instant::now() >= deadline {
+                    return finished;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        });
+        finishing.await.unwrap_or(Finished::NotYet)
+    }
+
+    async fn finish_once(&self, shard: ShardId, id: &TransactionId, participant: usize, is_committed: bool) -> Finished {
+        let Some(shard) = self.map.snapshot().shard(shard).cloned() else { return Finished::NotYet };
+        let link = self.link(&shard);
+        let mut link = link.lock().await;
+        match link.finish(&id.gid(participant), is_committed).await {
+            Finish::Done => Finished::Done,
+            Finish::Busy | Finish::Lost => Finished::NotYet,
+            Finish::Gone if !is_committed => Finished::Done,
+            Finish::Gone => match link.is_applied(id).await {
+                Ok(true) => Finished::Done,
+                Ok(false) => Finished::PartLost,
+                Err(_) => Finished::NotYet,
+            },
+        }
+    }
+
+    /// What is prepared on any shard, for people to see. Shards that cannot be asked are left out.
+    pub async fn in_doubt(self: &Arc<Self>) -> Vec<InDoubt> {
+        let this = Arc::clone(self);
+        let looking = self.runtime.spawn(async move {
+            let mut found = BTreeMap::<TransactionId, InDoubt>::new();
+            for (link, prepared) in this.look().await.prepared {
+                let shard = link.lock().await.shard.name.clone();
+                let entry = found.entry(prepared.id.clone()).or_insert_with(|| InDoubt {
+                    id: prepared.id.clone(),
+                    is_committed: None,
+                    shards: Vec::new(),
+                    age: Duration::ZERO,
+                });
+                entry.shards.push(shard);
+                entry.age = entry.age.max(prepared.age);
+            }
+            let mut all: Vec<InDoubt> = found.into_values().collect();
+            for transaction in &mut all {
+                transaction.is_committed = this.decision(&transaction.id).await;
+            }
+            all
+        });
+        looking.await.unwrap_or_default()
+    }
+
+    /// As far as it is made and can be read; changes nothing.
+    async fn decision(&self, id: &TransactionId) -> Option<bool> {
+        for link in self.links() {
+            let mut link = link.lock().await;
+            if link.known_uuid().await == Some(id.decider_uuid()) {
+                return link.decision(id).await.ok().flatten();
+            }
+        }
+        None
+    }
+
+    // ---- before a shard is used again ----
+
+    /// A shard's connection broke, or could not be made: what commits have left there is finished before it is used again.
+    pub fn was_away(&self, shard: ShardId) {
+        self.unseen.lock().insert(shard);
+        self.has_unseen.store(true, Ordering::Release);
+    }
+
+    /// Must [`Recovery::before_use`] be called first?
+    #[inline]
+    pub fn is_unseen(&self, shard: ShardId) -> bool {
+        self.has_unseen.load(Ordering::Acquire) && self.unseen.lock().contains(&shard)
+    }
+
+    /// Finishes what is decided, so that nobody reads there less than was acknowledged. What is not decided stays: its locks
+    /// protect it. One that cannot be asked stays unseen.
+    pub async fn before_use(self: &Arc<Self>, shard: ShardId) {
+        let this = Arc::clone(self);
+        let looking = self.runtime.spawn(async move { this.finish_decided(shard).await });
+        match tokio::time::timeout(BEFORE_USE_TIMEOUT, looking).await {
+            // One that was never made ready has never taken part in anything.
+            Ok(Ok(Ok(()) | Err(LinkError::NotReady))) => {}
+            Ok(Ok(Err(error))) => {
+                tracing::debug!(%error, "a shard is used before what was prepared there is known");
+                return;
+            }
+            // A decider that cannot be reached is no reason to keep everybody waiting: rounds go on.
+            Ok(Err(_)) | Err(_) => tracing::warn!("a shard is used before all that was prepared there is finished"),
+        }
+        let mut unseen = self.unseen.lock();
+        unseen.remove(&shard);
+        self.has_unseen.store(!unseen.is_empty(), Ordering::Release);
+    }
+
+    async fn finish_decided(&self, shard: ShardId) -> Result<(), LinkError> {
+        let Some(shard) = self.map.snapshot().shard(shard).cloned() else { return Ok(()) };
+        let link = self.link(&shard);
+        let prepared = link.lock().await.prepared(self.registry.cluster()).await?;
+        for prepared in prepared {
+            if !self.registry.is_active(&prepared.id)
+                && let Some(is_committed) = self.decision(&prepared.id).await
+            {
+                self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)]).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// A session does not wait longer for a shard that has just come back.
+const BEFORE_USE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,0 +1,421 @@
+//! One statement that writes on several shards: UPDATE and DELETE whose rows lie on several, INSERT of rows for several, writes to
+//! reference tables.
+//!
+//! ```text
+//!   parts    every shard writes its own rows, at once          tags are summed, rows of RETURNING follow shard by shard
+//!   rows     every shard gets its rows of VALUES, at once      tags are summed, rows of RETURNING come in the order of VALUES
+//!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
+//! ```
+//! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
+//! one reference table meet on the home shard first, so that they wait for each other there and never across shards.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::describe::TypeNames;
+use super::elsewhere::with_shard_named;
+use super::statement::Statement;
+use super::{Failure, Session, SessionEnd};
+use crate::backend::ConnectionError;
+use crate::error::{PgError, SqlState};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::lexer::{self, Literals, TokenKind};
+use crate::sql::value_rows::{value_rows, with_rows};
+use crate::wire::{self, originate, shard_tag};
+
+/// Where a statement writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Writing {
+    /// With copies, the home shard first.
+    pub shards: Vec<ShardId>,
+    pub kind: WritingKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WritingKind {
+    Parts,
+    Copies,
+    /// For each row of VALUES the place of its shard in [`Writing::shards`].
+    Rows(Vec<usize>),
+}
+
+/// What a shard said.
+#[derive(Debug, Default)]
+struct Part {
+    tag: String,
+    /// Rows that were kept, whole messages.
+    rows: Vec<Bytes>,
+    /// The body of its ErrorResponse.
+    error: Option<Bytes>,
+}
+
+/// How the shards are told what to write.
+enum Request<'r> {
+    Query(&'r str),
+    Bound {
+        statement: &'r Statement,
+        after_names: &'r [u8],
+    },
+    /// A text for each shard.
+    Queries(&'r [String]),
+    /// The same, with the parameters of all.
+    Rows {
+        texts: &'r [String],
+        types: &'r [u32],
+        after_names: &'r [u8],
+    },
+}
+
+/// What of a shard's answer the client gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Rows,
+    /// The row description too.
+    DescribedRows,
+    /// Rows are kept for their order.
+    KeptRows,
+    DescribedKeptRows,
+}
+
+impl Session {
+    /// In the simple protocol.
+    pub(super) async fn write_text(&mut self, writing: &Writing, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        self.check_commit_support(&writing.shards).await?;
+        let begins_here = !self.transaction.is_open();
+        if begins_here {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+            self.adopt_pipeline();
+        }
+        // Positions in errors are those of the client's text.
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let alone = format!("{:blanks$}{}", "", text.get(statement.start..statement.end).unwrap_or(text));
+        let written = match &writing.kind {
+            WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
+            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
+                Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
+                Err(error) => Err(error.into()),
+            },
+        };
+        let written = match written {
+            Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
+                Err(self.told_of_the_text(frame, statement, text).await)
+            }
+            written => written,
+        };
+        if !begins_here {
+            originate::command_complete(&mut self.client.output, &written?);
+            return Ok(());
+        }
+        match written {
+            // The client hears of success when it is one.
+            Ok(tag) => {
+                self.commit_everywhere().await?;
+                originate::command_complete(&mut self.client.output, &tag);
+                Ok(())
+            }
+            Err(failure) => {
+                self.rollback_everywhere().await?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Execute of a portal that writes on several shards.
+    pub(super) async fn write_bound(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &Bytes,
+        writing: &Writing,
+        row_limit: i32,
+    ) -> Result<(), Failure> {
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let description = self.describe(statement).await?;
+        if row_limit > 0 && description.rows.is_some() {
+            return Err(PgError::unsupported(
+                "a row limit on a result of several shards is not supported",
+                "Execute asked for part of the rows, and the rest would have to be kept on every shard.",
+                "Fetch the whole result (a fetch size of 0).",
+            )
+            .into());
+        }
+        self.check_commit_support(&writing.shards).await?;
+        if !self.transaction.is_open() {
+            self.begin_for_pipeline();
+        }
+        let key = self.statement_text(statement.key.text.clone(), description.parameter_types.clone().into());
+        let typed = Statement {
+            id: self.gateway.registry.id(&key),
+            key,
+            analyzed: Arc::clone(&statement.analyzed),
+            context_id: 0,
+            literals: Literals::new(),
+            description: OnceLock::new(),
+        };
+        let tag = match &writing.kind {
+            WritingKind::Parts | WritingKind::Copies => {
+                let request = Request::Bound { statement: &typed, after_names: bind.after_names };
+                self.write_on(writing, &request, Shown::Rows).await?
+            }
+            WritingKind::Rows(shard_of_row) => {
+                let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
+                let request = Request::Rows { texts: &texts, types: &typed.key.types, after_names: bind.after_names };
+                self.write_on(writing, &request, Shown::KeptRows).await?
+            }
+        };
+        originate::command_complete(&mut self.client.output, &tag);
+        Ok(())
+    }
+
+    /// Returns the tag for the client.
+    async fn write_on(&mut self, writing: &Writing, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        for shard in &writing.shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
+                participant.has_written = true;
+            }
+        }
+        match &writing.kind {
+            WritingKind::Parts => {
+                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                sum_of_tags(&parts)
+            }
+            WritingKind::Rows(shard_of_row) => {
+                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                let tag = sum_of_tags(&parts)?;
+                for row in in_order(parts, shard_of_row)? {
+                    self.client.output.extend_from_slice(&row);
+                }
+                Ok(tag)
+            }
+            WritingKind::Copies => {
+                let (home, others) = writing.shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
+                let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
+                let rest = self.write_and_read(others, request, Shown::Nothing).await?;
+                let tag = first.into_iter().next().unwrap_or_default().tag;
+                match rest.iter().zip(others).find(|(other, _)| other.tag != tag) {
+                    None => Ok(tag),
+                    Some((other, shard)) => Err(copies_differ(&tag, &other.tag, &self.gateway.shard(*shard)?.name).into()),
+                }
+            }
+        }
+    }
+
+    /// Sends the request to these shards at once and reads all answers to their end.
+    async fn write_and_read(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<Vec<Part>, Failure> {
+        let home = self.home()?.id;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        for (place, shard) in shards.iter().enumerate() {
+            let Some(index) = self.index_of(*shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let connection = &mut *participant.connection;
+            match request {
+                Request::Query(text) => {
+                    connection.unnamed = None;
+                    originate::query(&mut connection.output, text.as_bytes());
+                }
+                Request::Queries(texts) => {
+                    connection.unnamed = None;
+                    let text = texts.get(place).map_or("", String::as_str);
+                    originate::query(&mut connection.output, text.as_bytes());
+                }
+                Request::Rows { texts, types, after_names } => {
+                    connection.unnamed = None;
+                    let text = texts.get(place).map_or("", String::as_str);
+                    let types = types_there(text, types, *shard == home);
+                    originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
+                    originate::bind(&mut connection.output, b"", b"", after_names);
+                    originate::execute(&mut connection.output, b"", 0);
+                    originate::sync(&mut connection.output);
+                }
+                Request::Bound { statement, after_names } => {
+                    let types = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
+                    super::describe::prepare_on(connection, statement, types, false, prepared_max);
+                    // The answers are read here, up to ReadyForQuery.
+                    connection.pending.clear();
+                    statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+                    originate::execute(&mut connection.output, b"", 0);
+                    originate::sync(&mut connection.output);
+                }
+            }
+            self.cancel.started(&participant.connection);
+            if let Err(error) = participant.connection.flush().await {
+                return Err(self.participant_lost(index, &error));
+            }
+        }
+        let mut parts = Vec::with_capacity(shards.len());
+        let mut failure = None;
+        for (place, shard) in shards.iter().enumerate() {
+            let shown = match (&failure, place, shown) {
+                (None, 1.., Shown::DescribedRows) => Shown::Rows,
+                (None, 1.., Shown::DescribedKeptRows) => Shown::KeptRows,
+                (None, _, shown) => shown,
+                (Some(_), _, _) => Shown::Nothing,
+            };
+            match self.read_part(*shard, shown).await {
+                Ok(part @ Part { error: None, .. }) => parts.push(part),
+                Ok(Part { error: Some(body), .. }) => {
+                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
+                        && let Some(participant) = self.participants.get_mut(index)
+                    {
+                        participant.connection.prepared.doubt(statement.id);
+                    }
+                    let name = self.gateway.shard(*shard)?.name.clone();
+                    failure.get_or_insert_with(|| Failure::Shard(with_shard_named(&super::describe::error_frame(&body), &name)));
+                }
+                Err(Failure::End(end)) => return Err(end.into()),
+                // The others are read to their end, so that they stay usable.
+                Err(lost) => failure = Some(lost),
+            }
+        }
+        failure.map_or(Ok(parts), Err)
+    }
+
+    fn index_of(&self, shard: ShardId) -> Option<usize> {
+        self.participants.iter().position(|participant| participant.shard == shard)
+    }
+
+    /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
+    async fn read_part(&mut self, shard: ShardId, shown: Shown) -> Result<Part, Failure> {
+        let mut part = Part::default();
+        loop {
+            let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
+            let Some(participant) = self.participants.get_mut(index) else {
+                return Err(PgError::internal("participant is gone").into());
+            };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            match tag {
+                shard_tag::DATA_ROW if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) => {
+                    part.rows.push(super::describe::frame(tag, &body));
+                }
+                shard_tag::DATA_ROW if shown != Shown::Nothing => {
+                    self.client.output.extend_from_slice(&super::describe::frame(tag, &body));
+                    if self.client.output.len() >= OUTPUT_BYTES {
+                        self.client.flush().await?;
+                    }
+                }
+                shard_tag::ROW_DESCRIPTION if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) => {
+                    let mut columns = match wire::row_description(&body) {
+                        Ok(columns) => columns,
+                        Err(error) => return Err(self.participant_lost(index, &error.into())),
+                    };
+                    for column in &mut columns {
+                        column.type_oid = participant.connection.oids.at_home(column.type_oid);
+                        column.table_oid = participant.connection.oids.at_home(column.table_oid);
+                    }
+                    originate::row_description(&mut self.client.output, &columns);
+                }
+                shard_tag::NOTICE if shown != Shown::Nothing => {
+                    self.client.output.extend_from_slice(&super::describe::frame(tag, &body));
+                }
+                shard_tag::COMMAND_COMPLETE => {
+                    part.tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+                }
+                shard_tag::ERROR => {
+                    if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
+                        return Err(self.participant_lost(index, &ConnectionError::Closed));
+                    }
+                    part.error.get_or_insert(body);
+                }
+                shard_tag::READY => {
+                    participant.connection.status = body.first().copied().unwrap_or(b'E');
+                    return Ok(part);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.
+fn sum_of_tags(parts: &[Part]) -> Result<String, Failure> {
+    let mut sum = 0_u64;
+    let mut words = "";
+    for Part { tag, .. } in parts {
+        let count = tag.rsplit_once(' ').and_then(|(before, count)| Some((before, count.parse::<u64>().ok()?)));
+        let Some((before, count)) = count else {
+            return Err(PgError::internal(format!("unexpected command tag \"{tag}\"")).into());
+        };
+        sum = sum.saturating_add(count);
+        words = before;
+    }
+    Ok(format!("{words} {sum}"))
+}
+
+/// The statement with the rows of each shard alone.
+fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
+    let unknown = || PgError::internal("the rows of VALUES were not found in the text");
+    let rows = value_rows(text, shard_of_row.len()).ok_or_else(unknown)?;
+    let text_of = |place: usize| {
+        let kept: Vec<bool> = shard_of_row.iter().map(|shard| *shard == place).collect();
+        with_rows(text, &rows, &kept).ok_or_else(unknown)
+    };
+    (0..shard_count).map(text_of).collect()
+}
+
+/// Parameters' types for a shard where user types have other oids. Those that its rows do not use need any type at all.
+fn types_there(text: &str, types: &[u32], is_home: bool) -> Vec<u32> {
+    let used: Vec<&str> = lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Parameter)
+        .filter_map(|token| text.get(token.start + 1..token.end))
+        .collect();
+    let there = |(index, oid): (usize, &u32)| match *oid >= FIRST_USER_OID && !is_home {
+        true if used.iter().any(|number| number.parse() == Ok(index + 1)) => 0,
+        true => TEXT_OID,
+        false => *oid,
+    };
+    types.iter().enumerate().map(there).collect()
+}
+
+/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING.
+fn in_order(parts: Vec<Part>, shard_of_row: &[usize]) -> Result<Vec<Bytes>, Failure> {
+    if parts.iter().all(|part| part.rows.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let mut rows: Vec<_> = parts.into_iter().map(|part| part.rows.into_iter()).collect();
+    let ordered: Option<Vec<Bytes>> = shard_of_row.iter().map(|place| rows.get_mut(*place)?.next()).collect();
+    match ordered {
+        Some(ordered) if rows.iter().all(|rest| rest.len() == 0) => Ok(ordered),
+        Some(_) | None => Err(PgError::unsupported(
+            "RETURNING of an INSERT for several shards is not supported here",
+            "A trigger has left out rows, so that their order is not known.",
+            "Insert the rows of each shard key in a statement of their own.",
+        )
+        .into()),
+    }
+}
+
+fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
+    PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("the copies of the reference table differ on shard \"{shard}\""),
+    )
+    .with_detail(format!("The home shard answered {home}, that shard {other}. Nothing was changed."))
+    .with_hint("Somebody has written to one copy directly. Make the copies alike on the shards.")
+}
+
+const TEXT_OID: u32 = 25;
+/// PostgreSQL gives these to what users create.
+const FIRST_USER_OID: u32 = 16_384;
+/// Rows are sent to the client in pieces of this size.
+const OUTPUT_BYTES: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_summed() {
+        let part = |tag: &&str| Part { tag: (*tag).to_owned(), ..Part::default() };
+        let sum = |tags: &[&str]| sum_of_tags(&tags.iter().map(part).collect::<Vec<_>>()).ok();
+        assert_eq!(sum(&["UPDATE 2", "UPDATE 0", "UPDATE 3"]).as_deref(), Some("UPDATE 5"));
+        assert_eq!(sum(&["INSERT 0 2", "INSERT 0 1"]).as_deref(), Some("INSERT 0 3"));
+        assert_eq!(sum(&["BEGIN", "UPDATE 1"]), None);
+    }
+}

@@ -1,0 +1,172 @@
+-- Settings of the client reach its own statement, not the transport.
+--! script
+SET datestyle = 'SQL, DMY';
+SET timezone = 'Asia/Kolkata';
+SET intervalstyle = 'sql_standard';
+SET extra_float_digits = 0;
+SET bytea_output = 'escape';
+SELECT max(seen), min(born), max(span), max(score), sum(score) FROM people p JOIN posts o ON o.person_id = p.id WHERE p.id % 10 <> 0 AND p.id % 11 <> 0;
+SELECT id, seen, born, score FROM people WHERE age > (SELECT avg(age) FROM people) ORDER BY id;
+SELECT raw, total, during FROM shop.orders WHERE total < (SELECT avg(total) FROM shop.orders) ORDER BY id;
+SELECT count(*) FROM people WHERE born < '03/04/1993' AND EXISTS (SELECT 1 FROM posts WHERE at > '02/01/2024');
+SELECT current_setting('datestyle'), current_setting('extra_float_digits'), count(*) FROM people;
+SHOW datestyle;
+SHOW client_encoding;
+SHOW lc_monetary;
+--! end
+--! script
+SET array_nulls = off;
+SELECT tags, '{NULL}'::text[] FROM people WHERE age = (SELECT max(age) FROM people) ORDER BY id;
+SELECT count(*) FROM people WHERE tags[2] IS NULL;
+--! end
+--! script
+SET search_path = shop, public;
+SELECT count(*), max(nick) FROM people;
+SELECT count(*) FROM people a JOIN public.people b ON b.id = a.id;
+SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.person_id;
+SET search_path = public, pg_temp;
+SELECT count(*), max(level) FROM people;
+SELECT * FROM by_level ORDER BY level;
+SET search_path = '';
+SELECT count(*) FROM public.people;
+SELECT count(*) FROM people;
+SELECT * FROM public.by_level ORDER BY level;
+--! end
+-- Transactions.
+--! script
+BEGIN;
+SELECT count(*) FROM people;
+SELECT name FROM people WHERE id = 5;
+SELECT count(*) FROM people p JOIN shop.orders o ON o.person_id = p.id;
+SAVEPOINT a;
+SELECT sum(1 / (age - age)) FROM people;
+ROLLBACK TO a;
+SELECT count(*) FROM posts;
+SELECT count(*), nothing FROM people;
+SELECT 1;
+ROLLBACK;
+SELECT count(*) FROM posts;
+--! end
+--! script
+BEGIN READ ONLY;
+SELECT count(*), max(level) FROM people;
+SELECT count(*) FROM people p JOIN notes n ON n.person_id = p.id;
+COMMIT;
+SET default_transaction_read_only = on;
+SELECT count(*), max(level) FROM people;
+SELECT string_agg(name, ',' ORDER BY name, id) FROM people;
+--! end
+--! script
+BEGIN;
+SELECT count(*) FROM people;
+--! refused
+SELECT count(*), now() FROM people;
+ROLLBACK;
+--! end
+--! script
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+--! refused
+SELECT count(*), max(level) FROM people;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+CREATE TABLE made (id int);
+--! refused
+SELECT count(*) FROM people, made;
+ROLLBACK;
+--! end
+--! script
+CREATE TEMP TABLE mine (id int);
+INSERT INTO mine VALUES (1), (2);
+SELECT count(*) FROM mine;
+--! refused
+SELECT count(*) FROM people, mine;
+SELECT count(*) FROM people;
+CREATE TEMP TABLE people (id int);
+SELECT count(*) FROM people;
+SELECT count(*) FROM public.people;
+--! end
+-- The transaction's own writes are seen.
+--! script
+BEGIN;
+UPDATE people SET age = 99, name = E'tab\there\\' WHERE id = 5;
+SELECT count(*), max(age), max(name COLLATE "C") FROM people;
+INSERT INTO posts (person_id, n, title, stars, tag, words) VALUES (5, 50, NULL, 9, 'own', 7);
+SELECT p.id, p.name, o.n, o.title, o.doubled FROM people p JOIN posts o ON o.person_id = p.id WHERE p.age > (SELECT avg(age) FROM people) ORDER BY 1, 3;
+SELECT count(*) FROM people p JOIN notes n ON n.person_id = p.id;
+DELETE FROM posts WHERE person_id = 5;
+SELECT count(*), (SELECT count(*) FROM posts) FROM people;
+SAVEPOINT a;
+DELETE FROM people WHERE id = 5;
+SELECT count(*), max(age) FROM people;
+ROLLBACK TO a;
+SELECT count(*), max(age) FROM people;
+SELECT sum(1 / (age - age)) FROM people;
+ROLLBACK TO a;
+SELECT max(age), max(person_id) FROM people, posts;
+SELECT DISTINCT name FROM adults ORDER BY name;
+COMMIT;
+SELECT count(*), max(age) FROM people;
+SELECT count(*) FROM posts;
+--! end
+-- On the home shard too, on which tables that are not distributed are.
+--! script
+BEGIN;
+INSERT INTO notes VALUES (100, 7, 'own'), (101, 8, NULL);
+SELECT n.body, p.name FROM notes n JOIN people p ON p.id = n.person_id ORDER BY n.id;
+UPDATE notes SET body = 'changed' WHERE id = 1;
+SELECT n.body, p.id FROM notes n RIGHT JOIN people p ON p.id = n.person_id ORDER BY p.id, n.id;
+SELECT count(*), max(body) FROM note_bodies, people;
+SELECT b.body, r.bonus, count(*) FROM notes b, ranks r, people p WHERE p.level = r.level AND b.person_id = p.id GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT count(*) FROM events e JOIN people p ON p.id = e.id;
+SELECT count(*) FROM notes;
+LOCK TABLE notes IN ACCESS EXCLUSIVE MODE;
+SELECT count(*) FROM notes, people;
+ROLLBACK;
+SELECT count(*) FROM notes, people;
+BEGIN;
+INSERT INTO notes VALUES (100, 7, 'own');
+--! refused
+SELECT note_count(), count(*) FROM people;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+UPDATE shop.orders SET total = 0 WHERE id = 7;
+INSERT INTO shop.items VALUES (7, 77, 'sku1', 1000);
+SELECT sum(total), (SELECT sum(amount) FROM shop.items), (SELECT count(*) FROM people) FROM shop.orders;
+SELECT o.id, i.n, o.note, o.price, o.moods FROM shop.orders o LEFT JOIN shop.items i ON i.amount = o.id + 993 ORDER BY 1, 2;
+SELECT sum(amount) FROM shop.items GROUP BY sku ORDER BY 1;
+ROLLBACK;
+SELECT sum(total), (SELECT sum(amount) FROM shop.items) FROM shop.orders;
+--! end
+-- Several statements in one text.
+--! script
+--! simple
+SELECT 1; SELECT count(*) FROM people; SELECT max(total) FROM shop.orders WHERE paid;
+SELECT count(*) FROM people; SELECT count(*), nothing FROM people; SELECT 1;
+SELECT 'é'; SELECT sum(é) FROM people;
+--! end
+-- Rights.
+--! script
+--! runs
+SET ROLE parity_reader;
+SELECT count(*), max(name) FROM people;
+SELECT p.id, q.id FROM people p JOIN people q ON q.age = p.age AND q.id > p.id ORDER BY 1, 2;
+SELECT count(*), max(email) FROM people;
+SELECT * FROM people ORDER BY -id;
+SELECT count(*) FROM secrets;
+SELECT max(best), count(*) FROM post_counts;
+SELECT owner, count(*) FROM open_secrets GROUP BY owner ORDER BY owner;
+SELECT count(*) FROM shop.orders;
+SELECT sku, sum(amount) FROM shop.items GROUP BY sku ORDER BY sku;
+--! runs
+RESET ROLE;
+SELECT count(*) FROM secrets;
+--! end
+-- Timeouts.
+--! script
+SET statement_timeout = '2h';
+SELECT count(*), max(level) FROM people;
+--! end

@@ -1,0 +1,215 @@
+//! Somebody is killed at a named point of a commit over several shards: the transaction is whole or absent afterwards.
+//!
+//! Each transaction writes one row with its own id on each of three shards. The proxy that runs it stops at the point (a file in
+//! the directory of failpoints holds it there, or makes it abort); then somebody is killed, started again, and the rows are
+//! looked at, past any proxy, once nothing is prepared any more. A second proxy is there from the start.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::Ledger;
+use crate::sessions::Stage;
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+
+/// Everything that is back is recovered within this, a proxy's lease included.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Points before the decision and after it. Number 0 decides.
+const BEFORE_DECISION: [&str; 7] = [
+    "before_prepare",
+    "before_prepare.1",
+    "before_prepare.2",
+    "after_prepare.0",
+    "after_prepare.1",
+    "after_prepare",
+    "before_decision",
+];
+const AFTER_DECISION: [&str; 6] =
+    ["after_decision", "before_finish.1", "after_finish.1", "before_finish.2", "after_finish.2", "before_answer"];
+
+/// Where failpoints are armed.
+struct Points(TempDir);
+
+impl Points {
+    fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("shardgate-failpoints-").tempdir().expect("a directory"))
+    }
+
+    fn options(&self) -> ProxyOptions {
+        ProxyOptions { failpoints: Some(self.0.path().to_owned()), ..ProxyOptions::default() }
+    }
+
+    fn arm(&self, point: &str, action: &str) {
+        std::fs::write(self.path(point), action).expect("armed");
+    }
+
+    fn release(&self, point: &str) {
+        std::fs::remove_file(self.path(point)).expect("released");
+        drop(std::fs::remove_file(self.path(&format!("{point}.reached"))));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(self.0.path()).join(name)
+    }
+
+    async fn until_reached(&self, point: &str) {
+        let reached = self.path(&format!("{point}.reached"));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !reached.exists() {
+            assert!(Instant::now() < deadline, "{point} is not reached");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// What the client of a transaction was told at COMMIT.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Committed,
+    Failed(String),
+    /// The connection ended.
+    Nothing,
+}
+
+/// Writes one row on each shard; `id` is the transaction's.
+async fn write(client: &mut WireClient, stage: &Stage, id: &str) {
+    assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
+    for shard in 0..3 {
+        let told = client.ask(&format!("INSERT INTO ledger VALUES ('{id}', {}, 1)", stage.key(shard, 0))).await;
+        assert_eq!(told, "C(INSERT 0 1) Z(T)", "{id}");
+    }
+}
+
+async fn commit(client: &mut WireClient) -> Told {
+    client.query("COMMIT");
+    client.flush().await;
+    let mut told = Told::Nothing;
+    while let Some(message) = client.next_within(Duration::from_secs(60)).await {
+        match message.tag {
+            b'C' => told = Told::Committed,
+            b'E' => told = Told::Failed(message.field(b'C')),
+            b'Z' => break,
+            _ => {}
+        }
+    }
+    told
+}
+
+/// On how many shards is the transaction there? Waits until nothing is prepared.
+async fn found(stage: &Stage, id: &str) -> usize {
+    Ledger::until_nothing_is_prepared(stage, RECOVERED_WITHIN).await;
+    let mut found = 0;
+    for shard in 0..3 {
+        let client = stage.cluster.connect_shard(shard).await;
+        let sql = format!("SELECT FROM ledger WHERE id = '{id}'");
+        found += client.query(&sql, &[]).await.expect("rows").len();
+    }
+    found
+}
+
+fn uuid(number: usize) -> String {
+    format!("00000000-0000-0000-0000-{number:012}")
+}
+
+#[tokio::test]
+async fn a_proxy_that_dies_at_any_point_leaves_nothing_half_done() {
+    let points = Points::new();
+    let mut stage = Stage::start(3, points.options()).await;
+    Ledger::create(&stage).await;
+    let _other = Proxy::start(&stage.cluster, ProxyOptions::default());
+    for (number, point) in BEFORE_DECISION.iter().chain(&AFTER_DECISION).enumerate() {
+        let id = uuid(number);
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &id).await;
+        points.arm(point, "abort");
+        let told = commit(&mut client).await;
+        assert_eq!(told, Told::Nothing, "at {point}");
+        points.release(point);
+        let wanted = if AFTER_DECISION.contains(point) { 3 } else { 0 };
+        assert_eq!(found(&stage, &id).await, wanted, "at {point}");
+        stage.proxy = Proxy::start(&stage.cluster, points.options());
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_proxy_cannot_commit_what_was_rolled_back() {
+    let points = Points::new();
+    let options = ProxyOptions { settings: vec![("cross_shard.commit_timeout_ms", "2000".to_owned())], ..points.options() };
+    let mut stage = Stage::start(3, options).await;
+    Ledger::create(&stage).await;
+    let _other = Proxy::start(&stage.cluster, ProxyOptions::default());
+    for (number, point) in ["after_prepare", "before_decision", "after_decision", "before_finish.2"].iter().enumerate() {
+        let id = uuid(number);
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &id).await;
+        points.arm(point, "hold");
+        let committing = tokio::spawn(async move { commit(&mut client).await });
+        points.until_reached(point).await;
+        stage.proxy.signal(Signal::STOP);
+        let wanted = if AFTER_DECISION.contains(point) { 3 } else { 0 };
+        assert_eq!(found(&stage, &id).await, wanted, "frozen at {point}");
+        points.release(point);
+        stage.proxy.signal(Signal::CONT);
+        let told = committing.await.expect("no panic");
+        assert_eq!(told == Told::Committed, wanted == 3, "{told:?} at {point}");
+        assert_eq!(found(&stage, &id).await, wanted, "thawed at {point}");
+    }
+}
+
+/// The deciding shard is the home shard, number 0; another is number 1.
+#[tokio::test]
+async fn a_shard_that_dies_at_any_point_comes_back_with_all_or_nothing() {
+    let points = Points::new();
+    let mut stage = Stage::on(Cluster::separate_servers(3).await, points.options()).await;
+    Ledger::create(&stage).await;
+    let mut number = 0;
+    for killed in [0, 1] {
+        for point in [
+            "before_prepare",
+            "after_prepare",
+            "before_decision",
+            "after_decision",
+            "before_finish.1",
+            "after_finish.1",
+            "before_answer",
+        ] {
+            number += 1;
+            let id = uuid(number);
+            let mut client = stage.client().await;
+            write(&mut client, &stage, &id).await;
+            points.arm(point, "hold");
+            let committing = tokio::spawn(async move { commit(&mut client).await });
+            points.until_reached(point).await;
+            let server = stage.cluster.shard_server_mut(killed);
+            server.kill().expect("killed");
+            points.release(point);
+            stage.cluster.shard_server_mut(killed).start_again().expect("started again");
+            let told = committing.await.expect("no panic");
+            let there = found(&stage, &id).await;
+            assert!(there == 0 || there == 3, "{there} of 3 when shard {killed} was killed at {point}");
+            assert!(told != Told::Committed || there == 3, "acknowledged and lost: shard {killed} at {point}");
+            assert!(
+                told == Told::Committed || there == 0 || told == Told::Failed("08007".to_owned()),
+                "{told:?} and there: shard {killed} at {point}"
+            );
+            let is_decided = AFTER_DECISION.contains(&point);
+            assert_eq!(there == 3, is_decided || (there == 3 && told == Told::Committed), "shard {killed} at {point}");
+            let mut reader = stage.client().await;
+            until_usable(&mut reader).await;
+        }
+    }
+}
+
+/// Every shard answers again.
+async fn until_usable(client: &mut WireClient) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.ask("SELECT count(*) FROM accounts WHERE id > 0 AND id IN (SELECT 1)").await.is_empty()
+        || client.ask("SELECT id FROM accounts").await.contains("E(")
+    {
+        assert!(Instant::now() < deadline, "the shards do not answer");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,106 @@
+//! Where a second shard cannot be written it is refused there, by name, and nothing is half done.
+
+use crate::sessions::Stage;
+use crate::support::{Cluster, ProxyOptions, WireClient};
+
+#[tokio::test]
+async fn a_second_writing_shard_is_refused_where_the_settings_say_so() {
+    let settings = vec![("cross_shard.writes", "refuse".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    refused_everywhere(&stage, "cross_shard.writes is \"refuse\"").await;
+}
+
+#[tokio::test]
+async fn a_second_writing_shard_is_refused_where_shards_prepare_nothing() {
+    let cluster = Cluster::start_with(2, &[("max_prepared_transactions", "0")]).await;
+    let stage = Stage::on(cluster, ProxyOptions::default()).await;
+    refused_everywhere(&stage, "max_prepared_transactions is 0").await;
+}
+
+#[tokio::test]
+async fn levels_with_one_snapshot_are_refused_at_the_second_shard_unless_asked_for() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let (one, other) = updates(&stage);
+    let mut client = stage.client().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        assert_eq!(client.ask(&format!("BEGIN ISOLATION LEVEL {level}")).await, "C(BEGIN) Z(T)");
+        assert_eq!(client.ask(&one).await, "C(UPDATE 1) Z(T)");
+        assert!(client.ask(&other).await.starts_with("E(0A000 "));
+        assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    }
+    let settings = vec![("cross_shard.isolation", "per_shard".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let (one, other) = updates(&stage);
+    let mut client = stage.client().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        assert_eq!(
+            client.ask(&format!("BEGIN ISOLATION LEVEL {level}; {one}; {other}; COMMIT")).await,
+            "C(BEGIN) C(UPDATE 1) C(UPDATE 1) C(COMMIT) Z(I)"
+        );
+    }
+    assert_eq!(client.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "2");
+}
+
+/// A role that may not take the one that owns prepared transactions is told which grant is missing.
+#[tokio::test]
+async fn a_user_without_the_role_is_told_what_to_grant() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let (one, other) = updates(&stage);
+    let mut client = stage.client().await;
+    for text in ["GRANT SELECT, UPDATE ON accounts TO reader", "SET SESSION AUTHORIZATION reader"] {
+        let told = client.ask(text).await;
+        assert!(!told.contains("E("), "{told}");
+    }
+    assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
+    assert_eq!(client.ask(&one).await, "C(UPDATE 1) Z(T)");
+    client.query(&other);
+    let answers = client.answers().await;
+    assert_eq!(answers[0].field(b'C'), "0A000");
+    assert!(answers[0].field(b'H').contains("GRANT shardgate_2pc TO"), "{}", answers[0].field(b'H'));
+    assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+}
+
+fn updates(stage: &Stage) -> (String, String) {
+    let update = |shard| format!("UPDATE accounts SET balance = 1 WHERE id = {}", stage.key(shard, 0));
+    (update(0), update(1))
+}
+
+/// In whatever form the second shard would be written.
+async fn refused_everywhere(stage: &Stage, why: &str) {
+    let mut client = stage.client().await;
+    let (one, other) = updates(stage);
+    assert!(!client.ask(&format!("BEGIN; {one}")).await.contains("E("));
+    client.query(&other);
+    let answers = client.answers().await;
+    assert_eq!(answers[0].field(b'C'), "0A000");
+    assert!(answers[0].field(b'D').contains(why) && !answers[0].field(b'H').is_empty(), "{}", answers[0].field(b'D'));
+    assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    for text in [
+        format!("{one}; {other}"),
+        "UPDATE accounts SET balance = 1".to_owned(),
+        "INSERT INTO currencies VALUES ('X', 'x')".to_owned(),
+    ] {
+        let told = client.ask(&text).await;
+        assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{text}: {told}");
+    }
+    client.unnamed(&one, &[]).unnamed(&other, &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    client.unnamed("DELETE FROM accounts", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    assert!(client.ask("SELECT id FROM accounts WHERE balance <> 100").await.contains("C(SELECT 0)"));
+    // Reading there is fine, and so is the second shard after a savepoint is undone.
+    assert!(!client.ask(&format!("BEGIN; {one}; SAVEPOINT s")).await.contains("E("));
+    assert!(client.ask(&other).await.starts_with("E(0A000 "));
+    assert!(!client.ask("ROLLBACK TO s").await.contains("E("));
+    let read = format!("SELECT balance FROM accounts WHERE id = {}", stage.key(1, 0));
+    assert_eq!(client.value(&read).await, "100");
+    assert_eq!(client.ask("COMMIT").await, "C(COMMIT) Z(I)");
+    schema_changes_still_work(&mut client).await;
+}
+
+async fn schema_changes_still_work(client: &mut WireClient) {
+    assert!(!client.ask("ALTER TABLE accounts ADD COLUMN colour text").await.contains("E("));
+    assert!(!client.ask("SELECT colour FROM accounts").await.contains("E("));
+}
