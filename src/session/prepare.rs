@@ -140,7 +140,13 @@ impl Session {
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => Err(not_written(name).into()),
-            Ok(Route::Gather(_)) => Err(not_gathered(&format!("\"{name}\"")).into()),
+            Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+                self.gateway.counters.statement(RouteKind::Gather);
+                // What PostgreSQL has to say against the arguments, with their places in this text.
+                self.evaluated(&execution, &types).await?;
+                self.gather_values(&prepared, &gathering, &parameters, bind).await
+            }
+            Ok(Route::Gather(_)) => Err(unknown_argument().into()),
             Err(failure) => {
                 self.count_refusal(&failure);
                 Err(failure)
