@@ -13,7 +13,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
-use super::sort_key::{SortValue, compare, decode};
+use super::sort_key::{SortValue, compare, decode, is_float};
 use crate::backend::{Connection, ConnectionError, Frame};
 use crate::error::PgError;
 use crate::shard_key::Format;
@@ -36,6 +36,8 @@ pub struct Spec {
     pub hidden_columns: usize,
     /// The simple protocol: the client gets a RowDescription.
     pub describes: bool,
+    /// Floats in text are cut to fewer digits than they have: values that look the same may not be.
+    pub cuts_floats: bool,
 }
 
 /// The value of LIMIT or OFFSET.
@@ -364,7 +366,7 @@ impl Merge<'_, '_> {
             match header.tag {
                 shard_tag::DATA_ROW => {
                     let order_by = if self.spec.has_groups() { &[] } else { self.spec.order_by.as_slice() };
-                    let values = sort_values(order_by, &self.columns, body).map_err(|reason| {
+                    let values = sort_values(order_by, &self.columns, body, self.spec.cuts_floats).map_err(|reason| {
                         if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
                     })?;
                     input.head = Head::Row { total: header.total, values };
@@ -432,7 +434,12 @@ impl EndError {
     }
 }
 
-fn sort_values(order_by: &[SortKey], columns: &[FieldDescription], row: &[u8]) -> Result<Vec<SortValue>, String> {
+fn sort_values(
+    order_by: &[SortKey],
+    columns: &[FieldDescription],
+    row: &[u8],
+    cuts_floats: bool,
+) -> Result<Vec<SortValue>, String> {
     if order_by.is_empty() {
         return Ok(Vec::new());
     }
@@ -443,6 +450,9 @@ fn sort_values(order_by: &[SortKey], columns: &[FieldDescription], row: &[u8]) -
             let column = columns.get(key.column).ok_or("a sort column is missing")?;
             let value = values.get(key.column).copied().ok_or("a row is too short")?;
             let format = if column.format == 0 { Format::Text } else { Format::Binary };
+            if cuts_floats && format == Format::Text && is_float(column.type_oid) {
+                return Err(format!("column {} shows fewer digits than it sorts by", key.column + 1));
+            }
             decode(column.type_oid, format, key.is_bytewise, value)
                 .ok_or_else(|| format!("the order of column {} is not known to the proxy", key.column + 1))
         })

@@ -55,6 +55,10 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
     }
 }
 
+pub fn is_float(type_oid: u32) -> bool {
+    matches!(type_oid, FLOAT4 | FLOAT8)
+}
+
 /// -0 equals 0 for PostgreSQL.
 #[expect(clippy::unnecessary_wraps, reason = "an arm of decode")]
 fn float(value: f64) -> Option<SortValue> {

@@ -203,7 +203,11 @@ impl Session {
 
     pub(super) fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
-        Ok(Spec { combine_bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), ..spec(merge, inputs)? })
+        // From 1 on, which is the default, every float is printed so that it can be told from any other.
+        let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
+        let cuts_floats = self.effective("extra_float_digits").is_some_and(|digits| !shows_all(digits));
+        let combine_bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        Ok(Spec { combine_bytes_max, cuts_floats, ..spec(merge, inputs)? })
     }
 
     /// A shard joins, and what had to come before the statement has been answered.
@@ -286,18 +290,10 @@ impl Session {
 
 /// What each shard runs: the statement alone, with its pieces replaced.
 pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
-    let Some(fragment) = &merge.fragment else {
-        return text.get(statement.start..statement.end).unwrap_or(text).to_owned();
-    };
-    let mut out = String::with_capacity(text.len() + 32);
-    let mut position = statement.start;
-    for splice in &fragment.splices {
-        out.push_str(text.get(position..splice.start).unwrap_or_default());
-        out.push_str(&splice.text);
-        position = splice.end;
+    match &merge.fragment {
+        Some(fragment) => fragment.of(text, statement.start..statement.end),
+        None => text.get(statement.start..statement.end).unwrap_or(text).to_owned(),
     }
-    out.push_str(text.get(position..statement.end).unwrap_or_default());
-    out
 }
 
 fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
@@ -320,11 +316,12 @@ fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         combine_bytes_max: 0,
         hidden_columns: merge.hidden_columns,
         describes: false,
+        cuts_floats: false,
     })
 }
 
 /// What the shards answer is for the last step to read.
-fn has_last_step(merge: &Merge) -> bool {
+pub(super) fn has_last_step(merge: &Merge) -> bool {
     matches!(&merge.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
 }
 

@@ -9,10 +9,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::describe::{Description, TypeNames, prepare_on};
-use super::elsewhere::{Scattered, fragment_text, with_hidden_formats};
+use super::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
+use super::last_step::Asked;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session};
@@ -134,7 +135,8 @@ impl Session {
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
             Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
-                self.execute_on_several(&shards, analysis, &inputs, &execution).await
+                let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
+                self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => Err(not_written(name).into()),
@@ -235,17 +237,19 @@ impl Session {
         drained
     }
 
+    /// `bound`: the rest of a Bind of the prepared statement with the arguments' values.
     async fn execute_on_several(
         &mut self,
         shards: &[ShardId],
         analysis: &Analysis,
-        inputs: &Inputs<'_>,
+        (inputs, bound): (&Inputs<'_>, &[u8]),
         execution: &Execution<'_>,
     ) -> Result<(), Failure> {
         let Execution { prepared, bind, .. } = execution;
         let merge = analysis.merge.clone()?;
         let spec = Spec { describes: bind.is_none(), ..self.spec(&merge, inputs)? };
-        let types = self.describe(prepared).await?.parameter_types.clone();
+        let description = self.describe(prepared).await?;
+        let types = description.parameter_types.clone();
         let key = self.statement_text(Bytes::from(fragment_text(analysis, &merge, prepared.text())), types.into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
@@ -256,8 +260,10 @@ impl Session {
             description: OnceLock::new(),
         };
         let (sql, shift) = execution.sql(&fragment);
-        let after_names =
-            bind.map_or_else(|| originate::BIND_NOTHING.to_vec(), |bind| with_hidden_formats(bind, merge.hidden_columns));
+        let after_names = match bind {
+            Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
+            Some(_) | None => originate::BIND_NOTHING.to_vec(),
+        };
         self.gateway.counters.statement(RouteKind::Scatter);
         for shard in shards {
             let index = self.join(*shard).await?;
@@ -284,9 +290,17 @@ impl Session {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
-        match result.map_err(|failure| with_position_shifted(failure, shift))? {
+        let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
+            Scattered::LastStep(text) => {
+                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                let asked = Asked { description: &description, after_names: bound, describes: bind.is_none() };
+                self.run_last_step(shard, &text, asked).await?
+            }
+            other => other,
+        };
+        match scattered {
             Scattered::Answered => Ok(()),
-            Scattered::LastStep(_) => Err(not_gathered("the statement").into()),
+            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
             Scattered::NotMerged(reason) => Err(reason.into()),
         }
     }
@@ -302,6 +316,25 @@ impl Session {
         let rows = self.describe(&prepared).await?.rows.clone();
         Ok(Some(Description { parameter_types: Vec::new(), rows }))
     }
+}
+
+/// The rest of a Bind with these values, in text.
+fn after_names(values: &[Value], result_formats: &[u8]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    out.put_u16(0);
+    out.put_u16(u16::try_from(values.len()).unwrap_or(u16::MAX));
+    for value in values {
+        match value {
+            Value::Known { bytes, .. } => {
+                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+                out.put_slice(bytes);
+            }
+            Value::Null { .. } | Value::Unknown => out.put_i32(-1),
+        }
+    }
+    out.put_u16(u16::try_from(result_formats.len() / 2).unwrap_or(u16::MAX));
+    out.put_slice(result_formats);
+    out.to_vec()
 }
 
 impl Execution<'_> {

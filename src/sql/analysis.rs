@@ -3,6 +3,7 @@
 //! Made once per text (or per template, see [`super::lexer`]) and shared; holds no value of a parameter or literal, only where
 //! to find it, so that one analysis serves every execution.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::PgError;
@@ -236,6 +237,8 @@ pub struct Groups {
     pub keys: Vec<RowKeyColumn>,
     /// For each column of the fragment's rows.
     pub columns: Vec<Combination>,
+    /// It is right only if no value that an aggregate with DISTINCT counts is on two shards.
+    pub counts_distinct: bool,
     /// What is left to do with the whole groups, where it is more than to sort and cut them.
     pub last_step: Option<LastStep>,
 }
@@ -306,6 +309,21 @@ pub enum Combination {
 pub struct Fragment {
     /// In ascending order, not overlapping; byte offsets into the whole text.
     pub splices: Vec<Splice>,
+}
+
+impl Fragment {
+    /// The statement that stands there in the text, with its pieces replaced.
+    pub fn of(&self, text: &str, statement: Range<usize>) -> String {
+        let mut out = String::with_capacity(statement.len() + 32);
+        let mut position = statement.start;
+        for splice in &self.splices {
+            out.push_str(text.get(position..splice.start).unwrap_or_default());
+            out.push_str(&splice.text);
+            position = splice.end;
+        }
+        out.push_str(text.get(position..statement.end).unwrap_or_default());
+        out
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

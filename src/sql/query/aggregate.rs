@@ -48,7 +48,11 @@ pub enum Aggregate {
 impl Reader<'_> {
     /// The merge of a query with aggregates or GROUP BY: by the proxy alone, or with a last step for PostgreSQL.
     pub fn grouped(&self, query: &GroupedQuery<'_, '_>) -> Result<Merge, PgError> {
-        self.combined_alone(query).or_else(|reason| self.with_last_step(query).ok_or(reason))
+        let mut merge = self.combined_alone(query).or_else(|reason| self.with_last_step(query).ok_or(reason))?;
+        if let Some(Combine::Groups(groups)) = &mut merge.combine {
+            groups.counts_distinct = self.counts_distinct(query);
+        }
+        Ok(merge)
     }
 
     fn combined_alone(&self, query: &GroupedQuery<'_, '_>) -> Result<Merge, PgError> {
@@ -290,9 +294,30 @@ impl Reader<'_> {
             ("bool_or", false, 1) => Aggregate::Combined(Combination::Any),
             _ => return None,
         };
-        // A value counts once however many shards have it: only where once or often is the same.
-        let is_idempotent = !matches!(found, Aggregate::Average | Aggregate::Combined(Combination::Count | Combination::Sum));
-        (is_idempotent || !call.agg_distinct).then_some(found)
+        Some(found)
+    }
+
+    /// An aggregate of the query counts a value once however many rows have it, where once or often is not the same.
+    fn counts_distinct(&self, query: &GroupedQuery<'_, '_>) -> bool {
+        let select = query.select;
+        let mut counts = false;
+        let mut visit = |node: Node<'_>| {
+            tree::walk(node, &mut |node| {
+                if let Node::FuncCall(call) = node
+                    && call.agg_distinct
+                {
+                    let found = self.combination_of(call, query.frame);
+                    counts |=
+                        matches!(found, Some(Aggregate::Average | Aggregate::Combined(Combination::Count | Combination::Sum)));
+                }
+                true
+            });
+        };
+        select.target_list().iter().for_each(|target| visit(target.val()));
+        select.sort_clause().iter().for_each(|sort| visit(sort.node()));
+        visit(select.having_clause());
+        select.window_clause().iter().for_each(visit);
+        counts
     }
 
     /// Where a call's name stands, and its text from the opening parenthesis on, with FILTER.
@@ -305,6 +330,18 @@ impl Reader<'_> {
         let mut is_filter_next = false;
         for token in lexer::tokens(rest).filter(|token| token.kind != TokenKind::Comment) {
             let piece = rest.get(token.start..token.end)?;
+            if depth == 0 && end.is_some() {
+                // After the arguments only FILTER belongs to the call, and only once.
+                if is_filter_next || token.kind != TokenKind::Word || !piece.eq_ignore_ascii_case("filter") {
+                    if is_filter_next && piece == "(" {
+                        depth += 1;
+                        continue;
+                    }
+                    break;
+                }
+                is_filter_next = true;
+                continue;
+            }
             match (token.kind, piece) {
                 (TokenKind::Symbol, "(") => {
                     opened.get_or_insert(token.start);
@@ -319,10 +356,6 @@ impl Reader<'_> {
                         }
                     }
                 }
-                (TokenKind::Word, word) if depth == 0 && end.is_some() && word.eq_ignore_ascii_case("filter") => {
-                    is_filter_next = true;
-                }
-                _ if depth == 0 && end.is_some() => break,
                 _ => {}
             }
         }
@@ -409,7 +442,10 @@ fn with_subquery() -> PgError {
 fn of_aggregates(place: &str) -> PgError {
     PgError::unsupported(
         format!("this expression over aggregates in {place} is not supported across shards"),
-        "Only count, sum, avg, min, max, bool_and, bool_or and every are combined, by themselves and without DISTINCT or ORDER BY.",
+        "Only count, sum, avg, min, max, bool_and, bool_or and every are combined, by themselves and without ORDER BY.",
         "Select the aggregates by themselves and compute with their results, or restrict the statement to one shard key.",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -276,6 +276,7 @@ impl<'c> Reader<'c> {
             block.grouping = Grouping::Whole;
         }
         block.windows = findings.windows;
+        block.distinct_arguments = findings.distinct_arguments;
         block.subqueries = findings.subqueries;
         block.has_limit = self.has_limit(select);
         if !select.locking_clause().is_empty() {

@@ -40,6 +40,8 @@ pub struct Scope<'s, 'n> {
 pub struct Findings {
     pub has_aggregate: bool,
     pub windows: Vec<Vec<Term>>,
+    /// The columns among the arguments of each aggregate with DISTINCT.
+    pub distinct_arguments: Vec<Vec<Term>>,
     pub subqueries: Vec<Subquery>,
 }
 
@@ -96,6 +98,10 @@ impl<'c> Reader<'c> {
             if is_aggregate || call.over().is_some() {
                 if call.over().is_none() {
                     self.check_aggregate_level(call, scope.frame);
+                }
+                if call.agg_distinct {
+                    let terms = self.terms(call.args(), scope.frame);
+                    findings.distinct_arguments.push(terms);
                 }
                 self.aggregate_or_window(call.over(), scope, findings);
             }

@@ -11,7 +11,7 @@ use super::bind::Reader;
 use super::placement::{Combined, CombinedBy};
 use super::{Body, Bound, Distinct, Grouping, OrderBy};
 use crate::error::PgError;
-use crate::sql::analysis::{Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
+use crate::sql::analysis::{Combine, Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
 
 /// A merge in the making.
 #[derive(Debug)]
@@ -61,9 +61,13 @@ impl Reader<'_> {
             // The analysis of a text that is on one shard anyway must not be bound to its literals.
             _ if self.is_on_one_shard() => Err(combined.reason),
             CombinedBy::Groups => {
-                let merge = self.groups.take().unwrap_or(Err(combined.reason))?;
-                // Its offsets are of this text only.
-                self.notes.is_bound_to_text = true;
+                let merge = self.groups.take().unwrap_or(Err(combined.reason.clone()))?;
+                let Some(Combine::Groups(groups)) = &merge.combine else { return Err(combined.reason) };
+                if groups.counts_distinct && !combined.is_distinct_by_key {
+                    return Err(combined.reason);
+                }
+                // Offsets of this text only, and the numbers in it.
+                self.notes.is_bound_to_text |= merge.fragment.is_some() || groups.last_step.is_some();
                 Ok(merge)
             }
             CombinedBy::Distinct | CombinedBy::Union | CombinedBy::DistinctOn => {

@@ -171,6 +171,8 @@ pub struct Block {
     pub distinct: Distinct,
     /// PARTITION BY of each window function; an empty list is one window over all rows.
     pub windows: Vec<Vec<Term>>,
+    /// The columns among the arguments of each aggregate with DISTINCT.
+    pub distinct_arguments: Vec<Vec<Term>>,
     pub has_limit: bool,
     pub is_locking: bool,
 }

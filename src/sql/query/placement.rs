@@ -56,6 +56,8 @@ pub struct Placed {
 /// Rows of several shards must be put together before they are the answer.
 pub struct Combined {
     pub by: CombinedBy,
+    /// What aggregates with DISTINCT count is told apart by the whole key: no value is on two shards.
+    pub is_distinct_by_key: bool,
     /// Said where it cannot be done.
     pub reason: PgError,
 }
@@ -169,7 +171,10 @@ impl Reader<'_> {
         let classes = classes(row_facts);
         let covers = |terms: &[Term]| sharded.keys.iter().any(|key| key.is_total && key.is_among(terms, &classes));
         let origins = || bound.outputs.iter().filter_map(|output| output.origin.clone()).collect::<Vec<Term>>();
-        let needed = |by: CombinedBy, message: &str, detail: &str| Some(Combined { by, reason: gather(message, detail) });
+        let is_distinct_by_key = block.distinct_arguments.iter().all(|terms| covers(terms));
+        let needed = |by: CombinedBy, message: &str, detail: &str| {
+            Some(Combined { by, is_distinct_by_key, reason: gather(message, detail) })
+        };
         let combined = if matches!(block.grouping, Grouping::Whole | Grouping::Sets) {
             needed(
                 CombinedBy::Groups,
@@ -596,7 +601,7 @@ fn equal_rows(by: CombinedBy) -> Combined {
         "UNION, INTERSECT and EXCEPT are not supported across shards unless they select the whole shard key",
         "Equal rows may come from several shards.",
     );
-    Combined { by, reason }
+    Combined { by, is_distinct_by_key: false, reason }
 }
 
 fn gather(message: &str, detail: &str) -> PgError {

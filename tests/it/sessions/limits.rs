@@ -342,3 +342,26 @@ async fn in_session_mode_a_client_keeps_its_connections() {
     assert_eq!(three.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {other}")).await, "4MB");
     stage.assert_log_is_clean();
 }
+
+/// What the proxy keeps of groups and distinct rows is bounded; a statement that needs more ends, and its connections go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_and_distinct_rows_are_kept_within_their_limit() {
+    let stage = Stage::start(2, options(&[("cross_shard.merge_bytes_max", "65536")])).await;
+    let mut client = stage.client().await;
+    for statement in [
+        "SELECT owner || repeat('x', 2000) AS o, count(*) FROM accounts GROUP BY 1",
+        "SELECT DISTINCT owner || repeat('x', 2000) FROM accounts",
+        "SELECT owner || repeat('x', 2000) FROM accounts UNION SELECT name FROM currencies",
+        "SELECT owner || repeat('x', 2000) AS o, count(*) + 1 FROM accounts GROUP BY 1 HAVING count(*) > 0",
+    ] {
+        let told = client.ask(statement).await;
+        let refusal = "E(53400 the groups or distinct rows of the statement take more than 65536 bytes)";
+        assert!(told.ends_with(&format!("{refusal} Z(I)")), "{statement}: {told}");
+        assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+    }
+    assert_eq!(client.value("SELECT balance, count(*) FROM accounts GROUP BY balance").await, "100");
+    // Groups that are on one shard each are not kept.
+    let rows = client.ask("SELECT id, repeat('x', 2000), count(*) FROM accounts GROUP BY id").await;
+    assert!(rows.ends_with("C(SELECT 90) Z(I)"), "{rows}");
+    stage.assert_log_is_clean();
+}

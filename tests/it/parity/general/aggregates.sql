@@ -28,6 +28,13 @@ SELECT avg(balance) FILTER (WHERE id % 2 = 0), avg(id) FILTER (WHERE FALSE), max
 SELECT avg ( balance ) FILTER ( WHERE id > 3 ) AS mean , pg_catalog.avg(id) "Avg" FROM accounts;
 SELECT sum(CASE WHEN active THEN 1 ELSE 0 END), sum(CASE WHEN active THEN balance END) FROM accounts;
 SELECT count(DISTINCT id) FROM accounts WHERE id = 3;
+SELECT count(DISTINCT id), sum(DISTINCT id), avg(DISTINCT id), count(*) FROM accounts;
+SELECT count(DISTINCT account_id), count(DISTINCT account_id) FILTER (WHERE n = 1), max(n) FROM entries;
+SELECT kind, count(DISTINCT account_id) FROM entries GROUP BY kind HAVING count(DISTINCT account_id) > 3 ORDER BY count(DISTINCT account_id) DESC, kind;
+SELECT count(DISTINCT e.account_id), count(DISTINCT a.id) FROM accounts a LEFT JOIN entries e ON e.account_id = a.id;
+SELECT count(DISTINCT id % 7), count(DISTINCT (id, active)) FROM accounts;
+SELECT count(DISTINCT region), count(DISTINCT (region, tenant)) FROM places;
+SELECT count(DISTINCT n) + count(DISTINCT account_id) FROM entries;
 SELECT min(DISTINCT balance), max(DISTINCT id) FROM accounts;
 SELECT count(a) FROM accounts a;
 SELECT 'x' AS label, 1, count(*), NULL FROM accounts;
@@ -342,3 +349,15 @@ SELECT n FROM entries ORDER BY n DESC FETCH FIRST ROW WITH TIES;
 SELECT n FROM entries ORDER BY n FETCH FIRST 0 ROWS WITH TIES;
 SELECT 1 / (id - 20) FROM accounts ORDER BY id LIMIT 3;
 SELECT 1 / (id - 2) FROM accounts ORDER BY id LIMIT 10;
+-- Parentheses, blanks and comments around aggregates.
+SELECT (count(*)), ((avg(balance))), (sum(balance) / (count(*) )) FROM accounts;
+SELECT (avg(balance)) AS a, (  avg ( balance )  FILTER (WHERE id > 3) + 1) FROM accounts;
+SELECT round((avg(balance)), (count(*) % 3)::int) FROM accounts;
+SELECT kind, (count(*)) FROM entries GROUP BY (kind) HAVING ((count(*)) > (3)) ORDER BY (count(*)), (kind);
+SELECT count(*) -- all of them
+  + 1 AS /* more */ n FROM accounts -- and no more
+  ORDER BY /* by */ n -- end
+;
+SELECT "pg_catalog"."count"(*) + "sum"(id) FROM accounts;
+SELECT U&"c\006funt"(*) FROM accounts;
+SELECT count(ALL id), sum(ALL n) + 1 FROM entries JOIN accounts ON id = account_id;

@@ -67,6 +67,14 @@ EXECUTE page(-1, 0);
 PREPARE some (text) AS SELECT id, name FROM accounts WHERE name > $1 ORDER BY name, id;
 EXECUTE some('a');
 EXECUTE some('c' || 'd');
+PREPARE counted AS SELECT kind, count(*), avg(amount) FROM entries GROUP BY kind ORDER BY 2, 1;
+EXECUTE counted;
+PREPARE grouped (int, text) AS SELECT n, sum(amount) * $1 FROM entries WHERE kind <> $2 GROUP BY n HAVING count(*) > $1 ORDER BY n;
+EXECUTE grouped(2, 'fee');
+EXECUTE grouped(1 + 1, NULL);
+EXECUTE grouped(NULL, 'x');
+EXECUTE grouped('3', 'fee' || '');
+EXECUTE grouped('x', 'fee');
 --! end
 -- Writes and their tags; the transaction that they are in.
 --! script

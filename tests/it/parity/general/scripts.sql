@@ -563,6 +563,37 @@ DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
 --! refused
 DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
 --! end
+-- Several statements in one text, over several shards.
+--! simple
+SELECT count(*) FROM accounts; SELECT kind, sum(n) + 1 FROM entries GROUP BY kind HAVING count(*) > 3 ORDER BY kind; SELECT DISTINCT n FROM entries ORDER BY n;
+--! simple
+/* first */ SELECT avg(id) AS a FROM accounts /* ; */ ; SELECT id FROM accounts ORDER BY -id LIMIT 1 + 1;
+--! simple
+SELECT 1; SELECT avg(nothing), count(*) FROM accounts; SELECT 2;
+--! script
+BEGIN;
+SELECT count(*), sum(balance) / count(*) FROM accounts;
+SELECT kind, count(*) FROM entries GROUP BY kind ORDER BY kind;
+SELECT count(*) / 0 FROM accounts;
+SELECT 1;
+ROLLBACK;
+SELECT count(*) + 1 FROM accounts;
+--! end
+--! script
+SET extra_float_digits = 0;
+SELECT id, score FROM accounts ORDER BY score, id;
+SELECT id FROM accounts ORDER BY score / 3, id;
+SELECT max(score), min(score) FROM accounts;
+SET datestyle = 'SQL, MDY';
+SELECT booked, count(*) FROM entries GROUP BY booked ORDER BY booked;
+SELECT max(booked), min(booked), count(*) + 1 FROM entries;
+SELECT DISTINCT opened::date FROM accounts ORDER BY 1 LIMIT 4;
+SELECT opened, count(*) + 0 FROM accounts GROUP BY opened ORDER BY opened LIMIT 3;
+SET timezone = 'Asia/Kolkata';
+SELECT opened, count(*) FROM accounts GROUP BY opened ORDER BY opened LIMIT 3;
+SET bytea_output = 'escape';
+SELECT by, count(*) + 0 FROM kitchen GROUP BY by ORDER BY by;
+--! end
 -- A row without a shard fails the whole INSERT before anything is written.
 --! script
 BEGIN;
