@@ -442,15 +442,6 @@ fn not_by_name() -> PgError {
     )
 }
 
-/// Only the protocol's own Execute reaches rows that have to be gathered.
-fn not_gathered(name: &str) -> PgError {
-    PgError::unsupported(
-        format!("EXECUTE of {name} is not supported over several shards"),
-        "Its rows would have to be gathered on the home shard, which is done for statements that are sent themselves.",
-        "Send the statement itself, or prepare it with the driver.",
-    )
-}
-
 fn not_written(name: &str) -> PgError {
     PgError::unsupported(
         format!("EXECUTE of \"{name}\" is not supported over several shards"),
