@@ -7,6 +7,7 @@ mod answers;
 mod explain;
 mod gathered;
 mod limits;
+mod merges;
 mod outage;
 mod parity;
 mod pinned;
