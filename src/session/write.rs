@@ -99,6 +99,10 @@ impl Session {
                 Err(error) => Err(error.into()),
             },
         };
+        if begins_here && written.is_err() {
+            self.rollback_everywhere().await?;
+        }
+        // Positions in a shard's rows are not those of the client's text.
         let written = match written {
             Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
                 Err(self.told_of_the_text(frame, statement, text).await)
@@ -116,10 +120,7 @@ impl Session {
                 originate::command_complete(&mut self.client.output, &tag);
                 Ok(())
             }
-            Err(failure) => {
-                self.rollback_everywhere().await?;
-                Err(failure)
-            }
+            Err(failure) => Err(failure),
         }
     }
 

@@ -70,6 +70,10 @@ impl<'c> Inputs<'c> {
             Resolved::Reference(relation) | Resolved::Home(Some(relation)) => self.home_table(relation, used.with_children),
             Resolved::Home(None) => Err(refusals::unknown_table(&used.name)),
             Resolved::View(view) => self.view(view),
+            Resolved::System if is_of_session(&used.name) => Err(refusals::relation(
+                &used.name,
+                "It shows one server or session, and the statement runs in a session of its own.",
+            )),
             Resolved::System => Ok(Class::InPlace),
             Resolved::Map(name) | Resolved::Proxy(name) => {
                 Err(refusals::relation(&name, "The shard map is in a database of its own."))
@@ -213,9 +217,11 @@ impl<'c> Inputs<'c> {
             };
             self.uses_all |= used.has_column_aliases;
             let name = used.effective_name();
+            // A column wins over a row of the same name.
+            let has_column = relation.is_some_and(|relation| relation.column(name).is_some());
             for column in survey.columns.iter().filter(|column| !column.is_star) {
                 match column.path.as_slice() {
-                    [single] if single == name => {
+                    [single] if single == name && !has_column => {
                         self.uses_all = true;
                         let takes_any_row = column.argument_of.as_ref().is_some_and(|function| {
                             ROW_FUNCTIONS.contains(&function.as_str())
@@ -298,6 +304,13 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
 /// A domain may refuse the NULL that a column has which is not loaded.
 fn is_domain(catalog: &Catalog, column: &Column) -> bool {
     catalog.types.get(&column.type_oid).is_some_and(|found| found.kind == 'd')
+}
+
+/// Catalogue relations that show what a server or a session does rather than what there is.
+fn is_of_session(name: &str) -> bool {
+    const NAMES: [&str; 6] =
+        ["pg_backend_memory_contexts", "pg_cursors", "pg_locks", "pg_prepared_statements", "pg_prepared_xacts", "pg_settings"];
+    NAMES.contains(&name) || name.starts_with("pg_stat")
 }
 
 fn qualified(relation: &Relation) -> String {

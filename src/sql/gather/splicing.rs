@@ -117,10 +117,18 @@ impl<'t> Tokens<'t> {
 /// As PostgreSQL folds it; `None` for what is no plain name, `U&"…"` among it.
 pub fn identifier(kind: TokenKind, piece: &str) -> Option<String> {
     match kind {
-        TokenKind::Word => Some(piece.to_ascii_lowercase()),
-        TokenKind::QuotedIdentifier => Some(piece.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\"")),
+        TokenKind::Word => Some(cut(piece.to_ascii_lowercase())),
+        TokenKind::QuotedIdentifier => Some(cut(piece.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\""))),
         TokenKind::Literal(_) | TokenKind::Parameter | TokenKind::Comment | TokenKind::Symbol => None,
     }
+}
+
+/// Names are cut to what PostgreSQL keeps of them.
+fn cut(mut name: String) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    }
+    name
 }
 
 /// The text with its pieces replaced. `splices` in any order, not overlapping.
@@ -171,6 +179,9 @@ fn is_replaced(old: &RelationUse, new: &RelationUse, replacement: &Replacement) 
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
+
+/// NAMEDATALEN, without its terminating zero.
+const NAME_BYTES_MAX: usize = 63;
 
 pub const TEMPORARY_SCHEMA: &str = "pg_temp";
 

@@ -142,6 +142,8 @@ fn what_would_be_seen_to_differ_is_refused() {
         ("SELECT count(*), current_setting('transaction_isolation') FROM t", {
             "function current_setting() is not supported across shards"
         }),
+        ("SELECT max(pg_column_size(name)) FROM t", "function pg_column_size() is not supported across shards"),
+        ("SELECT max(x) FROM t, pg_locks", "\"pg_locks\" cannot be combined with rows of several shards"),
         ("SELECT f_counts() FROM t", "the statement calls something that touches tables of several shards"),
         ("SELECT max(a::text) FROM t a", "the whole row \"a\" is not supported here over the rows of several shards"),
         ("SELECT count(t.nothing) FROM t", "the whole row \"t\" is not supported here over the rows of several shards"),
@@ -215,4 +217,21 @@ fn comparisons_that_do_not_filter_the_table_stay() {
     }
     assert!(!fragment("SELECT count(*) FROM events a, u WHERE a.day = 'today'").contains("WHERE"));
     assert!(fragment("SELECT count(*) FROM events a, u WHERE a.day = '2024-01-01'").contains("WHERE"));
+}
+
+#[test]
+fn a_column_wins_over_a_row_of_the_same_name() {
+    assert_eq!(
+        refusal("SELECT max(z::text) FROM t z"),
+        "the whole row \"z\" is not supported here over the rows of several shards"
+    );
+    assert_eq!(fragments("SELECT max(x::text) FROM t x"), ["SELECT \"x\" FROM \"public\".\"t\""]);
+}
+
+#[test]
+fn names_are_cut_as_postgresql_cuts_them() {
+    let long = "x".repeat(70);
+    assert_eq!(splicing::identifier(lexer::TokenKind::Word, &long), Some("x".repeat(63)));
+    let wide = format!("\"{}\"", "é".repeat(40));
+    assert_eq!(splicing::identifier(lexer::TokenKind::QuotedIdentifier, &wide), Some("é".repeat(31)));
 }

@@ -66,10 +66,11 @@ impl<'c> Reader<'c> {
             _ => false,
         };
         self.check_copied_write(&target, !is_values || insert.with_clause().is_some() || !findings.subqueries.is_empty());
-        if insert.with_clause().is_some() || !findings.subqueries.is_empty() {
+        let is_split = self.notes.split_rows.is_some();
+        if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
         }
-        if insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
+        if is_split && insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
             self.notes.not_pushable(not_split("Which rows ON CONFLICT leaves out of RETURNING is not known before."));
         }
         let anchors = self.target_anchor(&target);

@@ -169,6 +169,28 @@ async fn a_shard_that_is_lost_ends_the_statement_with_its_name() {
     stage.assert_no_panic();
 }
 
+/// Many times more rows than the proxy may hold go through it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_pass_through_in_bounded_memory() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let direct = stage.cluster.connect_shard(1).await;
+    let rows = "INSERT INTO accounts SELECT g, repeat(md5(g::text), 10), g % 1000 FROM generate_series(1000, 201000) g";
+    direct.batch_execute(rows).await.expect("rows");
+    let mut client = stage.client().await;
+    let ranked = "SELECT max(r) FROM (SELECT owner, rank() OVER (ORDER BY balance, owner) AS r FROM accounts WHERE id >= 1000) x";
+    assert_eq!(client.value(JOINED).await, "89");
+    let before = resident_kib(&stage);
+    assert_eq!(client.value(ranked).await, "200001");
+    let after = resident_kib(&stage);
+    assert!(after < before + 16 * 1024, "{before} KiB before, {after} KiB after 64 MB of rows");
+}
+
+fn resident_kib(stage: &Stage) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", stage.proxy.pid())).expect("the proxy's status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// Keeps everybody from reading `accounts` on one shard.
 struct Lock(tokio_postgres::Client);
 

@@ -141,6 +141,18 @@ SELECT sum(amount) FROM shop.items GROUP BY sku ORDER BY 1;
 ROLLBACK;
 SELECT sum(total), (SELECT sum(amount) FROM shop.items) FROM shop.orders;
 --! end
+-- Written on several shards.
+--! script
+BEGIN;
+UPDATE people SET age = age + 100 WHERE id IN (1, 2, 3, 4, 5, 6, 7, 8);
+SELECT count(*), sum(p.age), max(q.age) FROM people p LEFT JOIN people q ON q.boss = p.id;
+INSERT INTO notes VALUES (200, 3, 'own');
+DELETE FROM posts WHERE person_id IN (2, 4, 6, 8, 10);
+SELECT p.age, n.body, o.title FROM people p JOIN posts o ON o.stars = p.id JOIN notes n ON n.person_id = p.id ORDER BY 1, 2, 3;
+SELECT level, count(*) FROM adults GROUP BY ROLLUP (level) ORDER BY 1, 2;
+ROLLBACK;
+SELECT count(*), sum(p.age), max(q.age) FROM people p LEFT JOIN people q ON q.boss = p.id;
+--! end
 -- Several statements in one text.
 --! script
 --! simple

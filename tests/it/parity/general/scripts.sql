@@ -534,6 +534,35 @@ ALTER TABLE accounts RENAME TO accounts_by_another_name;
 ROLLBACK;
 SELECT count(*) FROM accounts WHERE id = 5;
 --! end
+-- DO blocks that touch nothing but the home shard and reference tables.
+--! script
+DO $$ BEGIN RAISE NOTICE 'hello %', 1 + 1; END $$;
+DO $$ DECLARE n int; BEGIN SELECT count(*) INTO n FROM audit; RAISE NOTICE '% rows', n; INSERT INTO audit (id, what) VALUES (900, 'done'); UPDATE audit SET what = what || '!' WHERE id = 900; END $$;
+SELECT what FROM audit WHERE id = 900;
+DO LANGUAGE plpgsql 'BEGIN PERFORM 1 FROM languages WHERE code = ''en''; RAISE NOTICE ''found %'', FOUND; END';
+DO $$ DECLARE t text; BEGIN t := shout('x'); RAISE WARNING '%', t USING HINT = 'a hint'; END $$;
+DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22012'; END $$;
+BEGIN;
+DO $$ BEGIN FOR i IN 901..903 LOOP INSERT INTO audit (id, what) VALUES (i, 'loop'); END LOOP; END $$;
+SELECT count(*) FROM audit WHERE what = 'loop';
+DO $$ BEGIN INSERT INTO audit (id, what) VALUES (901, 'again'); EXCEPTION WHEN unique_violation THEN RAISE NOTICE 'caught'; END $$;
+ROLLBACK;
+SELECT count(*) FROM audit WHERE what = 'loop';
+--! end
+--! script
+--! refused
+DO $$ BEGIN UPDATE accounts SET note = 'x' WHERE id = -1; END $$;
+--! refused
+DO $$ BEGIN PERFORM * FROM active_accounts; END $$;
+--! refused
+DO $$ BEGIN EXECUTE 'SELECT 1'; END $$;
+--! refused
+DO $$ BEGIN UPDATE languages SET name = name WHERE code = 'nothing'; END $$;
+--! refused
+DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
+--! refused
+DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
+--! end
 -- Several statements in one text, over several shards.
 --! simple
 SELECT count(*) FROM accounts; SELECT kind, sum(n) + 1 FROM entries GROUP BY kind HAVING count(*) > 3 ORDER BY kind; SELECT DISTINCT n FROM entries ORDER BY n;
@@ -565,32 +594,11 @@ SELECT opened, count(*) FROM accounts GROUP BY opened ORDER BY opened LIMIT 3;
 SET bytea_output = 'escape';
 SELECT by, count(*) + 0 FROM kitchen GROUP BY by ORDER BY by;
 --! end
--- DO blocks that touch nothing but the home shard and reference tables.
+-- A row without a shard fails the whole INSERT before anything is written.
 --! script
-DO $$ BEGIN RAISE NOTICE 'hello %', 1 + 1; END $$;
-DO $$ DECLARE n int; BEGIN SELECT count(*) INTO n FROM audit; RAISE NOTICE '% rows', n; INSERT INTO audit (id, what) VALUES (900, 'done'); UPDATE audit SET what = what || '!' WHERE id = 900; END $$;
-SELECT what FROM audit WHERE id = 900;
-DO LANGUAGE plpgsql 'BEGIN PERFORM 1 FROM languages WHERE code = ''en''; RAISE NOTICE ''found %'', FOUND; END';
-DO $$ DECLARE t text; BEGIN t := shout('x'); RAISE WARNING '%', t USING HINT = 'a hint'; END $$;
-DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22012'; END $$;
 BEGIN;
-DO $$ BEGIN FOR i IN 901..903 LOOP INSERT INTO audit (id, what) VALUES (i, 'loop'); END LOOP; END $$;
-SELECT count(*) FROM audit WHERE what = 'loop';
-DO $$ BEGIN INSERT INTO audit (id, what) VALUES (901, 'again'); EXCEPTION WHEN unique_violation THEN RAISE NOTICE 'caught'; END $$;
+--! no shard
+INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowhere', 11, 'en');
 ROLLBACK;
-SELECT count(*) FROM audit WHERE what = 'loop';
---! end
---! script
---! refused
-DO $$ BEGIN UPDATE accounts SET note = 'x' WHERE id = -1; END $$;
---! refused
-DO $$ BEGIN PERFORM * FROM active_accounts; END $$;
---! refused
-DO $$ BEGIN EXECUTE 'SELECT 1'; END $$;
---! refused
-DO $$ BEGIN UPDATE languages SET name = name WHERE code = 'nothing'; END $$;
---! refused
-DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
---! refused
-DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
+SELECT count(*) FROM books WHERE isbn = '9999999990';
 --! end

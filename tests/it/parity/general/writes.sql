@@ -260,13 +260,11 @@ INSERT INTO accounts (id, name) VALUES (221, 'new'), (222, 'x', 3), (223, 'new')
 INSERT INTO accounts (id, name, balance) VALUES (221, 'new', 1), (222, 'new', 'not a number'), (223, 'new', 3);
 INSERT INTO accounts AS a (id, name) VALUES (1, 'one'), (2, 'two'), (3, 'three'), (231, 'new'), (232, 'new') ON CONFLICT (id) DO UPDATE SET name = excluded.name || a.name, note = 'upserted';
 INSERT INTO accounts (id, name) VALUES (1, 'one'), (2, 'two'), (231, 'new'), (232, 'new') ON CONFLICT DO NOTHING;
-INSERT INTO entries VALUES (1, 50, 1, 'fee', NULL), (2, 50, 2.5, NULL, '2024-05-05'), (3, 50), (4, 50) RETURNING *;
+INSERT INTO entries VALUES (1, 50, 1, 'fee', NULL), (2, 50, 2.5, NULL, '2024-05-05'), (3, 50, NULL, 'x', NULL), (4, 50, 1, 'y', NULL) RETURNING *;
 INSERT INTO entries VALUES (1, 50), (2, 50), (99999, 50);
 INSERT INTO places VALUES ('eu', 1, 90, 'a'), ('us', 2, 90, 'b'), ('asia', 3, 90, 'c') RETURNING v, region;
 INSERT INTO orders VALUES ('2024-03-03', 901, 1, 10.005), ('2030-01-01', 902, 2, 1), ('1990-01-01', 903, 3, 2) RETURNING day, id, total;
 INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('9999999993', 'Newer', 11, 'en'), ('9999999996', 'Newest', 12, NULL) RETURNING isbn;
---! no shard
-INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowhere', 11, 'en');
 INSERT INTO kitchen (id, m, ia, jb) VALUES (301, 'happy', '{1,2}', '{"a": (1)}'), (302, 'sad', ARRAY[(3), 4], NULL), (303, NULL, NULL, '[]');
 INSERT INTO kitchen (id, m, ia, jb) VALUES (301, 'happy', '{1,2}', '{"a": "(1)"}'), (302, 'sad', ARRAY[(3), 4], NULL), (303, NULL, NULL, '[]') RETURNING id, m, ia, jb;
 --! extended
