@@ -252,6 +252,50 @@ async fn copy_all(home: &mut ShardConnection, shard: &mut ShardConnection, table
 }
 
 pub(super) async fn drop(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
-    control.map.store().drop_shard(actor, arguments.text("name")?).await?;
+    let name = arguments.text("name")?;
+    let snapshot = control.fresh_snapshot().await?;
+    if snapshot.shard_by_name(name).is_some() {
+        refuse_in_doubt(&snapshot, name).await?;
+    }
+    control.map.store().drop_shard(actor, name).await?;
     control.reached().await
 }
+
+/// A shard that has something prepared, or whose decision others wait for, must stay where recovery finds it. One that cannot be
+/// reached may be dropped when nobody waits for it.
+async fn refuse_in_doubt(snapshot: &MapSnapshot, name: &str) -> Result<(), PgError> {
+    let mut kept = Vec::new();
+    let mut waiting = Vec::new();
+    for shard in &snapshot.shards {
+        let mut connection = match ShardConnection::open(&shard.name, &shard.url).await {
+            Ok(connection) => connection,
+            Err(_) if shard.name == name => continue,
+            Err(error) => return Err(error),
+        };
+        let gids: Vec<String> = connection.value(PREPARED).await?;
+        if shard.name == name {
+            if !gids.is_empty() {
+                return Err(in_doubt(name, "It has prepared transactions of this cluster."));
+            }
+        } else {
+            kept.extend(support::identity(&mut connection).await?);
+            waiting.extend(gids);
+        }
+        connection.close().await;
+    }
+    let decider = |gid: &String| gid.split(':').nth(2).map(str::to_owned).unwrap_or_default();
+    match waiting.iter().find(|gid| !kept.contains(&decider(gid))) {
+        None => Ok(()),
+        Some(_) => Err(in_doubt(name, "Other shards have prepared transactions that this one may have decided.")),
+    }
+}
+
+fn in_doubt(name: &str, detail: &str) -> PgError {
+    PgError::new(SqlState::OBJECT_IN_USE, format!("shard \"{name}\" takes part in transactions that are not finished"))
+        .with_detail(detail)
+        .with_hint("SELECT * FROM shardgate.transactions shows them; they are finished when their shards are back.")
+}
+
+// Three fields of a gid are ours for certain: the prefix, the cluster, the decider.
+const PREPARED: &str = "SELECT coalesce(array_agg(gid::text), '{}') FROM pg_prepared_xacts
+     WHERE database = current_database() AND gid ~ '^sg:[0-9a-f]{16}:[0-9a-f-]{36}:'";

@@ -27,7 +27,8 @@ pub(super) struct Cluster {
     /// When asked for: which key belongs to which partition.
     pub(super) layout: Option<Layout>,
     pub(super) moves: Vec<Move>,
-    pub(super) transactions: Vec<OpenTransaction>,
+    /// In the names of its prepared transactions.
+    pub(super) cluster_id: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, FromRow)]
@@ -79,8 +80,8 @@ pub struct Move {
     pub error: Option<String>,
 }
 
-/// A row of `shardgate.transactions`: a transaction over several shards that is prepared and not decided everywhere.
-#[derive(Clone, Debug, PartialEq, Serialize, FromRow)]
+/// A transaction over several shards that is prepared on some and not finished there, as the shards tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenTransaction {
     pub gid: String,
     pub state: String,
@@ -149,15 +150,11 @@ async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::
     )
     .fetch_all(&mut *transaction)
     .await?;
-    let transactions = sqlx::query_as(
-        "SELECT gid, state, participants, extract(epoch FROM age)::float8 AS age_seconds FROM shardgate.transactions ORDER BY gid",
-    )
-    .fetch_all(&mut *transaction)
-    .await?;
+    let cluster_id = sqlx::query_scalar("SELECT cluster_id FROM shardgate_map.cluster").fetch_one(&mut *transaction).await?;
     transaction.commit().await?;
     let count = |(shard, group, count): (i32, i32, i64)| ((shard, group), u64::try_from(count).unwrap_or_default());
     let partition_counts = counts.into_iter().map(count).collect();
-    Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, layout, moves, transactions })
+    Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, layout, moves, cluster_id })
 }
 
 impl Cluster {

@@ -20,6 +20,8 @@ pub(super) struct ShardSizes {
     pub(super) counts: Option<Vec<PartitionCounts>>,
     /// Of the whole database, tables that are not sharded included.
     pub(super) database_bytes: u64,
+    /// Prepared transactions of this cluster: gid, age in seconds.
+    pub(super) prepared: Vec<(String, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ struct SizeRow {
 pub(super) async fn read(shard: &RegisteredShard, cluster: &Cluster, is_exact: bool) -> Result<ShardSizes, RebalanceError> {
     let mut reader = Reader::open(&format!("shard \"{}\"", shard.name), &shard.url).await?;
     let tables = &cluster.tables;
-    let mut sizes = match sizes(&mut reader, tables, is_exact && cluster.layout.is_none()).await {
+    let mut sizes = match sizes(&mut reader, cluster, is_exact && cluster.layout.is_none()).await {
         Ok(sizes) => sizes,
         Err(error) => return Err(reader.error(&error)),
     };
@@ -63,7 +65,15 @@ pub(super) async fn read(shard: &RegisteredShard, cluster: &Cluster, is_exact: b
     Ok(sizes)
 }
 
-async fn sizes(reader: &mut Reader, tables: &[ShardedTable], is_exact: bool) -> Result<ShardSizes, sqlx::Error> {
+async fn sizes(reader: &mut Reader, cluster: &Cluster, is_exact: bool) -> Result<ShardSizes, sqlx::Error> {
+    let tables = &cluster.tables;
+    let prepared = sqlx::query_as(
+        "SELECT gid, extract(epoch FROM now() - prepared)::float8 FROM pg_prepared_xacts
+         WHERE database = current_database() AND starts_with(gid, 'sg:' || $1 || ':') ORDER BY gid",
+    )
+    .bind(&cluster.cluster_id)
+    .fetch_all(&mut reader.connection)
+    .await?;
     let database_bytes: i64 =
         sqlx::query_scalar("SELECT pg_database_size(current_database())").fetch_one(&mut reader.connection).await?;
     let schemas: Vec<&str> = tables.iter().map(|table| table.schema_name.as_str()).collect();
@@ -84,7 +94,7 @@ async fn sizes(reader: &mut Reader, tables: &[ShardedTable], is_exact: bool) -> 
             }
         }
     }
-    Ok(ShardSizes { tables: found, counts: None, database_bytes: unsigned(database_bytes) })
+    Ok(ShardSizes { tables: found, counts: None, database_bytes: unsigned(database_bytes), prepared })
 }
 
 fn count_sql(table: &ShardedTable) -> String {

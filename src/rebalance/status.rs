@@ -137,8 +137,27 @@ fn assemble(cluster: Cluster, sizes: &[Result<ShardSizes, RebalanceError>], opti
         partitions,
         imbalance,
         moves: cluster.moves,
-        in_doubt_transactions: cluster.transactions,
+        in_doubt_transactions: in_doubt(&cluster.shards, sizes),
     }
+}
+
+/// What is prepared on shards that answered, by transaction: the name without the participant's number.
+fn in_doubt(shards: &[RegisteredShard], sizes: &[Result<ShardSizes, RebalanceError>]) -> Vec<OpenTransaction> {
+    let mut found = BTreeMap::<&str, OpenTransaction>::new();
+    for (shard, sizes) in shards.iter().zip(sizes) {
+        for (gid, age_seconds) in sizes.iter().flat_map(|sizes| &sizes.prepared) {
+            let transaction = gid.rsplit_once(':').map_or(gid.as_str(), |(transaction, _)| transaction);
+            let entry = found.entry(transaction).or_insert_with(|| OpenTransaction {
+                gid: transaction.to_owned(),
+                state: "prepared".to_owned(),
+                participants: Vec::new(),
+                age_seconds: 0.0,
+            });
+            entry.participants.push(shard.name.clone());
+            entry.age_seconds = entry.age_seconds.max(*age_seconds);
+        }
+    }
+    found.into_values().collect()
 }
 
 fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<ShardSizes, RebalanceError>) -> ShardStatus {

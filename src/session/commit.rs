@@ -117,6 +117,9 @@ impl Session {
                 return Err(failure);
             }
         };
+        if active.failpoints().has_planted("readers_end_first") {
+            self.end_those_who_read(false).await?;
+        }
         let report = self.run_commit(&active).await;
         self.note_prepared(&report.prepared);
         for notice in &report.notices {
@@ -128,7 +131,7 @@ impl Session {
         match report.outcome {
             Outcome::Committed => {
                 lost?;
-                self.end_readers().await?;
+                self.end_those_who_read(true).await?;
                 for shard in &report.undelivered {
                     self.warn(
                         SqlState::WARNING,
@@ -230,12 +233,13 @@ impl Session {
         result
     }
 
-    /// Those that have only read. What they say does not matter to what is committed already.
-    async fn end_readers(&mut self) -> Result<(), Failure> {
+    /// What they say does not matter to what is committed already. `are_all`: the writers have ended.
+    async fn end_those_who_read(&mut self, are_all: bool) -> Result<(), Failure> {
         let readers: Vec<ShardId> = self
             .participants
             .iter()
             .filter(|participant| participant.has_begun && participant.connection.status != b'I')
+            .filter(|participant| are_all || !self.is_writer(participant))
             .map(|participant| participant.shard)
             .collect();
         for shard in readers {

@@ -119,7 +119,7 @@ impl Session {
             return Failure::Shard(frame);
         }
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let alone = format!("{:blanks$}{}", "", text.get(statement.start..statement.end).unwrap_or_default());
+        let alone = format!("{:blanks$}{}", "", statement.alone(text));
         match self.describe_apart(alone.as_bytes()).await {
             Err(failure @ Failure::Shard(_)) => failure,
             // It is right in itself: the place is in a text that the client has not written.

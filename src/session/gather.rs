@@ -22,6 +22,8 @@ use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{self, Final, Fragments, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
 use crate::plan::{self, Gathering, Plan};
+use crate::routing::Parameter;
+use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::gather::{Recipe, Source, recipe};
@@ -95,6 +97,29 @@ impl Session {
             .into());
         }
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        self.gather_prepared(statement, gathering, bind, false).await
+    }
+
+    /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
+    pub(super) async fn gather_values(
+        &mut self,
+        statement: &Arc<Statement>,
+        gathering: &Gathering,
+        values: &[Parameter<'_>],
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
+        let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
+        let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
+        self.gather_prepared(statement, gathering, values, bind.is_none()).await
+    }
+
+    async fn gather_prepared(
+        &mut self,
+        statement: &Arc<Statement>,
+        gathering: &Gathering,
+        bind: wire::Bind<'_>,
+        describes: bool,
+    ) -> Result<(), Failure> {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
         // What the transaction has done since Bind counts too.
         let is_open = self.transaction_scope().is_open;
@@ -102,7 +127,7 @@ impl Session {
         let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
         let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
-        self.gather(statement, Asked { gathering, text, lead, bind, describes: false }).await
+        self.gather(statement, Asked { gathering, text, lead, bind, describes }).await
     }
 
     async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<(), Failure> {
@@ -305,6 +330,32 @@ impl Session {
             release(&self.cancel, connection);
         }
     }
+}
+
+/// A Bind of nothing to nothing, but for its values.
+fn bind_body(values: &[Parameter<'_>], result_formats: &[u8]) -> Vec<u8> {
+    let count = |length: usize| u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    let mut body = vec![0, 0];
+    body.extend(count(values.len()));
+    for value in values {
+        body.extend(match value.format {
+            Format::Text => [0, 0],
+            Format::Binary => [0, 1],
+        });
+    }
+    body.extend(count(values.len()));
+    for value in values {
+        match value.value {
+            Some(bytes) => {
+                body.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+                body.extend(bytes);
+            }
+            None => body.extend((-1_i32).to_be_bytes()),
+        }
+    }
+    body.extend(count(result_formats.len() / 2));
+    body.extend(result_formats);
+    body
 }
 
 /// The fragments with the values of the parameters in their predicates.

@@ -140,7 +140,13 @@ impl Session {
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => Err(not_written(name).into()),
-            Ok(Route::Gather(_)) => Err(not_gathered(&format!("\"{name}\"")).into()),
+            Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+                self.gateway.counters.statement(RouteKind::Gather);
+                // What PostgreSQL has to say against the arguments, with their places in this text.
+                self.evaluated(&execution, &types).await?;
+                self.gather_values(&prepared, &gathering, &parameters, bind).await
+            }
+            Ok(Route::Gather(_)) => Err(unknown_argument().into()),
             Err(failure) => {
                 self.count_refusal(&failure);
                 Err(failure)
@@ -433,15 +439,6 @@ fn not_by_name() -> PgError {
         "this statement cannot be prepared by PREPARE",
         "The proxy answers it by itself, and PREPARE and EXECUTE are run by a shard.",
         "Run the statement itself, or prepare it by the driver.",
-    )
-}
-
-/// Only the protocol's own Execute reaches rows that have to be gathered.
-fn not_gathered(name: &str) -> PgError {
-    PgError::unsupported(
-        format!("EXECUTE of {name} is not supported over several shards"),
-        "Its rows would have to be gathered on the home shard, which is done for statements that are sent themselves.",
-        "Send the statement itself, or prepare it with the driver.",
     )
 }
 

@@ -91,7 +91,7 @@ impl Session {
         }
         // Positions in errors are those of the client's text.
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let alone = format!("{:blanks$}{}", "", text.get(statement.start..statement.end).unwrap_or(text));
+        let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {

@@ -4,6 +4,7 @@ mod atomic;
 mod bank;
 mod kills;
 mod ledger;
+mod planted;
 mod refusals;
 
 pub use ledger::Ledger;

@@ -51,16 +51,14 @@ pub enum Finish {
 /// The first words to the decider. From here on the server itself bounds how long its proxy may stay silent, so that a proxy
 /// that was frozen cannot decide what others have given up.
 pub fn ready_decider(idle_max_ms: u128) -> String {
-    format!(
-        "SET LOCAL idle_in_transaction_session_timeout = {idle_max_ms};SET CONSTRAINTS ALL IMMEDIATE;{RAISE_SYNCHRONOUS_COMMIT}"
-    )
+    format!("SET LOCAL idle_in_transaction_session_timeout = {idle_max_ms};SET CONSTRAINTS ALL IMMEDIATE;{SECURE}")
 }
 
 /// Deferred triggers run before the role changes; the role without rights then owns the prepared transaction, so that whoever
 /// may take it can finish it.
 pub fn prepare(transaction: &TransactionId, secret: &Secret, participant: usize) -> String {
     format!(
-        "SET CONSTRAINTS ALL IMMEDIATE;{RAISE_SYNCHRONOUS_COMMIT};SELECT shardgate.joined('{transaction}','{}');\
+        "SET CONSTRAINTS ALL IMMEDIATE;{SECURE};SELECT shardgate.joined('{transaction}','{}');\
          SET LOCAL ROLE shardgate_2pc;PREPARE TRANSACTION '{}'",
         secret.reveal(),
         transaction.gid(participant),
@@ -145,9 +143,11 @@ pub fn lacks_role(shard: &str) -> PgError {
     )
 }
 
-/// A blind `on` would lower `remote_apply`.
-const RAISE_SYNCHRONOUS_COMMIT: &str = "SELECT pg_catalog.set_config('synchronous_commit','on',true) \
-     WHERE pg_catalog.current_setting('synchronous_commit') IN ('off','local','remote_write')";
+/// A blind `on` would lower `remote_apply`. The warning that a standby may not have a commit must not be kept back either.
+const SECURE: &str = "SELECT pg_catalog.set_config('synchronous_commit',CASE WHEN pg_catalog.current_setting('synchronous_commit') \
+     IN ('off','local','remote_write') THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END,true),\
+     pg_catalog.set_config('client_min_messages',CASE WHEN pg_catalog.current_setting('client_min_messages') = 'error' \
+     THEN 'warning' ELSE pg_catalog.current_setting('client_min_messages') END,true)";
 
 #[cfg(test)]
 mod tests {

@@ -27,13 +27,12 @@ impl Recovery {
         let kept: Vec<String> = listed.iter().map(|id| format!("'{id}'")).collect();
         let kept = if kept.is_empty() { "''".to_owned() } else { kept.join(",") };
         let prefix = TransactionId::prefix(self.registry.cluster());
-        let keep = if self.registry.failpoints.has_planted("collected_early") { "0 s" } else { KEEP };
         let mut count = 0;
         for (link, now) in limits {
             for table in ["decisions", "applied"] {
                 let sql = format!(
                     "DELETE FROM shardgate.{table} WHERE ctid IN (SELECT ctid FROM shardgate.{table} \
-                     WHERE at < '{now}'::timestamptz - interval '{keep}' AND starts_with(gtx, '{prefix}') AND gtx NOT IN ({kept}) \
+                     WHERE at < '{now}'::timestamptz - interval '{KEEP}' AND starts_with(gtx, '{prefix}') AND gtx NOT IN ({kept}) \
                      LIMIT {BATCH}) RETURNING 1"
                 );
                 match link.lock().await.values(sql).await {

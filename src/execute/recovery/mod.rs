@@ -111,6 +111,9 @@ impl Recovery {
 
     /// Asks the decider, then finishes the participants.
     async fn settle(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
+        if self.registry.failpoints.has_planted("violation_read_as_committed") {
+            return self.settle_wrongly(id, participants).await;
+        }
         let is_committed = match self.resolve(id).await {
             Ok(is_committed) => is_committed,
             Err(error) => {
@@ -119,6 +122,18 @@ impl Recovery {
             }
         };
         self.finish_prepared(is_committed, participants).await
+    }
+
+    /// The mistake that tests plant: whoever finds a row takes it for a commit, also the row of another participant's recovery.
+    async fn settle_wrongly(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
+        let mut count = 0;
+        for participant in participants {
+            let is_committed = self.decision(id).await.is_some();
+            if self.resolve(id).await.is_ok() {
+                count += self.finish_prepared(is_committed, vec![participant]).await;
+            }
+        }
+        count
     }
 
     async fn finish_prepared(&self, is_committed: bool, participants: Vec<(SharedLink, Prepared)>) -> usize {

@@ -31,22 +31,22 @@ const AFTER_DECISION: [&str; 6] =
     ["after_decision", "before_finish.1", "after_finish.1", "before_finish.2", "after_finish.2", "before_answer"];
 
 /// Where failpoints are armed.
-struct Points(TempDir);
+pub struct Points(TempDir);
 
 impl Points {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::Builder::new().prefix("shardgate-failpoints-").tempdir().expect("a directory"))
     }
 
-    fn options(&self) -> ProxyOptions {
+    pub fn options(&self) -> ProxyOptions {
         ProxyOptions { failpoints: Some(self.0.path().to_owned()), ..ProxyOptions::default() }
     }
 
-    fn arm(&self, point: &str, action: &str) {
+    pub fn arm(&self, point: &str, action: &str) {
         std::fs::write(self.path(point), action).expect("armed");
     }
 
-    fn release(&self, point: &str) {
+    pub fn release(&self, point: &str) {
         std::fs::remove_file(self.path(point)).expect("released");
         drop(std::fs::remove_file(self.path(&format!("{point}.reached"))));
     }
@@ -55,7 +55,7 @@ impl Points {
         Path::new(self.0.path()).join(name)
     }
 
-    async fn until_reached(&self, point: &str) {
+    pub async fn until_reached(&self, point: &str) {
         let reached = self.path(&format!("{point}.reached"));
         let deadline = Instant::now() + Duration::from_secs(20);
         while !reached.exists() {
@@ -67,7 +67,7 @@ impl Points {
 
 /// What the client of a transaction was told at COMMIT.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+pub enum Told {
     Committed,
     Failed(String),
     /// The connection ended.
@@ -75,7 +75,7 @@ enum Told {
 }
 
 /// Writes one row on each shard; `id` is the transaction's.
-async fn write(client: &mut WireClient, stage: &Stage, id: &str) {
+pub async fn write(client: &mut WireClient, stage: &Stage, id: &str) {
     assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
     for shard in 0..3 {
         let told = client.ask(&format!("INSERT INTO ledger VALUES ('{id}', {}, 1)", stage.key(shard, 0))).await;
@@ -83,7 +83,7 @@ async fn write(client: &mut WireClient, stage: &Stage, id: &str) {
     }
 }
 
-async fn commit(client: &mut WireClient) -> Told {
+pub async fn commit(client: &mut WireClient) -> Told {
     client.query("COMMIT");
     client.flush().await;
     let mut told = Told::Nothing;
@@ -101,6 +101,10 @@ async fn commit(client: &mut WireClient) -> Told {
 /// On how many shards is the transaction there? Waits until nothing is prepared.
 async fn found(stage: &Stage, id: &str) -> usize {
     Ledger::until_nothing_is_prepared(stage, RECOVERED_WITHIN).await;
+    found_now(stage, id).await
+}
+
+pub async fn found_now(stage: &Stage, id: &str) -> usize {
     let mut found = 0;
     for shard in 0..3 {
         let client = stage.cluster.connect_shard(shard).await;
@@ -110,7 +114,7 @@ async fn found(stage: &Stage, id: &str) -> usize {
     found
 }
 
-fn uuid(number: usize) -> String {
+pub fn uuid(number: usize) -> String {
     format!("00000000-0000-0000-0000-{number:012}")
 }
 
@@ -211,5 +215,53 @@ async fn until_usable(client: &mut WireClient) {
     {
         assert!(Instant::now() < deadline, "the shards do not answer");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_doubt_is_shown_and_others_prepared_transactions_are_left_alone() {
+    let points = Points::new();
+    let stage = Stage::start(3, points.options()).await;
+    Ledger::create(&stage).await;
+    let other = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let foreign = ["mine", "sg:", "sg:0000000000000000:0b9f7a4e-5a0e-4c61-8b4e-3a5e7f1d2c3b:1:1:aa:1"];
+    let direct = stage.cluster.connect_shard(1).await;
+    for (number, gid) in foreign.iter().enumerate() {
+        let sql = format!("BEGIN; INSERT INTO ledger VALUES ('{}', -1, {number}); PREPARE TRANSACTION '{gid}'", uuid(900 + number));
+        direct.batch_execute(&sql).await.expect("prepared");
+    }
+    for (number, (point, state)) in [("before_decision", "in doubt"), ("before_finish.1", "committed")].into_iter().enumerate() {
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &uuid(number)).await;
+        points.arm(point, "hold");
+        let committing = tokio::spawn(async move { commit(&mut client).await });
+        points.until_reached(point).await;
+        let mut viewer = WireClient::connect(other.address()).await;
+        let rows = format!(
+            "SELECT state, cardinality(participants), participants <@ ARRAY['shard1', 'shard2'], age < interval '1 minute', gid LIKE 'sg:%' \
+             FROM shardgate.transactions WHERE state = '{state}'"
+        );
+        // After the decision the other participant may be finished by now.
+        let row = viewer.row(&rows).await;
+        assert_eq!((row[0].as_str(), &row[2..]), (state, &["t".to_owned(), "t".to_owned(), "t".to_owned()][..]));
+        let told = viewer.ask("SELECT shardgate.drop_shard('shard2')").await;
+        assert!(told.starts_with("E(55006 "), "{told}");
+        points.release(point);
+        assert_eq!(committing.await.expect("no panic"), Told::Committed);
+        assert_eq!(viewer.value("SELECT count(*) FROM shardgate.transactions").await, "0");
+    }
+    // Rounds of recovery go by: the transactions of a proxy that dies are finished in one.
+    points.arm("before_decision", "abort");
+    let mut client = stage.client().await;
+    write(&mut client, &stage, &uuid(77)).await;
+    assert_eq!(commit(&mut client).await, Told::Nothing);
+    let deadline = Instant::now() + RECOVERED_WITHIN;
+    let ours = "SELECT FROM pg_prepared_xacts WHERE gid LIKE 'sg:%' AND NOT gid = ANY ($1)";
+    while !direct.query(ours, &[&foreign.as_slice()]).await.expect("prepared").is_empty() {
+        assert!(Instant::now() < deadline, "not recovered");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for gid in foreign {
+        direct.batch_execute(&format!("COMMIT PREPARED '{gid}'")).await.expect("still there");
     }
 }

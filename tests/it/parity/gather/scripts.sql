@@ -153,6 +153,26 @@ SELECT level, count(*) FROM adults GROUP BY ROLLUP (level) ORDER BY 1, 2;
 ROLLBACK;
 SELECT count(*), sum(p.age), max(q.age) FROM people p LEFT JOIN people q ON q.boss = p.id;
 --! end
+-- Prepared in SQL.
+--! script
+PREPARE older AS SELECT count(*), max(p.name COLLATE "C") FROM people p JOIN shop.orders o ON o.person_id = p.id WHERE p.age > $1;
+EXECUTE older(20);
+EXECUTE older('20');
+EXECUTE older(NULL);
+EXECUTE older(10 + 10);
+EXECUTE older('x');
+EXECUTE older();
+PREPARE named(text, level) AS SELECT p.id, o.total FROM people p, shop.orders o WHERE p.name = $1 AND p.level IS DISTINCT FROM $2 AND o.person_id = p.id ORDER BY 1, 2;
+EXECUTE named('ada', 'low');
+EXECUTE named('it''s \ nobody', NULL);
+BEGIN;
+UPDATE people SET age = 1 WHERE id = 6;
+EXECUTE older(20);
+ROLLBACK;
+EXECUTE older(20);
+--! refused
+EXECUTE older((random() * 10)::int);
+--! end
 -- Several statements in one text.
 --! script
 --! simple
