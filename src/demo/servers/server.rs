@@ -147,7 +147,8 @@ impl Server {
     pub fn start_again(&mut self) -> Result<(), ServerError> {
         match self.process {
             Some(_) => Ok(()),
-            None => self.launch(),
+            // Its backends may outlive a server that was killed by a moment.
+            None => self.launch_after_predecessor(),
         }
     }
 
