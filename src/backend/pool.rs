@@ -241,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// An idle connection of this runtime that fits, without a wait; one of the [`FITTING_MAX`] that were used last. `None`: ask
+    /// An idle connection of this runtime that fits, without a wait; one of the few that were used last. `None`: ask
     /// [`Pool::checkout`].
     pub fn take_ready(self: &Arc<Self>, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Option<Pooled> {
         let mut connection = {
