@@ -17,7 +17,7 @@
 //!  Target                { shards, epoch }
 //!    │ plan::plan          pure: (Analysis, Target, transaction scope) → Plan, or a refusal
 //!    ▼
-//!  Local | SingleShard | Scatter | Gather | Refused
+//!  Local | SingleShard | Scatter | Write | Split | Gather | Refused
 //!    │ execute             the only wait on backends
 //!    ▼
 //!  backend frames ─► session relays ─► client bytes
