@@ -153,8 +153,11 @@ impl Session {
         inputs: &Inputs<'_>,
         prepared: Option<StatementId>,
     ) -> Option<(Arc<MapSnapshot>, Pooled)> {
-        let is_plain =
-            matches!(analysis.command, Command::Query(_)) && analysis.session_calls.is_empty() && analysis.shard_hint.is_none();
+        // A name that is not known may come of a schema change that another proxy is making: the general way looks.
+        let is_plain = matches!(analysis.command, Command::Query(_))
+            && analysis.session_calls.is_empty()
+            && analysis.shard_hint.is_none()
+            && !analysis.has_unknown_names;
         let Scope::Placed { parts, .. } = &analysis.scope else { return None };
         let single_key = if is_plain { SingleKey::of(parts)? } else { return None };
         let snapshot = self.gateway.map.newest();
