@@ -115,6 +115,8 @@ pub struct Connection {
     pub runtime: usize,
     /// A cancel request may still arrive at this backend: it must be proven quiet before anyone else gets it.
     pub is_cancel_pending: bool,
+    /// Who has drawn from the shard's own sequences on it last, a session and the how manieth time.
+    pub drawn_by: Option<(i32, u64)>,
     /// The session left something behind that no SET can undo.
     pub is_pinned: bool,
 }
@@ -139,6 +141,7 @@ impl Connection {
             idle_since: None,
             runtime,
             is_cancel_pending: false,
+            drawn_by: None,
             is_pinned: false,
         }
     }
