@@ -10,11 +10,14 @@
 //! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 //!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
+//! [`deadlock`] breaks rings of transactions that no shard sees by itself. [`numbers`] gives cluster-wide numbers to sessions and shards.
 
 mod aggregate;
 pub mod commit;
+pub mod deadlock;
 pub mod gather;
 mod last_step;
+pub mod numbers;
 mod numeric;
 pub mod recovery;
 mod scatter;

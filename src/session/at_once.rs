@@ -21,7 +21,7 @@ use super::{Session, SessionEnd};
 use crate::backend::{Pooled, Reply, StatementId};
 use crate::routing::{Inputs, MapSource, SingleKey};
 use crate::shardmap::MapSnapshot;
-use crate::sql::analysis::{Analysis, Command, Effect, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Scope};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag, originate};
 
@@ -156,6 +156,7 @@ impl Session {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
             && analysis.session_calls.is_empty()
+            && analysis.numbers == Numbers::None
             && analysis.shard_hint.is_none()
             && !analysis.has_unknown_names;
         let Scope::Placed { parts, .. } = &analysis.scope else { return None };

@@ -498,6 +498,7 @@ impl Session {
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
+                self.drawn.discard();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"
             }
@@ -506,7 +507,10 @@ impl Session {
                 "DISCARD TEMP"
             }
             Discard::Plans => "DISCARD PLANS",
-            Discard::Sequences => "DISCARD SEQUENCES",
+            Discard::Sequences => {
+                self.drawn.discard();
+                "DISCARD SEQUENCES"
+            }
         };
         originate::command_complete(&mut self.client.output, tag);
         Ok(())

@@ -20,7 +20,7 @@ use crate::backend::{Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Effect;
+use crate::sql::analysis::{Effect, Numbers};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
@@ -226,6 +226,31 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
+        if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
+            return Box::pin(self.bind_numbered(statement, body)).await;
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    /// A statement that draws numbers from sequences.
+    async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
+        self.check_not_failed(&analysis.command)?;
+        self.note_numbers(analysis.numbers);
+        if let (Numbers::Drawn, Ok(())) = (analysis.numbers, Self::check_parameter_count(&statement, &bind)) {
+            // What PostgreSQL has to say against the statement is about the client's own text.
+            self.answer_parse().await?;
+            self.describe(&statement).await?;
+            if let Some((changed, body)) = self.draw_for_bind(&statement, body).await? {
+                let bind = wire::bind(&body).map_err(SessionEnd::from)?;
+                return self.bind_statement(changed, &bind, &body).await;
+            }
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    async fn bind_statement(&mut self, statement: Arc<Statement>, bind: &wire::Bind<'_>, body: &[u8]) -> Result<(), Failure> {
         if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
             self.answer_parse().await?;
         }
@@ -236,7 +261,7 @@ impl Session {
             if let Some(analysis) = statement.analysis() {
                 self.check_not_failed(&analysis.command)?;
                 if super::command::takes_parameters(&analysis.command) {
-                    Self::check_parameter_count(&statement, &bind)?;
+                    Self::check_parameter_count(&statement, bind)?;
                 }
             }
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
@@ -244,13 +269,13 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
-        if let Err(mismatch) = Self::check_parameter_count(&statement, &bind) {
+        if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
-        let described = self.parameter_types(&statement, &bind).await?;
+        let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
-        let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types);
+        let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
@@ -263,7 +288,7 @@ impl Session {
         match route {
             Route::Shard(shard) => {
                 self.check_portal_is_new(&portal, Some(shard))?;
-                self.bind_on_shard(shard, statement, &bind, portal).await
+                self.bind_on_shard(shard, statement, bind, portal).await
             }
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
@@ -344,6 +369,7 @@ impl Session {
         }
         let index = self.join(shard).await?;
         if let Some(analysis) = statement.analysis() {
+            self.check_sequence_value(index, analysis)?;
             self.pin_if_needed(index, analysis);
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);

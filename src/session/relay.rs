@@ -32,6 +32,8 @@ pub(super) enum Step {
 pub(super) struct Noticed {
     /// An ErrorResponse went to the client.
     pub has_failed: bool,
+    /// Where in the output the last of them begins.
+    pub error_at: Option<usize>,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
     /// SQLSTATEs of the errors that went to the client.
@@ -243,6 +245,7 @@ fn take_error(
     }
     noticed.has_failed = true;
     noticed.errors.push(fields.get(b'C').and_then(|code| code.try_into().ok()).unwrap_or(*b"XX000"));
+    noticed.error_at = Some(output.len());
     output.extend_from_slice(&frame);
     Ok(None)
 }

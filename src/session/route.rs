@@ -160,6 +160,9 @@ impl Session {
         match target.shards.single() {
             Some(shard) => self.admit(statement, shard).await,
             None => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
@@ -214,6 +217,7 @@ impl Session {
         if let [home] = *shards {
             return Ok(Route::Shard(home));
         }
+        self.check_drift_of_copies()?;
         plan::admit_several(&shards, &self.transaction_scope())?;
         Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Copies })))
     }

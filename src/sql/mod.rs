@@ -3,10 +3,12 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod concurrent_index;
 mod context;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+pub mod drawing;
 mod execute;
 pub mod explain;
 pub mod gather;

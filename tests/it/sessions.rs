@@ -4,10 +4,12 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod answers;
+mod ddl;
 mod explain;
 mod gathered;
 mod limits;
 mod merges;
+mod numbers;
 mod outage;
 mod parity;
 mod pinned;
