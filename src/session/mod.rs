@@ -63,7 +63,7 @@ pub use cancel::{CancelKey, CancelRegistry};
 pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
-use crate::backend::{ConnectionError, Pool, Settings};
+use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
@@ -113,7 +113,7 @@ pub struct Session {
     runtime: usize,
     client: Client,
     identity: Identity,
-    statements: HashMap<Bytes, Arc<Statement>>,
+    statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     portals: HashMap<Bytes, Portal>,
     /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
     cursors: HashMap<String, (ShardId, bool)>,
@@ -123,6 +123,8 @@ pub struct Session {
     settings: Arc<Settings>,
     /// What the client had set when it connected: RESET and DISCARD go back to it.
     login_settings: Arc<Settings>,
+    /// Custom settings that the client has ever set: see [`CustomNames`].
+    custom_names: CustomNames,
     greeting: Arc<Greeting>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
@@ -173,13 +175,14 @@ impl Session {
             login_deadline,
             runtime,
             identity,
-            statements: HashMap::new(),
+            statements: HashMap::default(),
             portals: HashMap::new(),
             cursors: HashMap::new(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
             settings,
+            custom_names: CustomNames::default(),
             greeting: Arc::default(),
             reported: Vec::new(),
             batch: Batch::default(),
