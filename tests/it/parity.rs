@@ -14,6 +14,7 @@ mod messages;
 mod psql;
 mod raw_client;
 mod runner;
+mod tpch;
 mod world;
 
 use runner::Runner;
