@@ -106,7 +106,7 @@ fn comparison(e: &nodes::A_Expr) -> Option<Condition> {
     }
 }
 
-fn column(node: Node<'_>) -> Option<ColumnName> {
+pub fn column(node: Node<'_>) -> Option<ColumnName> {
     let Node::ColumnRef(column) = node else { return None };
     match tree::names(column.fields())?.as_slice() {
         [name] => Some(ColumnName { qualifier: None, name: (*name).to_owned() }),
@@ -219,7 +219,7 @@ const FLOAT8: Oid = 701;
 const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
 const TIMES: [Oid; 3] = [oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 /// Comparisons of these cannot fail, and a constant is read alike everywhere.
-const COMPARED: [Oid; 14] = [
+pub const COMPARED: [Oid; 14] = [
     oid::BOOL,
     oid::INT2,
     oid::INT4,

@@ -43,6 +43,8 @@ struct Wanted<'c> {
     uses: usize,
     /// Of its only use.
     predicates: Vec<Vec<Piece>>,
+    /// Columns by which sub-selects look for its rows.
+    lookups: BTreeSet<Vec<String>>,
 }
 
 impl<'c> Inputs<'c> {
@@ -174,7 +176,7 @@ impl<'c> Inputs<'c> {
         let with_children = with_children || relation.children.is_empty();
         let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
         let index = self.list.iter().position(known).unwrap_or_else(|| {
-            self.list.push(Wanted { relation, with_children, source, uses: 0, predicates: Vec::new() });
+            self.list.push(Wanted { relation, with_children, source, uses: 0, predicates: Vec::new(), lookups: BTreeSet::new() });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
@@ -203,6 +205,24 @@ impl<'c> Inputs<'c> {
             let Some(Class::Input(input)) = class else { continue };
             let Some(wanted) = self.list.get_mut(*input) else { continue };
             wanted.predicates.extend(filter.condition.to_sql(wanted.relation));
+        }
+    }
+
+    /// By which columns sub-selects look for an input's rows.
+    pub fn note_lookups(&mut self, survey: &Survey, classes: &[Class]) {
+        for lookup in &survey.lookups {
+            for index in &lookup.relations {
+                let Some(Class::Input(input)) = classes.get(*index) else { continue };
+                let list = &self.list;
+                let known = |index: usize| match classes.get(index)? {
+                    Class::Input(input) => list.get(*input).map(|wanted| wanted.relation),
+                    Class::InPlace | Class::Opened(_) => None,
+                };
+                let columns = lookup.columns(survey, *index, &known);
+                if let Some(wanted) = self.list.get_mut(*input).filter(|_| !columns.is_empty()) {
+                    wanted.lookups.insert(columns);
+                }
+            }
         }
     }
 
@@ -282,6 +302,7 @@ impl<'c> Inputs<'c> {
                 fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
+                indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
                 name,
             })
         });
@@ -299,6 +320,11 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
     let key = key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")));
     let items: Vec<String> = columns.chain(key).collect();
     format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted(name), items.join(", "))
+}
+
+fn index_on(name: &str, columns: &[String]) -> String {
+    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+    format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted(name), columns.join(", "))
 }
 
 /// A domain may refuse the NULL that a column has which is not loaded.

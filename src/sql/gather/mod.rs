@@ -16,6 +16,7 @@
 
 mod filters;
 mod inputs;
+mod lookups;
 mod refusals;
 mod splicing;
 mod survey;
@@ -62,6 +63,8 @@ pub struct Input {
     pub fragment: String,
     /// Rows that fail one of these are not needed.
     pub predicates: Vec<Vec<Piece>>,
+    /// CREATE INDEX, worth its time for large tables.
+    pub indexes: Vec<String>,
 }
 
 impl Input {
@@ -194,6 +197,7 @@ impl Kitchen<'_> {
         }
         self.inputs.note_columns(&old, &classes)?;
         self.inputs.note_filters(&old, &classes, search_path);
+        self.inputs.note_lookups(&old, &classes);
         self.surveys.push(old);
         let spliced = splicing::apply(text, &mut splices)?;
         Ok((spliced, splices))

@@ -10,6 +10,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::filters::{self, Filter};
+use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -33,6 +34,8 @@ pub struct Survey {
     /// CURRENT_TIMESTAMP and its kind.
     pub has_clock: bool,
     pub filters: Vec<Filter>,
+    /// Equalities in sub-selects that may be evaluated once for each row around them.
+    pub lookups: Vec<Lookup>,
     pub trace: Vec<Step>,
 }
 
@@ -82,7 +85,7 @@ pub enum Step {
 
 /// Surveys a query.
 pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
-    let mut walk = Walk { survey: Survey::default() };
+    let mut walk = Walk { survey: Survey::default(), is_repeated: false };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
 }
@@ -100,6 +103,8 @@ struct Names(Vec<String>);
 
 struct Walk {
     survey: Survey,
+    /// What is walked next is the outermost level of a sub-select that PostgreSQL does not make a join of.
+    is_repeated: bool,
 }
 
 impl Walk {
@@ -118,6 +123,7 @@ impl Walk {
         if select.into_clause().is_some() || !select.locking_clause().is_empty() {
             return Err(refusals::construct("SELECT INTO or a locking clause"));
         }
+        let is_repeated = std::mem::take(&mut self.is_repeated);
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -131,7 +137,7 @@ impl Walk {
             self.item_of_from(item, &visible)?;
             collect_kept(item, &mut kept);
         }
-        self.filters(select, &kept);
+        self.conjuncts(select, &kept, is_repeated);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
@@ -158,7 +164,7 @@ impl Walk {
     }
 
     /// Conjuncts of WHERE over tables of this level. `kept`: where the names of those stand that no outer join extends by NULLs.
-    fn filters(&mut self, select: &nodes::SelectStmt, kept: &[i32]) {
+    fn conjuncts(&mut self, select: &nodes::SelectStmt, kept: &[i32], is_repeated: bool) {
         let is_kept = |relation: &RelationUse| kept.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
         let relations: Vec<usize> =
             self.survey.relations.iter().enumerate().filter(|(_, relation)| is_kept(relation)).map(|(index, _)| index).collect();
@@ -166,17 +172,22 @@ impl Walk {
             return;
         }
         let is_sole = select.from_clause().len() == 1 && matches!(select.from_clause().first(), Some(Node::RangeVar(_)));
+        let mut equal = Vec::new();
         let mut conjuncts = vec![select.where_clause()];
         while let Some(conjunct) = conjuncts.pop() {
             match conjunct {
                 Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
-                other => self.survey.filters.extend(filters::condition(other).map(|condition| Filter {
-                    relations: relations.clone(),
-                    is_sole,
-                    condition,
-                })),
+                other => {
+                    equal.extend(lookups::equal_columns(other).filter(|_| is_repeated));
+                    self.survey.filters.extend(filters::condition(other).map(|condition| Filter {
+                        relations: relations.clone(),
+                        is_sole,
+                        condition,
+                    }));
+                }
             }
         }
+        self.survey.lookups.extend((!equal.is_empty()).then_some(Lookup { relations, equal }));
     }
 
     fn with(&mut self, with: &nodes::WithClause, visible: &mut Names) -> Result<(), PgError> {
@@ -354,6 +365,7 @@ impl Walk {
         for sublink in sublinks {
             self.note(format!("sub-select {}", sublink.sub_link_type));
             self.operator(sublink.oper_name());
+            self.is_repeated = sublink.sub_link_type != nodes::SubLinkType::EXISTS_SUBLINK;
             self.query(sublink.subselect(), visible)?;
         }
         Ok(())

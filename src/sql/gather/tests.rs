@@ -114,6 +114,16 @@ fn only_columns_whose_name_occurs_are_loaded() {
 }
 
 #[test]
+fn a_sub_select_that_is_repeated_gets_an_index() {
+    let indexes = |text: &str| made(text).inputs.into_iter().flat_map(|input| input.indexes).collect::<Vec<_>>();
+    let expected = ["CREATE INDEX ON pg_temp.\"shardgate_input_1\" (\"x\")"];
+    assert_eq!(indexes("SELECT a.k FROM t a WHERE a.k > (SELECT avg(b.k) FROM t b WHERE b.x = a.x)"), expected);
+    assert_eq!(indexes("SELECT id FROM ref WHERE id > (SELECT avg(k) FROM t WHERE x = id AND x = 1)"), expected);
+    assert_eq!(indexes("SELECT max(a.x) FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.x = a.x)"), [""; 0]);
+    assert_eq!(indexes("SELECT max(a.x) FROM t a WHERE a.x = a.k"), [""; 0]);
+}
+
+#[test]
 fn views_are_loaded_by_name_where_each_shard_has_its_part_and_opened_elsewhere() {
     assert_eq!(fragments("SELECT max(x) FROM v_t"), ["SELECT \"x\" FROM \"public\".\"v_t\""]);
     assert_eq!(fragments("SELECT max(b) FROM v_nested"), ["SELECT \"b\" FROM \"public\".\"v_nested\""]);
