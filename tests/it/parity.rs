@@ -10,6 +10,7 @@
 
 mod answer;
 mod case;
+mod generated;
 mod messages;
 mod psql;
 mod raw_client;
