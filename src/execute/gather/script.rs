@@ -23,7 +23,7 @@ pub struct TableLoad {
     /// The home shard's own rows, and the bytes that they take.
     pub home: Option<String>,
     pub copy: String,
-    /// Indexes and statistics: worth their time for large tables.
+    /// Indexes and statistics: worth their time where much has been loaded.
     pub analyze: String,
 }
 
