@@ -10,10 +10,12 @@
 
 mod answer;
 mod case;
+mod generated;
 mod messages;
 mod psql;
 mod raw_client;
 mod runner;
+mod tpch;
 mod world;
 
 use runner::Runner;
