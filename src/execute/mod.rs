@@ -11,10 +11,13 @@
 //! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
 //! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 //!
+//! [`copy_in`] tells apart the rows of a COPY FROM STDIN, so that each goes to its shard.
+//!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
 
 mod aggregate;
 pub mod commit;
+pub mod copy_in;
 pub mod gather;
 mod last_step;
 mod numeric;

@@ -21,6 +21,7 @@ mod client;
 mod command;
 mod commit;
 mod copy;
+mod copy_rows;
 mod cursor;
 mod describe;
 mod drain;

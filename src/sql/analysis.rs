@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
+use crate::sql::copy_in::CopyIn;
 
 /// One statement of a query string.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct Analysis {
     pub has_unknown_names: bool,
     /// INSERT of several rows whose keys are known: the key of each, in the order of VALUES, so that each can go to its shard.
     pub split_rows: Option<Arc<[KeyCondition]>>,
+    /// COPY FROM STDIN into a sharded or reference table.
+    pub copy_in: Option<Arc<CopyIn>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }

@@ -1,5 +1,7 @@
 //! One statement of a text: from its parse tree to its [`Analysis`].
 
+use std::sync::Arc;
+
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, Scroll, ShardgateCall};
@@ -44,6 +46,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         is_template,
         has_unknown_names,
         split_rows,
+        copy_in,
         opinion,
     } = placement;
     let is_template = is_template && matches!(command, Command::Query(_));
@@ -61,6 +64,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         session_calls,
         has_unknown_names,
         split_rows,
+        copy_in,
         opinion,
     };
     Reading { analysis, fixed_literals }
@@ -211,6 +215,11 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         inner.merge = Err(refusal);
         return Ok(inner);
     };
+    if direction == CopyDirection::FromStdin
+        && let Some(placement) = place_copy_in(copy, relation, source, context)?
+    {
+        return Ok(placement);
+    }
     let mut placement = placing::of_relations([relation].into_iter(), Command::Copy(direction), effect, context, source);
     match &mut placement.scope {
         Scope::Placed { pushdown, .. } if pushdown.is_ok() => *pushdown = Err(refusal),
@@ -225,6 +234,24 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         _ => {}
     }
     Ok(placement)
+}
+
+/// `None`: the table is neither sharded nor a reference table.
+fn place_copy_in(
+    copy: &nodes::CopyStmt,
+    relation: &nodes::RangeVar,
+    source: Source<'_>,
+    context: &Context,
+) -> Result<Option<Placement>, PgError> {
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let Some(copy_in) = reader.copy_in(copy, relation)? else { return Ok(None) };
+    let command = Command::Copy(CopyDirection::FromStdin);
+    let placement = if copy_in.key.is_empty() {
+        Placement { command, ..placing::finish_replicated_write(reader, QueryKind::Insert) }
+    } else {
+        placing::finish(reader, command, Ok(Merge::default()))
+    };
+    Ok(Some(Placement { copy_in: Some(Arc::new(copy_in)), ..placement }))
 }
 
 fn place_call(call: &nodes::CallStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {

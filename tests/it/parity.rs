@@ -48,6 +48,7 @@ async fn statements_are_answered_as_by_one_postgresql() {
         ("aggregates.sql", include_str!("parity/general/aggregates.sql")),
         ("traps.sql", include_str!("parity/general/traps.sql")),
         ("writes.sql", include_str!("parity/general/writes.sql")),
+        ("copy.sql", include_str!("parity/general/copy.sql")),
         ("prepared.sql", include_str!("parity/general/prepared.sql")),
         ("scripts.sql", include_str!("parity/general/scripts.sql")),
         ("cursors.sql", include_str!("parity/general/cursors.sql")),
