@@ -21,6 +21,8 @@ mod client;
 mod command;
 mod commit;
 mod copy;
+mod copy_rows;
+mod cursor;
 mod describe;
 mod drain;
 mod elsewhere;
@@ -73,6 +75,7 @@ use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
+use cursor::Cursors;
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
@@ -117,6 +120,8 @@ pub struct Session {
     portals: HashMap<Bytes, Portal>,
     /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
     cursors: HashMap<String, (ShardId, bool)>,
+    /// Cursors and portals over several shards.
+    open_cursors: Cursors,
     transaction: Transaction,
     participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
@@ -178,6 +183,7 @@ impl Session {
             statements: HashMap::default(),
             portals: HashMap::new(),
             cursors: HashMap::new(),
+            open_cursors: Cursors::default(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
