@@ -97,6 +97,11 @@ impl Session {
         if statement.context_id != self.context.id || cycle.bind.parameter_count != expected {
             return None;
         }
+        // In binary form they may name types, by other oids on other shards.
+        let has_binary = cycle.bind.has_binary_results() || cycle.bind.has_binary_parameters();
+        if has_binary && !statement.description.get().is_some_and(|description| description.has_system_types_only()) {
+            return None;
+        }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
         let (map, mut connection) = self.place_at_once(analysis, &inputs, Some(statement.id))?;
         statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, cycle.bind.after_names));

@@ -16,7 +16,7 @@ use super::describe::{Description, prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Reply, StatementId, StatementText};
+use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
@@ -359,6 +359,7 @@ impl Session {
             }
             self.batch.current = Some(shard);
         }
+        let described = self.description_for_nested(shard, &statement, bind).await?;
         let index = self.join(shard).await?;
         if let Some(analysis) = statement.analysis() {
             self.pin_if_needed(index, analysis);
@@ -375,11 +376,32 @@ impl Session {
         if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
-        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
+        let oids = Arc::clone(&connection.oids);
+        let described = described.as_ref();
+        let rows = described.and_then(|description| description.rows.as_deref());
+        let nested = rows.map_or_else(NestedValues::default, |rows| oids.nested_columns(rows, bind));
+        let there = described.and_then(|description| oids.parameters_there(&description.parameter_types, bind, bind.after_names));
+        let after_names = there.as_deref().unwrap_or(bind.after_names);
+        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard });
+        self.portals.insert(portal, Portal::Shard { shard, nested });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+    }
+
+    /// What the home shard says of the statement, where another one is asked for values in binary form: they may name types.
+    async fn description_for_nested(
+        &mut self,
+        shard: ShardId,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
+        let has_binary = bind.has_binary_results() || bind.has_binary_parameters();
+        if !has_binary || self.gateway.map.snapshot().home().is_none_or(|home| home.id == shard) {
+            return Ok(None);
+        }
+        self.answer_parse().await?;
+        self.describe(statement).await.map(Some)
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
@@ -400,9 +422,13 @@ impl Session {
                 self.describe_statement(&statement).await
             }
             Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard } => {
+                Portal::Shard { shard, .. } => {
                     let shard = *shard;
-                    self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
+                    let write = |connection: &mut Connection| {
+                        originate::describe(&mut connection.output, b'P', name);
+                        connection.expect(Reply::DescribePortal, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Portal::Own { statement, bind }
                 | Portal::Scatter { statement, bind, .. }
@@ -455,7 +481,7 @@ impl Session {
     }
 
     /// A message about something that lives on one shard.
-    async fn forward(&mut self, shard: ShardId, reply: Reply, write: impl FnOnce(&mut bytes::BytesMut)) -> Result<(), Failure> {
+    async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
         if self.batch.current != Some(shard) {
             if let Some(index) = self.current_index() {
                 self.drain_with_flush(index).await?;
@@ -467,18 +493,25 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.needs_sync = true;
-        write(&mut participant.connection.output);
-        participant.connection.expect(reply, true);
+        write(&mut participant.connection);
         Ok(())
     }
 
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         match self.portal(name)? {
-            Portal::Shard { shard } => {
-                let shard = *shard;
+            Portal::Shard { shard, nested } => {
+                let (shard, nested) = (*shard, nested.clone());
                 self.gateway.counters.statement(RouteKind::SingleShard);
-                self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
+                let write = |connection: &mut Connection| {
+                    originate::execute(&mut connection.output, name, limit);
+                    if nested.is_empty() {
+                        connection.expect(Reply::Execute, true);
+                    } else {
+                        connection.expect_nested(&nested);
+                    }
+                };
+                self.forward(shard, write).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
@@ -519,8 +552,12 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
-                    self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
+                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                    let write = |connection: &mut Connection| {
+                        originate::close(&mut connection.output, b'P', name);
+                        connection.expect(Reply::Close, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Some(
                     Portal::Shard { .. }

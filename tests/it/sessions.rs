@@ -6,6 +6,7 @@
 mod answers;
 mod copies;
 mod explain;
+mod foreign_types;
 mod gathered;
 mod limits;
 mod merges;
