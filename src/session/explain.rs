@@ -149,6 +149,11 @@ impl Session {
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
             }
             Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
+            Ok(Route::Write(writing)) if writing.shards.is_empty() => {
+                // Where it writes is not known before its queries are answered.
+                let merge = Some("the queries in it are answered first, and their rows are written as constants".to_owned());
+                return Ok((Head { merge, ..Head::new("split write", why) }, None));
+            }
             Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
             Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
             // Where it would run is not there before its rows are: no plan of it can be shown.
