@@ -22,7 +22,7 @@ use crate::routing::Inputs;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
 use crate::sql::moving::moving;
-use crate::sql::staging::{Answer, AnswerColumn, Stage, Stages, spliced, stages, with_parameters};
+use crate::sql::staging::{Answer, AnswerColumn, Defaults, Stage, StageKind, Stages, spliced, stages, with_parameters};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 /// A write and what is answered before it.
@@ -66,8 +66,8 @@ impl Session {
             other => return Err(other),
         };
         let alone = statement.alone(inputs.text());
-        let stages = stages(alone)?;
-        let kind = if !stages.queries.is_empty() || !stages.tables.is_empty() {
+        let stages = stages(alone, &self.context)?;
+        let kind = if !stages.queries.is_empty() || !stages.tables.is_empty() || stages.defaults.is_some() {
             WritingKind::Staged(Arc::new(Staging { stages, refusal }))
         } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
             WritingKind::Moved(Arc::new(moving))
@@ -168,8 +168,23 @@ impl Session {
 
     async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
         let mut splices = Vec::new();
+        let defaults = match &staging.stages.defaults {
+            Some(defaults) => {
+                let stage = Stage { start: 0, end: 0, query: defaults.query.clone(), kind: StageKind::Source };
+                let values = self.answer_query(&stage).await?;
+                put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
+                Some(values)
+            }
+            None => None,
+        };
         for stage in &staging.stages.queries {
-            match self.answer_query(stage).await {
+            let answered = self.answer_query(stage).await.map(|mut answer| {
+                if let (StageKind::Source, Some(values)) = (&stage.kind, &defaults) {
+                    answer.extend(values);
+                }
+                answer
+            });
+            match answered {
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
                     None => {
@@ -212,7 +227,11 @@ impl Session {
         if writing.shards.len() > 1 {
             self.check_commit_support(&writing.shards).await?;
         }
-        self.write_text_of(&writing, &text, asked).await
+        match self.write_text_of(&writing, &text, asked).await {
+            // The client's own text is right: what is wrong is what was made of it.
+            Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
+            written => written,
+        }
     }
 
     /// Where the write goes now that its queries are constants.
@@ -270,7 +289,11 @@ impl Session {
         self.describe_alone(&prepared).await?;
         let kept = self.divert();
         let run = self.run_query(&prepared, analysis).await;
-        self.diverted(kept, run)
+        let mut answer = self.diverted(kept, run)?;
+        if stage.kind != StageKind::Source {
+            self.add_collations(&stage.query, &mut answer).await?;
+        }
+        Ok(answer)
     }
 
     /// From here on what is meant for the client is kept; what waited for it already is returned.
@@ -340,6 +363,7 @@ impl Session {
                     let column = |column: wire::FieldDescription| AnswerColumn {
                         name: String::from_utf8_lossy(&column.name).into_owned(),
                         type_oid: column.type_oid,
+                        collation: None,
                     };
                     answer.columns = wire::row_description(&body).map_err(broken)?.into_iter().map(column).collect();
                     self.check_types_are_exact(&answer.columns)?;
@@ -375,10 +399,6 @@ impl Session {
     }
 
     fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
-        let reported = |name: &str| {
-            let found = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.map(|(_, value)| value.to_ascii_lowercase())
-        };
         let base = |oid: u32| match self.context.catalog.types.get(&oid) {
             Some(found) if found.base != 0 => found.base,
             Some(_) | None => oid,
@@ -392,25 +412,81 @@ impl Session {
                     "Select a key of the rows instead.",
                 ));
             }
-            let setting = match type_oid {
-                FLOAT4 | FLOAT8
-                    if self
-                        .effective("extra_float_digits")
-                        .is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) =>
-                {
-                    "extra_float_digits"
-                }
-                oid::TIMESTAMPTZ | oid::TIMESTAMP | oid::DATE | TIMETZ
-                    if reported("DateStyle").is_some_and(|style| !style.starts_with("iso")) =>
-                {
-                    "DateStyle"
-                }
-                INTERVAL if reported("IntervalStyle").is_some_and(|style| style != "postgres") => "IntervalStyle",
-                _ => continue,
-            };
-            return Err(not_exact(setting));
+            if !EXACT_ALWAYS.contains(&type_oid) {
+                self.check_styles()?;
+            }
         }
         Ok(())
+    }
+
+    /// Settings that say how floats, dates, times and intervals are printed.
+    fn check_styles(&self) -> Result<(), PgError> {
+        let reported = |name: &str, expected: &str| {
+            let found = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            found.is_none_or(|(_, value)| value.to_ascii_lowercase().starts_with(expected))
+        };
+        let digits = self.effective("extra_float_digits");
+        if digits.is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) {
+            return Err(not_exact("extra_float_digits"));
+        }
+        match (reported("DateStyle", "iso"), reported("IntervalStyle", "postgres")) {
+            (true, true) => Ok(()),
+            (false, _) => Err(not_exact("DateStyle")),
+            (true, false) => Err(not_exact("IntervalStyle")),
+        }
+    }
+
+    /// Text compares and sorts by the collation of the column that it comes from. Where all collations are the database's there is
+    /// nothing to know.
+    async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let relations = &self.context.catalog.relations;
+        let is_other =
+            |collation: &str| !collation.ends_with("\"default\"") && !collation.ends_with(".default") && collation != "default";
+        let has_others = relations
+            .values()
+            .any(|relation| relation.columns.iter().any(|column| column.collation.as_deref().is_some_and(is_other)));
+        let places: Vec<usize> = answer
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| TEXTS.contains(&column.type_oid))
+            .map(|(place, _)| place)
+            .collect();
+        if !has_others || places.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();
+        let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
+        let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
+        let home = self.home()?;
+        let mut connection = self.checkout(&home, &self.settings_now()).await?;
+        let found = connection.simple(&sql).await;
+        connection.release();
+        let rows = found.map_err(|error| {
+            tracing::debug!(%error, "collations of a sub-select not found");
+            PgError::unsupported(
+                "a sub-select of text is not supported here across shards",
+                "By which collation its text is compared could not be found out.",
+                "Write its rows as constants.",
+            )
+        })?;
+        let row = rows.into_iter().next().unwrap_or_default();
+        for (place, collation) in places.into_iter().zip(row) {
+            let collation = collation.map(|name| String::from_utf8_lossy(&name).into_owned());
+            if let Some(column) = answer.columns.get_mut(place) {
+                column.collation = collation.filter(|name| is_other(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns in the list, their values in each row of VALUES.
+fn put_defaults(defaults: &Defaults, values: &[String], splices: &mut Vec<Splice>) {
+    let names: Vec<String> = defaults.names.iter().map(|name| format!(", \"{}\"", name.replace('"', "\"\""))).collect();
+    splices.push(Splice { start: defaults.list_end, end: defaults.list_end, text: names.concat() });
+    for end in &defaults.row_ends {
+        splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
     }
 }
 
@@ -426,6 +502,13 @@ fn is_about_names(frame: &[u8]) -> bool {
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
     // Undefined column, undefined table: what PostgreSQL says of a column of the outer statement.
     wire::error_fields(body).is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42703" | b"42P01")))
+}
+
+/// A mistake in the statement itself, of whatever kind but rights.
+fn is_about_the_text(frame: &[u8]) -> bool {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    let sqlstate = wire::error_fields(body).ok().and_then(|fields| fields.sqlstate().map(<[u8]>::to_vec));
+    sqlstate.is_some_and(|sqlstate| sqlstate.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE.0)
 }
 
 fn not_answered() -> PgError {
@@ -446,7 +529,6 @@ fn not_exact(setting: &str) -> PgError {
 
 /// Object, row and transaction identifiers.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
-const FLOAT4: u32 = 700;
-const FLOAT8: u32 = 701;
-const INTERVAL: u32 = 1186;
-const TIMETZ: u32 = 1266;
+/// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.
+const EXACT_ALWAYS: [u32; 14] = [16, 17, 18, 19, 20, 21, 23, 25, 114, 1042, 1043, 1700, 2950, 3802];
+const TEXTS: [u32; 4] = [oid::NAME, oid::TEXT, oid::VARCHAR, oid::BPCHAR];

@@ -9,17 +9,20 @@
 //! A name that it finds inside means the same outside. Pure; knows no shard.
 
 mod constants;
+mod defaults;
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Splice;
+use super::context::Context;
 use super::lexer::{self, Token, TokenKind};
 use super::parse;
 use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn};
+pub use defaults::Defaults;
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,19 +63,21 @@ pub struct Stages {
     pub queries: Vec<Stage>,
     /// Tables beside the target.
     pub tables: Vec<Stage>,
+    /// Columns that an INSERT leaves to defaults.
+    pub defaults: Option<Defaults>,
     /// A query takes row locks.
     pub has_locks: bool,
 }
 
 /// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
 /// form is not known.
-pub fn stages(text: &str) -> Result<Stages, PgError> {
+pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
-    let mut finder = Finder { text, tokens: tokens(text), stages: Stages::default(), is_unknown: false };
+    let mut finder = Finder { text, tokens: tokens(text), stages: Stages::default(), rows: Vec::new(), is_unknown: false };
     match statement {
-        Node::InsertStmt(insert) if insert.with_clause().is_none() => finder.insert(insert),
+        Node::InsertStmt(insert) if insert.with_clause().is_none() => finder.insert(insert, context),
         Node::UpdateStmt(update) if update.with_clause().is_none() => {
             finder.expression(update.where_clause());
             update.target_list().iter().for_each(|target| finder.expression(target.val()));
@@ -122,6 +127,8 @@ struct Finder<'t> {
     text: &'t str,
     tokens: Vec<Token>,
     stages: Stages,
+    /// Of VALUES.
+    rows: Vec<(usize, usize)>,
     /// Something does not look as expected: nothing is replaced.
     is_unknown: bool,
 }
@@ -137,16 +144,23 @@ impl Finder<'_> {
         self.stages
     }
 
-    fn insert(&mut self, insert: &nodes::InsertStmt) {
+    fn insert(&mut self, insert: &nodes::InsertStmt, context: &Context) {
         self.returning(insert.returning_clause());
         if let Some(conflict) = insert.on_conflict_clause() {
             conflict.target_list().iter().for_each(|target| self.expression(target.val()));
             self.expression(conflict.where_clause());
         }
         match insert.select_stmt() {
-            Node::SelectStmt(select) if !select.values_lists().is_empty() => self.values(select),
+            Node::SelectStmt(select) if !select.values_lists().is_empty() => {
+                self.values(select);
+                let rows = self.rows.clone();
+                self.defaults(insert, context, Some(&rows));
+            }
             Node::SelectStmt(select) => match self.source_range() {
-                Some((start, end)) => self.add(start, end, (start, end), StageKind::Source, has_locks(select)),
+                Some((start, end)) => {
+                    self.add(start, end, (start, end), StageKind::Source, has_locks(select));
+                    self.defaults(insert, context, None);
+                }
                 None => self.is_unknown = true,
             },
             _ => {}
@@ -160,6 +174,7 @@ impl Finder<'_> {
             self.is_unknown = true;
             return;
         };
+        self.rows = ranges.iter().map(|range| (range.start, range.end)).collect();
         for (row, range) in rows.iter().zip(ranges) {
             let (Some(row), Some(elements)) = (row.as_node_list(), self.elements(range.start, range.end)) else {
                 self.is_unknown = true;

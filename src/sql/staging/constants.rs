@@ -21,9 +21,24 @@ pub struct AnswerColumn {
     pub name: String,
     /// On the home shard.
     pub type_oid: Oid,
+    /// Of text, where it is another than the database's: as SQL names it.
+    pub collation: Option<String>,
 }
 
 impl Answer {
+    /// Each row with the values of another answer's only row after its own.
+    pub fn extend(&mut self, other: &Answer) {
+        let values = other.rows.first().cloned().unwrap_or_default();
+        self.columns.extend(other.columns.iter().cloned());
+        self.rows.iter_mut().for_each(|row| row.extend(values.iter().cloned()));
+    }
+
+    /// Its only row as constants.
+    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<String>, PgError> {
+        let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
+        Values { answer: self, types: &types }.only_row()
+    }
+
     /// VALUES, to be inserted; there is a row.
     pub fn inserted(&self, catalog: &Catalog) -> Result<String, PgError> {
         let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
@@ -34,8 +49,7 @@ impl Answer {
 impl Stage {
     /// SQL that stands for the answer; `None`: an INSERT without rows, which is nothing to run.
     pub fn constant(&self, answer: &Answer, catalog: &Catalog) -> Result<Option<String>, PgError> {
-        let types: Vec<String> =
-            answer.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
+        let types: Vec<String> = answer.columns.iter().map(|column| type_of(column, catalog)).collect::<Result<_, _>>()?;
         let values = Values { answer, types: &types };
         Ok(Some(match &self.kind {
             StageKind::Source if answer.rows.is_empty() => return Ok(None),
@@ -106,9 +120,11 @@ impl Values<'_> {
 
     /// An array of the first column.
     fn as_array(&self) -> String {
-        let name = self.types.first().map(String::as_str).unwrap_or_default();
+        let whole = self.types.first().map(String::as_str).unwrap_or_default();
+        let (name, collation) = whole.split_once(" COLLATE ").unwrap_or((whole, ""));
+        let collation = if collation.is_empty() { String::new() } else { format!(" COLLATE {collation}") };
         let values: Vec<String> = self.answer.rows.iter().map(|row| typed(row.first().and_then(Option::as_deref), name)).collect();
-        format!("ARRAY[{}]::{name}[]", values.join(", "))
+        format!("ARRAY[{}]::{name}[]{collation}", values.join(", "))
     }
 
     fn only_row(&self) -> Result<Vec<String>, PgError> {
@@ -145,6 +161,15 @@ fn typed(value: Option<&str>, name: &str) -> String {
         Some(value) => format!("{}::{name}", literal(value)),
         None => format!("NULL::{name}"),
     }
+}
+
+/// A type, with its collation.
+fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> {
+    let name = type_name(column.type_oid, catalog)?;
+    Ok(match &column.collation {
+        Some(collation) => format!("{name} COLLATE {collation}"),
+        None => name,
+    })
 }
 
 /// As SQL may name it anywhere.

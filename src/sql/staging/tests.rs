@@ -9,12 +9,16 @@ fn catalog() -> Catalog {
 }
 
 fn answer(rows: &[&[Option<&str>]]) -> Answer {
-    let column = |(name, type_oid): (&str, u32)| AnswerColumn { name: name.to_owned(), type_oid };
+    let column = |(name, type_oid): (&str, u32)| AnswerColumn { name: name.to_owned(), type_oid, collation: None };
     let width = rows.first().map_or(1, |row| row.len());
     Answer {
         columns: [("id", 20), ("name", 25)].into_iter().take(width).map(column).collect(),
         rows: rows.iter().map(|row| row.iter().map(|value| value.map(str::to_owned)).collect()).collect(),
     }
+}
+
+fn stages(text: &str) -> Result<Stages, PgError> {
+    super::stages(text, &crate::sql::testing::library().context(&["public"], &[]))
 }
 
 fn queries(text: &str) -> Vec<String> {

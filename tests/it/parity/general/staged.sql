@@ -161,3 +161,36 @@ ROLLBACK TO a;
 COMMIT;
 SELECT customer, count(*) FROM sales.invoices GROUP BY customer ORDER BY customer;
 --! end
+-- Collations go along with constants.
+DELETE FROM books WHERE title IN (SELECT name FROM accounts);
+UPDATE accounts SET note = (SELECT max(title) FROM books), active = 'b' > ALL (SELECT name FROM accounts WHERE id > 3) WHERE id < 4;
+UPDATE accounts SET note = upper((SELECT kind FROM kinds ORDER BY kind LIMIT 1) || name) WHERE (SELECT max(kind) FROM entries) > name;
+-- EXECUTE of what writes on several shards.
+--! simple
+--! script
+PREPARE up(text, numeric) AS UPDATE accounts SET note = $1 WHERE balance > $2 RETURNING id, note;
+--! any order
+EXECUTE up('rich', 50);
+EXECUTE up('none', 1e9);
+PREPARE ins(int, text) AS INSERT INTO accounts (id, name) VALUES ($1, $2), ($1 + 1, $2), ($1 + 2, upper($2));
+EXECUTE ins(900, 'x');
+EXECUTE ins(900, 'x');
+PREPARE del(int) AS DELETE FROM orders WHERE id IN (SELECT id FROM orders WHERE account_id = $1 ORDER BY id LIMIT 2);
+EXECUTE del(3);
+EXECUTE del(1 + 2);
+SELECT count(*) FROM orders;
+--! end
+-- Defaults that are clocks are evaluated once.
+INSERT INTO stamps (id, what) VALUES (1, 'a'), (2, 'b'), (3, 'c') RETURNING *;
+INSERT INTO stamps VALUES (1, 'a', DEFAULT, true), (2, 'b', DEFAULT, DEFAULT), (3, 'c', NULL, false);
+INSERT INTO stamps (id, what, at) VALUES (4, 'x', DEFAULT), (5, 'y' || 'z', false), (6, 'z', DEFAULT);
+INSERT INTO stamps (id, what) SELECT id, what FROM audit;
+INSERT INTO stamps (what, id) VALUES ('a', 1), ('b', 2) ON CONFLICT (id) DO NOTHING RETURNING id, at, day;
+INSERT INTO tags (code) VALUES ('a');
+--! refused
+INSERT INTO tags (code) VALUES ('a'), ('b');
+--! refused
+COPY stamps (id, what) FROM STDIN;
+1	a
+2	b
+\.
