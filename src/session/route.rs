@@ -256,19 +256,8 @@ impl Session {
     /// FETCH, MOVE and CLOSE go where the cursor is.
     fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
         match command {
-            Command::Fetch { name } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
-            Command::CloseCursor(None) => {
-                let mut shards = self.cursors.values().map(|(shard, _)| *shard);
-                let first = shards.next();
-                if shards.all(|shard| Some(shard) == first) {
-                    return Ok(first);
-                }
-                Err(PgError::unsupported(
-                    "CLOSE ALL is not supported with cursors on several shards",
-                    "It would have to run on every shard that has one.",
-                    "Close each cursor by its name.",
-                ))
-            }
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
+            Command::CloseCursor(None) => Ok(self.cursors.values().next().map(|(shard, _)| *shard)),
             _ => Ok(None),
         }
     }

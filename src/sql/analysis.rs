@@ -414,11 +414,16 @@ pub enum Command {
     DeclareCursor {
         name: String,
         is_hold: bool,
-        is_scroll: bool,
+        is_binary: bool,
+        scroll: Scroll,
+        /// Where its query begins in the text.
+        start: usize,
     },
     /// FETCH and MOVE.
     Fetch {
         name: String,
+        motion: Motion,
+        is_move: bool,
     },
     /// `None`: ALL.
     CloseCursor(Option<String>),
@@ -462,6 +467,28 @@ pub enum QueryKind {
     Update,
     Delete,
     Merge,
+}
+
+/// Whether a cursor may go backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scroll {
+    Yes,
+    No,
+    /// PostgreSQL allows it where it costs nothing.
+    Unsaid,
+}
+
+/// Where FETCH and MOVE go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    /// So many rows on; negative: back.
+    Forward(i64),
+    /// `ALL`.
+    ForwardAll,
+    BackwardAll,
+    /// To the row of this number, of which one row is fetched; negative: from the end.
+    Absolute(i64),
+    Relative(i64),
 }
 
 /// What EXPLAIN (FORMAT …) asks for.

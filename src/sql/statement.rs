@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, ShardgateCall};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, Scroll, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
@@ -174,13 +174,22 @@ fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Con
 }
 
 fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    const BINARY: i32 = 0x0001;
     const SCROLL: i32 = 0x0002;
+    const NO_SCROLL: i32 = 0x0004;
     const HOLD: i32 = 0x0020;
     let inner = place(cursor.query(), source, context)?;
+    let scroll = match cursor.options {
+        options if options & SCROLL != 0 => Scroll::Yes,
+        options if options & NO_SCROLL != 0 => Scroll::No,
+        _ => Scroll::Unsaid,
+    };
     let command = Command::DeclareCursor {
         name: cursor.portalname().unwrap_or_default().to_owned(),
         is_hold: cursor.options & HOLD != 0,
-        is_scroll: cursor.options & SCROLL != 0,
+        is_binary: cursor.options & BINARY != 0,
+        scroll,
+        start: after_word(source, "for").unwrap_or(source.start),
     };
     let merge = Err(PgError::unsupported(
         "a cursor over several shards is not supported",

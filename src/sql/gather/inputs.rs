@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
 
-use super::filters::Piece;
+use super::filters::{self, Piece, Writer};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
@@ -39,10 +39,10 @@ struct Wanted<'c> {
     relation: &'c Relation,
     with_children: bool,
     source: Source,
-    /// How often it is read.
-    uses: usize,
-    /// Of its only use.
-    predicates: Vec<Vec<Piece>>,
+    /// Of each place where it is read, what must be true of the rows that are needed there.
+    uses: Vec<Vec<Vec<Piece>>>,
+    /// Columns by which sub-selects look for its rows.
+    lookups: BTreeSet<Vec<String>>,
 }
 
 impl<'c> Inputs<'c> {
@@ -174,35 +174,59 @@ impl<'c> Inputs<'c> {
         let with_children = with_children || relation.children.is_empty();
         let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
         let index = self.list.iter().position(known).unwrap_or_else(|| {
-            self.list.push(Wanted { relation, with_children, source, uses: 0, predicates: Vec::new() });
+            self.list.push(Wanted { relation, with_children, source, uses: Vec::new(), lookups: BTreeSet::new() });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
-            wanted.uses += 1;
+            wanted.uses.push(Vec::new());
         }
         Class::Input(index)
     }
 
-    /// What WHERE says about an input's rows.
-    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], search_path: &[String]) {
+    /// The place of an input that was classed last.
+    pub fn newest_use(&self, class: Class) -> usize {
+        match class {
+            Class::Input(input) => self.list.get(input).map_or(0, |wanted| wanted.uses.len().saturating_sub(1)),
+            Class::InPlace | Class::Opened(_) => 0,
+        }
+    }
+
+    /// What the conditions say about the inputs' rows. `uses`: of each relation, which of the input's places it is.
+    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], uses: &[usize], search_path: &[String]) {
         if !self.context.has_plain_operators(search_path) {
             return;
         }
+        let mut types = self.context.catalog.types.values();
+        let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
         for filter in &survey.filters {
-            let columns = filter.condition.columns();
-            let is_meant = |index: &&usize| {
-                survey.relations.get(**index).is_some_and(|used| {
-                    !used.has_column_aliases
-                        && columns.iter().all(|column| match &column.qualifier {
-                            Some(qualifier) => qualifier == used.effective_name(),
-                            None => filter.is_sole,
-                        })
-                })
-            };
-            let class = filter.relations.iter().find(is_meant).and_then(|index| classes.get(*index));
-            let Some(Class::Input(input)) = class else { continue };
-            let Some(wanted) = self.list.get_mut(*input) else { continue };
-            wanted.predicates.extend(filter.condition.to_sql(wanted.relation));
+            for index in &filter.relations {
+                let (Some(used), Some(Class::Input(input))) = (survey.relations.get(*index), classes.get(*index)) else { continue };
+                let Some(wanted) = self.list.get_mut(*input).filter(|_| !used.has_column_aliases) else { continue };
+                let name = used.effective_name();
+                let writer = Writer { relation: wanted.relation, name, unqualified: &filter.unqualified, has_plain_types };
+                let place = uses.get(*index).and_then(|place| wanted.uses.get_mut(*place));
+                if let (Some(place), Some(implied)) = (place, writer.implied(&filter.condition)) {
+                    place.push(implied);
+                }
+            }
+        }
+    }
+
+    /// By which columns sub-selects look for an input's rows.
+    pub fn note_lookups(&mut self, survey: &Survey, classes: &[Class]) {
+        for lookup in &survey.lookups {
+            for index in &lookup.relations {
+                let Some(Class::Input(input)) = classes.get(*index) else { continue };
+                let list = &self.list;
+                let known = |index: usize| match classes.get(index)? {
+                    Class::Input(input) => list.get(*input).map(|wanted| wanted.relation),
+                    Class::InPlace | Class::Opened(_) => None,
+                };
+                let columns = lookup.columns(survey, *index, &known);
+                if let Some(wanted) = self.list.get_mut(*input).filter(|_| !columns.is_empty()) {
+                    wanted.lookups.insert(columns);
+                }
+            }
         }
     }
 
@@ -278,10 +302,14 @@ impl<'c> Inputs<'c> {
             Ok(Input {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
-                predicates: if wanted.uses == 1 { wanted.predicates.clone() } else { Vec::new() },
+                predicates: match wanted.uses.as_slice() {
+                    [only] => only.clone(),
+                    several => filters::any_of(several).into_iter().collect(),
+                },
                 fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
+                indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
                 name,
             })
         });
@@ -301,6 +329,11 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
     format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted(name), items.join(", "))
 }
 
+fn index_on(name: &str, columns: &[String]) -> String {
+    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+    format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted(name), columns.join(", "))
+}
+
 /// A domain may refuse the NULL that a column has which is not loaded.
 fn is_domain(catalog: &Catalog, column: &Column) -> bool {
     catalog.types.get(&column.type_oid).is_some_and(|found| found.kind == 'd')
@@ -317,6 +350,8 @@ fn qualified(relation: &Relation) -> String {
     format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
 }
 
+/// By these, constants are written.
+const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";
 
 /// They look at the columns of a row, not at its type.

@@ -9,7 +9,8 @@ use std::mem::discriminant;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use super::filters::{self, Filter};
+use super::filters::{self, Filter, Unqualified};
+use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -33,6 +34,8 @@ pub struct Survey {
     /// CURRENT_TIMESTAMP and its kind.
     pub has_clock: bool,
     pub filters: Vec<Filter>,
+    /// Equalities in sub-selects that may be evaluated once for each row around them.
+    pub lookups: Vec<Lookup>,
     pub trace: Vec<Step>,
 }
 
@@ -82,7 +85,7 @@ pub enum Step {
 
 /// Surveys a query.
 pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
-    let mut walk = Walk { survey: Survey::default() };
+    let mut walk = Walk { survey: Survey::default(), is_repeated: false };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
 }
@@ -100,6 +103,8 @@ struct Names(Vec<String>);
 
 struct Walk {
     survey: Survey,
+    /// What is walked next is the outermost level of a sub-select that PostgreSQL does not make a join of.
+    is_repeated: bool,
 }
 
 impl Walk {
@@ -118,6 +123,7 @@ impl Walk {
         if select.into_clause().is_some() || !select.locking_clause().is_empty() {
             return Err(refusals::construct("SELECT INTO or a locking clause"));
         }
+        let is_repeated = std::mem::take(&mut self.is_repeated);
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -126,12 +132,10 @@ impl Walk {
         for branch in [select.larg(), select.rarg()].into_iter().flatten() {
             self.query(Node::SelectStmt(branch), &visible)?;
         }
-        let mut kept = Vec::new();
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
-            collect_kept(item, &mut kept);
         }
-        self.filters(select, &kept);
+        self.conjuncts(select, is_repeated);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
@@ -157,24 +161,50 @@ impl Walk {
         Ok(())
     }
 
-    /// Conjuncts of WHERE over tables of this level. `kept`: where the names of those stand that no outer join extends by NULLs.
-    fn filters(&mut self, select: &nodes::SelectStmt, kept: &[i32]) {
-        let is_kept = |relation: &RelationUse| kept.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
-        let relations: Vec<usize> =
-            self.survey.relations.iter().enumerate().filter(|(_, relation)| is_kept(relation)).map(|(index, _)| index).collect();
-        if relations.is_empty() {
-            return;
+    /// Conjuncts over tables of this level: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: the level
+    /// may be evaluated once for each row around it.
+    fn conjuncts(&mut self, select: &nodes::SelectStmt, is_repeated: bool) {
+        let mut level = Level::default();
+        let mut kept = Vec::new();
+        for item in select.from_clause() {
+            kept.extend(level.read(item));
         }
-        let is_sole = select.from_clause().len() == 1 && matches!(select.from_clause().first(), Some(Node::RangeVar(_)));
-        let mut conjuncts = vec![select.where_clause()];
-        while let Some(conjunct) = conjuncts.pop() {
-            match conjunct {
-                Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
-                other => self.survey.filters.extend(filters::condition(other).map(|condition| Filter {
-                    relations: relations.clone(),
-                    is_sole,
-                    condition,
-                })),
+        level.conditions.push((select.where_clause(), kept));
+        let unqualified = match level.has_hidden_names {
+            true => Unqualified::Unknown,
+            false => Unqualified::Own { merged: level.merged },
+        };
+        let mut equal = Vec::new();
+        for (root, places) in level.conditions {
+            let is_meant = |relation: &RelationUse| places.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
+            let relations: Vec<usize> = self
+                .survey
+                .relations
+                .iter()
+                .enumerate()
+                .filter(|(_, relation)| is_meant(relation))
+                .map(|(index, _)| index)
+                .collect();
+            let mut conjuncts = vec![root];
+            while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
+                match conjunct {
+                    Node::None => {}
+                    Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
+                    other => {
+                        equal.extend(lookups::equal_columns(other).map(|pair| (pair, relations.clone())));
+                        self.survey.filters.push(Filter {
+                            relations: relations.clone(),
+                            unqualified: unqualified.clone(),
+                            condition: filters::condition(other),
+                        });
+                    }
+                }
+            }
+        }
+        for (equal, relations) in equal.into_iter().filter(|_| is_repeated) {
+            match self.survey.lookups.last_mut().filter(|last| last.level == level.first && last.relations == relations) {
+                Some(last) => last.equal.push(equal),
+                None => self.survey.lookups.push(Lookup { level: level.first, relations, equal: vec![equal] }),
             }
         }
     }
@@ -354,6 +384,7 @@ impl Walk {
         for sublink in sublinks {
             self.note(format!("sub-select {}", sublink.sub_link_type));
             self.operator(sublink.oper_name());
+            self.is_repeated = sublink.sub_link_type != nodes::SubLinkType::EXISTS_SUBLINK;
             self.query(sublink.subselect(), visible)?;
         }
         Ok(())
@@ -411,19 +442,42 @@ impl Walk {
     }
 }
 
-/// Places of the tables of an item of FROM that are not on the nullable side of an outer join in it.
-fn collect_kept(item: Node<'_>, places: &mut Vec<i32>) {
-    let mut items = vec![item];
-    while let Some(item) = items.pop() {
+/// What the FROM of one level says about its conditions.
+#[derive(Default)]
+struct Level<'n> {
+    /// Conditions, and the places of the tables whose rows they filter.
+    conditions: Vec<(Node<'n>, Vec<i32>)>,
+    /// Columns of USING.
+    merged: Vec<String>,
+    /// NATURAL joins, aliases of joins.
+    has_hidden_names: bool,
+    /// Place of its first table, by which levels are told apart.
+    first: i32,
+}
+
+impl<'n> Level<'n> {
+    /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
+    fn read(&mut self, item: Node<'n>) -> Vec<i32> {
         match item {
-            Node::RangeVar(relation) => places.push(relation.location),
-            Node::JoinExpr(join) => match join.jointype {
-                nodes::JoinType::JOIN_INNER => items.extend([join.larg(), join.rarg()]),
-                nodes::JoinType::JOIN_LEFT => items.push(join.larg()),
-                nodes::JoinType::JOIN_RIGHT => items.push(join.rarg()),
-                _ => {}
-            },
-            _ => {}
+            Node::RangeVar(relation) => {
+                self.first = if self.first == 0 { relation.location } else { self.first };
+                vec![relation.location]
+            }
+            Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
+                let (left, right) = (self.read(join.larg()), self.read(join.rarg()));
+                self.has_hidden_names |= join.is_natural || join.alias().is_some();
+                self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
+                let both = || [left.as_slice(), right.as_slice()].concat();
+                let (filtered, kept) = match join.jointype {
+                    nodes::JoinType::JOIN_INNER => (both(), both()),
+                    nodes::JoinType::JOIN_LEFT => (right.clone(), left.clone()),
+                    nodes::JoinType::JOIN_RIGHT => (left.clone(), right.clone()),
+                    _ => (Vec::new(), Vec::new()),
+                };
+                self.conditions.push((join.quals(), filtered));
+                kept
+            }),
+            _ => Vec::new(),
         }
     }
 }
