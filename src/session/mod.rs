@@ -36,6 +36,7 @@ mod gather;
 mod greet;
 mod join;
 mod last_step;
+mod moved;
 mod parameter;
 mod participant;
 mod prepare;
@@ -47,6 +48,7 @@ mod set_config;
 mod setting;
 mod simple;
 mod snapshot;
+mod staged;
 mod statement;
 mod stop;
 mod temporary;
@@ -155,6 +157,8 @@ pub struct Session {
     touched: Vec<PartitionId>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
+    /// The queries of a write are being answered: what they are part of is not answered in stages again.
+    is_staging: bool,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -194,6 +198,7 @@ impl Session {
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
+            is_staging: false,
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             context_search_path: String::new(),

@@ -109,7 +109,10 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let route = self.find_route(statement, inputs).await?;
+        let route = match self.find_route(statement, inputs).await {
+            Ok(route) => route,
+            Err(refusal) => self.route_staged(refusal, statement, inputs)?,
+        };
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
@@ -231,7 +234,7 @@ impl Session {
 
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
-        if !matches!(statement.command, Command::Query(_)) && statement.copy_in.is_none() {
+        if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
             return Err(every_shard_refusal(&statement.command).into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
@@ -431,7 +434,6 @@ fn every_shard_refusal(command: &Command) -> PgError {
         )
     };
     match command {
-        Command::Truncate => whole_table("TRUNCATE"),
         Command::Lock => whole_table("LOCK"),
         _ => PgError::unsupported(
             "this statement would write to every shard",

@@ -15,6 +15,7 @@ pub mod gather;
 mod hostile;
 pub mod lexer;
 pub mod literal;
+pub mod moving;
 mod notes;
 mod parse;
 mod placing;
@@ -24,10 +25,12 @@ mod second;
 mod session_command;
 mod set_config;
 mod shardgate_call;
+pub mod staging;
 mod statement;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod truncate;
 pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};

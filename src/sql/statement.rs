@@ -10,7 +10,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, execute, schema_guard, session_command, set_config};
+use super::{ddl, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -99,8 +99,10 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
         }
         Node::TruncateStmt(truncate) => {
-            let relations = truncate.relations().iter().filter_map(range_variable);
-            Ok(placing::of_relations(relations, Command::Truncate, Effect::Write, context, source))
+            let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
+            let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
+            let placement = placing::of_relations(relations.iter().copied(), Command::Truncate, Effect::Write, context, source);
+            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, context))
         }
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);

@@ -72,9 +72,6 @@ impl<'c> Reader<'c> {
         if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
         }
-        if is_split && insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
-            self.notes.not_pushable(not_split("Which rows ON CONFLICT leaves out of RETURNING is not known before."));
-        }
         let anchors = self.target_anchor(&target);
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
         self.place_subqueries(&block.subqueries, &Facts::new(), &anchors);
