@@ -21,7 +21,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
-use super::{ForeignOids, PreparedStatements, Settings, StatementId};
+use super::{CustomNames, ForeignOids, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
 use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
@@ -104,6 +104,7 @@ pub struct Connection {
     /// Which statement is parsed as the unnamed one.
     pub unnamed: Option<StatementId>,
     pub settings: Arc<Settings>,
+    pub custom_names: CustomNames,
     /// What the shard's oids are at home, for row descriptions.
     pub oids: Arc<ForeignOids>,
     /// ParameterStatus values as last reported.
@@ -133,6 +134,7 @@ impl Connection {
             prepared: PreparedStatements::default(),
             unnamed: None,
             settings: Arc::new(Settings::default()),
+            custom_names: CustomNames::default(),
             oids: Arc::default(),
             parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             opened_at: now,
@@ -167,7 +169,7 @@ impl Connection {
     /// Writes what is waiting, as far as the socket takes it.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         while !self.output.is_empty() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.output) {
+            match self.stream.poll_send(context, &self.output) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
@@ -182,8 +184,7 @@ impl Connection {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        self.input.reserve(READ_BYTES);
-        match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
+        match self.stream.poll_receive(context, &mut self.input) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(ConnectionError::Closed)),
@@ -264,17 +265,30 @@ impl Connection {
         }
     }
 
-    /// Gives the connection these settings. One round trip when they differ, none otherwise.
-    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>) -> Result<(), ConnectionError> {
-        if Arc::ptr_eq(&self.settings, wanted) {
+    /// Gives the connection these settings, and the session's names. One round trip when they differ, none otherwise.
+    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Result<(), ConnectionError> {
+        if Arc::ptr_eq(&self.settings, wanted) && self.custom_names.is_same(names) {
             return Ok(());
         }
-        let sql = self.settings.change_to(wanted);
-        if !sql.is_empty() {
-            self.simple(&sql).await?;
+        let before = Arc::clone(&self.settings);
+        let sql = self.settings_statements(wanted, names);
+        if sql.is_empty() {
+            return Ok(());
         }
+        let applied = self.simple(&sql.join(";")).await;
+        if applied.is_err() {
+            self.settings = before;
+        }
+        applied.map(drop)
+    }
+
+    /// What has to run for these settings and names, which are on record as if it had.
+    pub fn settings_statements(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Vec<String> {
+        let mut statements = self.custom_names.statements_to(names, wanted);
+        statements.extend(self.settings.statements_to(wanted));
         self.settings = Arc::clone(wanted);
-        Ok(())
+        self.custom_names.extend(names);
+        statements
     }
 
     /// Nothing is owed in either direction, nothing is open, nothing is left behind.
@@ -291,11 +305,10 @@ impl Connection {
     ///
     /// Notices and parameter changes are processed; anything else, and the end, mean that the connection is of no use.
     pub fn is_quiet(&mut self) -> bool {
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        match self.poll_read(&mut context) {
-            Poll::Pending => self.input.is_empty(),
-            Poll::Ready(Err(_)) => false,
-            Poll::Ready(Ok(())) => self.process_unasked(),
+        match self.stream.try_receive(&mut self.input) {
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock && self.input.is_empty(),
+            Ok(0) => false,
+            Ok(_) => self.process_unasked(),
         }
     }
 
@@ -353,8 +366,6 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
     crate::wire::data_row_columns(body).map(|column| Ok(column?.map(|bytes| body.slice_ref(bytes)))).collect()
 }
 
-/// Room for one read. Two of the shards' own send buffers of 8 KiB.
-const READ_BYTES: usize = 16 * 1024;
 /// Buffers above this are given back when a connection becomes idle.
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.

@@ -104,7 +104,7 @@ impl Spec {
     }
 
     /// The shards' rows are parts of groups, which are sorted when they are whole.
-    fn has_groups(&self) -> bool {
+    pub(super) fn has_groups(&self) -> bool {
         matches!(self.combine, Some(Combine::Groups(_)))
     }
 }
@@ -434,7 +434,7 @@ impl EndError {
     }
 }
 
-fn sort_values(
+pub(super) fn sort_values(
     order_by: &[SortKey],
     columns: &[FieldDescription],
     row: &[u8],
@@ -460,7 +460,7 @@ fn sort_values(
 }
 
 /// A DataRow without its last columns. A row that cannot be read is left out whole: the caller has read it before.
-fn put_without_last_columns(output: &mut BytesMut, frame: &[u8], hidden: usize) {
+pub(super) fn put_without_last_columns(output: &mut BytesMut, frame: &[u8], hidden: usize) {
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
     let columns: Vec<Option<&[u8]>> = data_row_columns(body).map_while(Result::ok).collect();
     let visible = columns.len() - hidden.min(columns.len());

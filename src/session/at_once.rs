@@ -165,11 +165,12 @@ impl Session {
             return None;
         }
         let place = single_key.place(&*self.gateway.map, &snapshot, inputs)?;
-        let (_, pool) = self.pools.iter().find(|(shard, _)| *shard == place.shard)?;
-        let is_home = snapshot.shard(place.shard)?.is_home;
+        let pool = self.known_pool(place.shard)?;
+        let is_home = snapshot.home().is_some_and(|home| home.id == place.shard);
         let version = self.context.catalog.version;
         let connection = pool.take_ready(self.runtime, |connection| {
             Arc::ptr_eq(&connection.settings, &self.settings)
+                && connection.custom_names.is_same(&self.custom_names)
                 && prepared.is_none_or(|id| connection.prepared.has(id))
                 && (is_home || connection.oids.version == version)
         })?;

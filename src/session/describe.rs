@@ -96,7 +96,7 @@ impl Session {
 
     /// On a connection that has nothing to do with the transaction.
     async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
-        let mut connection = self.checkout(shard, &self.settings_now()).await?;
+        let mut connection = self.checkout_any(shard, &self.settings_now()).await?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let described = describe_on(&mut connection, statement, prepared_max).await;
         connection.release();

@@ -231,6 +231,9 @@ impl Session {
         }
         let portal = Bytes::copy_from_slice(bind.portal);
         self.check_portal_is_new(&portal, None)?;
+        if !self.open_cursors.is_empty() {
+            self.replace_portal(&portal).await?;
+        }
         let Some(analysis) = statement.analysis().filter(|analysis| !super::command::is_own(&analysis.command)) else {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
@@ -247,6 +250,12 @@ impl Session {
         if let Err(mismatch) = Self::check_parameter_count(&statement, &bind) {
             self.answer_parse().await?;
             return Err(mismatch.into());
+        }
+        if super::cursor::concerns(&analysis.command) && Box::pin(self.is_cursor_here(&statement, &bind)).await? {
+            self.answer_parse().await?;
+            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
+            self.answer(shard_tag::BIND_COMPLETE);
+            return Ok(());
         }
         let described = self.parameter_types(&statement, &bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
@@ -268,7 +277,8 @@ impl Session {
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal, Portal::Scatter { statement, bind, shards });
+                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, shards });
+                Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
@@ -282,7 +292,8 @@ impl Session {
             Route::Gather(gathering) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal, Portal::Gather { statement, bind, gathering });
+                self.portals.insert(portal.clone(), Portal::Gather { statement, bind, gathering });
+                Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
@@ -294,7 +305,13 @@ impl Session {
         let is_known = match self.portals.get(name) {
             None => false,
             Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Write { .. } | Portal::Gather { .. }) => true,
+            Some(
+                Portal::Own { .. }
+                | Portal::Scatter { .. }
+                | Portal::Write { .. }
+                | Portal::Gather { .. }
+                | Portal::Finished { .. },
+            ) => true,
         };
         if name.is_empty() || !is_known {
             return Ok(());
@@ -390,7 +407,8 @@ impl Session {
                 Portal::Own { statement, bind }
                 | Portal::Scatter { statement, bind, .. }
                 | Portal::Write { statement, bind, .. }
-                | Portal::Gather { statement, bind, .. } => {
+                | Portal::Gather { statement, bind, .. }
+                | Portal::Finished { statement, bind } => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
                 }
@@ -479,23 +497,14 @@ impl Session {
                 self.batch.current = None;
                 Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await
             }
-            Portal::Scatter { statement, bind, shards } => {
-                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
-                self.gateway.counters.statement(RouteKind::Scatter);
+            Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
+                let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
+                self.gateway.counters.statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter });
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
-            }
-            Portal::Gather { statement, bind, gathering } => {
-                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                self.gateway.counters.statement(RouteKind::Gather);
-                if let Some(index) = self.current_index() {
-                    self.drain_with_flush(index).await?;
-                }
-                self.batch.current = None;
-                Box::pin(self.gather_bound(&statement, &bind, &gathering, limit)).await
+                Box::pin(self.execute_several(name, limit)).await
             }
         }
     }
@@ -518,9 +527,13 @@ impl Session {
                     | Portal::Own { .. }
                     | Portal::Scatter { .. }
                     | Portal::Write { .. }
-                    | Portal::Gather { .. },
+                    | Portal::Gather { .. }
+                    | Portal::Finished { .. },
                 )
                 | None => {
+                    if !self.open_cursors.is_empty() {
+                        self.close_cursor(name).await?;
+                    }
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
                 }
@@ -573,6 +586,9 @@ impl Session {
         self.batch = Batch::default();
         if !self.transaction.is_open() {
             self.portals.clear();
+            if !self.open_cursors.is_empty() {
+                self.forget_cursors().await;
+            }
         }
         self.ready().await
     }

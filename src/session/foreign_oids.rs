@@ -41,7 +41,7 @@ impl Session {
         if self.gateway.oids.home(version).is_none() {
             let home = self.home()?;
             let settings = Arc::clone(&self.login_settings);
-            let mut connection = self.checkout(&home, &settings).await?;
+            let mut connection = self.checkout_any(&home, &settings).await?;
             let names = names(&mut connection, &home.name).await?;
             connection.release();
             *self.gateway.oids.home.lock() = Some((version, Arc::new(names)));

@@ -31,6 +31,9 @@ impl Session {
         }
         self.recover_skipping().await?;
         self.portals.remove(&b""[..]);
+        if !self.open_cursors.is_empty() {
+            self.close_cursor(b"").await?;
+        }
         self.ready().await
     }
 
@@ -47,6 +50,9 @@ impl Session {
                 if super::command::is_own(&statement.command) {
                     self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
+                }
+                if super::cursor::concerns(&statement.command) && Box::pin(self.cursor_command(statement, text, None)).await? {
+                    return Ok(());
                 }
                 let inputs = Inputs::literals(text, &read.literals);
                 let route = self.route(statement, &inputs).await;
@@ -150,6 +156,9 @@ impl Session {
         if super::command::is_own(&statement.command) {
             self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
+        }
+        if super::cursor::concerns(&statement.command) && self.cursor_command(statement, text, None).await? {
+            return Ok(());
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();

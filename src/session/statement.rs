@@ -54,4 +54,6 @@ pub(super) enum Portal {
     Write { statement: Arc<Statement>, bind: Bytes, writing: Arc<Writing> },
     /// Runs over rows of several shards when it is executed.
     Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
+    /// Ran on several shards; no row is left.
+    Finished { statement: Arc<Statement>, bind: Bytes },
 }

@@ -4,6 +4,7 @@
 //! ```text
 //!   parts    every shard writes its own rows, at once          tags are summed, rows of RETURNING follow shard by shard
 //!   rows     every shard gets its rows of VALUES, at once      tags are summed, rows of RETURNING come in the order of VALUES
+//!   streamed COPY FROM STDIN: row by row while they come        (copy_rows.rs)
 //!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
 //! ```
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
@@ -19,8 +20,9 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::ConnectionError;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::ShardId;
+use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::copy_in::CopyIn;
 use crate::sql::lexer::{self, Literals, TokenKind};
 use crate::sql::value_rows::{value_rows, with_rows};
 use crate::wire::{self, originate, shard_tag};
@@ -39,6 +41,11 @@ pub(super) enum WritingKind {
     Copies,
     /// For each row of VALUES the place of its shard in [`Writing::shards`].
     Rows(Vec<usize>),
+    /// COPY FROM STDIN. `group`: of a sharded table, whose rows are split; rows of a reference table go to all shards.
+    Streamed {
+        copy: Arc<CopyIn>,
+        group: Option<GroupId>,
+    },
 }
 
 /// What a shard said.
@@ -94,6 +101,7 @@ impl Session {
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
+            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
@@ -160,6 +168,7 @@ impl Session {
                 let request = Request::Bound { statement: &typed, after_names: bind.after_names };
                 self.write_on(writing, &request, Shown::Rows).await?
             }
+            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
             WritingKind::Rows(shard_of_row) => {
                 let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
                 let request = Request::Rows { texts: &texts, types: &typed.key.types, after_names: bind.after_names };
@@ -182,11 +191,12 @@ impl Session {
         match &writing.kind {
             WritingKind::Parts => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
-                sum_of_tags(&parts)
+                sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
             }
+            WritingKind::Streamed { .. } => Err(PgError::internal("COPY is run by itself").into()),
             WritingKind::Rows(shard_of_row) => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
-                let tag = sum_of_tags(&parts)?;
+                let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
                 for row in in_order(parts, shard_of_row)? {
                     self.client.output.extend_from_slice(&row);
                 }
@@ -275,7 +285,7 @@ impl Session {
         failure.map_or(Ok(parts), Err)
     }
 
-    fn index_of(&self, shard: ShardId) -> Option<usize> {
+    pub(super) fn index_of(&self, shard: ShardId) -> Option<usize> {
         self.participants.iter().position(|participant| participant.shard == shard)
     }
 
@@ -335,10 +345,10 @@ impl Session {
 }
 
 /// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.
-fn sum_of_tags(parts: &[Part]) -> Result<String, Failure> {
+pub(super) fn sum_of_tags<'t>(tags: impl Iterator<Item = &'t str>) -> Result<String, Failure> {
     let mut sum = 0_u64;
     let mut words = "";
-    for Part { tag, .. } in parts {
+    for tag in tags {
         let count = tag.rsplit_once(' ').and_then(|(before, count)| Some((before, count.parse::<u64>().ok()?)));
         let Some((before, count)) = count else {
             return Err(PgError::internal(format!("unexpected command tag \"{tag}\"")).into());
@@ -392,7 +402,7 @@ fn in_order(parts: Vec<Part>, shard_of_row: &[usize]) -> Result<Vec<Bytes>, Fail
     }
 }
 
-fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
+pub(super) fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
     PgError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("the copies of the reference table differ on shard \"{shard}\""),
@@ -413,8 +423,7 @@ mod tests {
 
     #[test]
     fn tags_are_summed() {
-        let part = |tag: &&str| Part { tag: (*tag).to_owned(), ..Part::default() };
-        let sum = |tags: &[&str]| sum_of_tags(&tags.iter().map(part).collect::<Vec<_>>()).ok();
+        let sum = |tags: &[&str]| sum_of_tags(tags.iter().copied()).ok();
         assert_eq!(sum(&["UPDATE 2", "UPDATE 0", "UPDATE 3"]).as_deref(), Some("UPDATE 5"));
         assert_eq!(sum(&["INSERT 0 2", "INSERT 0 1"]).as_deref(), Some("INSERT 0 3"));
         assert_eq!(sum(&["BEGIN", "UPDATE 1"]), None);

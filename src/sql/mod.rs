@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod body;
 mod cache;
 mod context;
+pub mod copy_in;
 #[cfg(test)]
 mod corpus;
 mod ddl;

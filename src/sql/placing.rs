@@ -7,6 +7,7 @@ use pg_raw_parse::nodes;
 
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
+use super::copy_in::CopyIn;
 use super::query::{Reader, Resolved, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
@@ -26,6 +27,7 @@ pub struct Placement {
     pub is_template: bool,
     pub has_unknown_names: bool,
     pub split_rows: Option<Arc<[KeyCondition]>>,
+    pub copy_in: Option<Arc<CopyIn>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
 }
@@ -43,6 +45,7 @@ impl Placement {
             is_template: false,
             has_unknown_names: false,
             split_rows: None,
+            copy_in: None,
             opinion: None,
         }
     }
@@ -63,6 +66,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
         split_rows: reader.notes.split_rows.take().map(Arc::from),
+        copy_in: None,
         opinion: None,
     }
 }

@@ -52,7 +52,9 @@ impl<'c> Reader<'c> {
             Node::None => self.insert_default(&made),
             node => self.insert_select(node, &made, &ctes)?,
         }
-        self.check_made_rows(insert, &made);
+        let columns = &made.columns;
+        let is_given = |column: &str| columns.iter().any(|name| name == column) && !uses_default(insert, columns, column);
+        self.check_made_rows(made.target, &is_given);
         if let Some(conflict) = insert.on_conflict_clause() {
             self.add_excluded(&target, &mut frame)?;
             self.on_conflict(conflict, &target, &Scope { frame: &frame, ctes: &ctes, windows: None }, &mut findings)?;
@@ -305,15 +307,13 @@ impl<'c> Reader<'c> {
     }
 
     /// What rows that are made draw from: defaults of columns that are not given.
-    fn check_made_rows(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>) {
-        let (target, columns) = (made.target, &made.columns);
+    pub fn check_made_rows(&mut self, target: &Target<'c>, is_given: &dyn Fn(&str) -> bool) {
         let Some(relation) = target.relation else {
             return;
         };
         for column in &relation.columns {
-            let is_given = columns.contains(&column.name) && !uses_default(insert, columns, &column.name);
             let draws = column.identity.is_some() || column.default.as_deref().is_some_and(|default| default.contains("nextval("));
-            if column.is_generated || is_given {
+            if column.is_generated || is_given(&column.name) {
                 continue;
             }
             match target.kind {
@@ -466,7 +466,7 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
     }
 }
 
-fn unknown_key(column: &str, detail: &str) -> PgError {
+pub fn unknown_key(column: &str, detail: &str) -> PgError {
     PgError::unsupported(
         format!("the value of shard key column \"{column}\" is not known before the row is inserted"),
         detail,

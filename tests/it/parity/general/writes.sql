@@ -199,10 +199,6 @@ DELETE FROM accounts a USING orders o WHERE o.account_id = a.id;
 TRUNCATE entries;
 --! refused
 COPY accounts TO STDOUT;
---! refused
-COPY accounts (id, name) FROM STDIN;
-500	x
-\.
 -- Writes whose rows lie on several shards.
 --! any order
 UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;
