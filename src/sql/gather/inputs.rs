@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 
 use super::filters::{self, Piece, Writer};
+use super::semijoins::{Known, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
+use crate::shardmap::TableKind;
 use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
@@ -198,17 +200,53 @@ impl<'c> Inputs<'c> {
         }
         let mut types = self.context.catalog.types.values();
         let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
+        let known: Vec<Option<Known<'c>>> = survey.relations.iter().map(|used| self.known(used, search_path)).collect();
+        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
         for filter in &survey.filters {
             for index in &filter.relations {
-                let (Some(used), Some(Class::Input(input))) = (survey.relations.get(*index), classes.get(*index)) else { continue };
-                let Some(wanted) = self.list.get_mut(*input).filter(|_| !used.has_column_aliases) else { continue };
-                let name = used.effective_name();
-                let writer = Writer { relation: wanted.relation, name, unqualified: &filter.unqualified, has_plain_types };
-                let place = uses.get(*index).and_then(|place| wanted.uses.get_mut(*place));
-                if let (Some(place), Some(implied)) = (place, writer.implied(&filter.condition)) {
-                    place.push(implied);
+                let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
+                let writer = Writer {
+                    relation: known.relation,
+                    name: used.effective_name(),
+                    unqualified: &filter.unqualified,
+                    has_plain_types,
+                };
+                if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
+                    own.extend(writer.implied(&filter.condition));
                 }
             }
+        }
+        let joined = semijoins(survey, &known, &own);
+        for (((class, place), own), joined) in classes.iter().zip(uses).zip(own).zip(joined) {
+            let Class::Input(input) = class else { continue };
+            let Some(wanted) = self.list.get_mut(*input) else { continue };
+            if let Some(conditions) = wanted.uses.get_mut(*place) {
+                conditions.extend(own);
+                conditions.extend(joined);
+            }
+        }
+    }
+
+    /// A table or view of the catalogue, and where its rows are.
+    fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
+        let with = |relation: &'c Relation, place| {
+            // Without children, ONLY says nothing.
+            Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
+        };
+        match resolve_name(self.context, used.schema.as_deref(), &used.name, search_path, used.with_children) {
+            Resolved::Sharded { table, relation, .. } => match &table.kind {
+                TableKind::Sharded { group, key } => match key.as_slice() {
+                    [only] if only.function.is_none() => with(relation, Place::Sharded { group: *group, key: &only.column }),
+                    _ => with(relation, Place::Elsewhere),
+                },
+                TableKind::Reference => with(relation, Place::Elsewhere),
+            },
+            // In a transaction that has changed it, it is read where the change is.
+            Resolved::Reference(relation) if self.home == HomeTables::InPlace => with(relation, Place::Reference),
+            Resolved::Reference(relation) | Resolved::Home(Some(relation)) | Resolved::View(relation) => {
+                with(relation, Place::Elsewhere)
+            }
+            Resolved::Home(None) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => None,
         }
     }
 
