@@ -21,6 +21,8 @@ impl SqlState {
     pub const INVALID_PARAMETER_VALUE: Self = Self(*b"22023");
     pub const INVALID_TEXT_REPRESENTATION: Self = Self(*b"22P02");
     pub const CHARACTER_NOT_IN_REPERTOIRE: Self = Self(*b"22021");
+    pub const CARDINALITY_VIOLATION: Self = Self(*b"21000");
+    pub const BAD_COPY_FILE_FORMAT: Self = Self(*b"22P04");
     pub const ACTIVE_SQL_TRANSACTION: Self = Self(*b"25001");
     pub const READ_ONLY_SQL_TRANSACTION: Self = Self(*b"25006");
     pub const NO_ACTIVE_SQL_TRANSACTION: Self = Self(*b"25P01");

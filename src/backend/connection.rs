@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,7 +22,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
-use super::{ForeignOids, PreparedStatements, Settings, StatementId};
+use super::{CustomNames, ForeignOids, NestedValues, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
 use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
@@ -61,6 +62,8 @@ pub enum Reply {
     DescribePortal,
     /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
     Execute,
+    /// The same; the values of each row are translated by this entry of [`Connection::nested`].
+    ExecuteNested(u16),
     /// Everything up to ReadyForQuery.
     Query,
     /// The same, of a text that another shard answers for all: only an error is news.
@@ -104,8 +107,11 @@ pub struct Connection {
     /// Which statement is parsed as the unnamed one.
     pub unnamed: Option<StatementId>,
     pub settings: Arc<Settings>,
+    pub custom_names: CustomNames,
     /// What the shard's oids are at home, for row descriptions.
     pub oids: Arc<ForeignOids>,
+    /// For the answers of [`Reply::ExecuteNested`] that are due.
+    nested: Vec<NestedValues>,
     /// ParameterStatus values as last reported.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     pub opened_at: Instant,
@@ -135,7 +141,9 @@ impl Connection {
             prepared: PreparedStatements::default(),
             unnamed: None,
             settings: Arc::new(Settings::default()),
+            custom_names: CustomNames::default(),
             oids: Arc::default(),
+            nested: Vec::new(),
             parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             opened_at: now,
             idle_since: None,
@@ -149,6 +157,34 @@ impl Connection {
     #[inline]
     pub fn expect(&mut self, reply: Reply, is_visible: bool) {
         self.pending.push_back(Pending { reply, is_visible });
+    }
+
+    /// The answer to Execute, whose rows hold values that name types.
+    pub fn expect_nested(&mut self, nested: &NestedValues) {
+        if self.pending.is_empty() {
+            self.nested.clear();
+        }
+        let known = self.nested.iter().position(|known| known == nested);
+        let index = known.unwrap_or_else(|| {
+            self.nested.push(nested.clone());
+            self.nested.len() - 1
+        });
+        // Far more than a pipeline can hold.
+        self.expect(Reply::ExecuteNested(u16::try_from(index).unwrap_or(u16::MAX)), true);
+    }
+
+    /// Translates the body of a DataRow, at this place of the input.
+    pub fn translate_row(&mut self, nested: &NestedValues, body: Range<usize>) {
+        if let Some(body) = self.input.get_mut(body).filter(|_| !nested.is_empty()) {
+            self.oids.translate_row(nested, body);
+        }
+    }
+
+    /// The same, for the answer of [`Reply::ExecuteNested`].
+    pub fn translate_row_of(&mut self, entry: u16, body: Range<usize>) {
+        if let (Some(nested), Some(body)) = (self.nested.get(usize::from(entry)), self.input.get_mut(body)) {
+            self.oids.translate_row(nested, body);
+        }
     }
 
     /// Writes what is waiting and reads at least one byte. Cancel safe: bytes are in `output` or `input` or on the wire.
@@ -170,7 +206,7 @@ impl Connection {
     /// Writes what is waiting, as far as the socket takes it.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         while !self.output.is_empty() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.output) {
+            match self.stream.poll_send(context, &self.output) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
@@ -185,8 +221,7 @@ impl Connection {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        self.input.reserve(READ_BYTES);
-        match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
+        match self.stream.poll_receive(context, &mut self.input) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(ConnectionError::Closed)),
@@ -267,17 +302,30 @@ impl Connection {
         }
     }
 
-    /// Gives the connection these settings. One round trip when they differ, none otherwise.
-    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>) -> Result<(), ConnectionError> {
-        if Arc::ptr_eq(&self.settings, wanted) {
+    /// Gives the connection these settings, and the session's names. One round trip when they differ, none otherwise.
+    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Result<(), ConnectionError> {
+        if Arc::ptr_eq(&self.settings, wanted) && self.custom_names.is_same(names) {
             return Ok(());
         }
-        let sql = self.settings.change_to(wanted);
-        if !sql.is_empty() {
-            self.simple(&sql).await?;
+        let before = Arc::clone(&self.settings);
+        let sql = self.settings_statements(wanted, names);
+        if sql.is_empty() {
+            return Ok(());
         }
+        let applied = self.simple(&sql.join(";")).await;
+        if applied.is_err() {
+            self.settings = before;
+        }
+        applied.map(drop)
+    }
+
+    /// What has to run for these settings and names, which are on record as if it had.
+    pub fn settings_statements(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Vec<String> {
+        let mut statements = self.custom_names.statements_to(names, wanted);
+        statements.extend(self.settings.statements_to(wanted));
         self.settings = Arc::clone(wanted);
-        Ok(())
+        self.custom_names.extend(names);
+        statements
     }
 
     /// Nothing is owed in either direction, nothing is open, nothing is left behind.
@@ -294,11 +342,10 @@ impl Connection {
     ///
     /// Notices and parameter changes are processed; anything else, and the end, mean that the connection is of no use.
     pub fn is_quiet(&mut self) -> bool {
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        match self.poll_read(&mut context) {
-            Poll::Pending => self.input.is_empty(),
-            Poll::Ready(Err(_)) => false,
-            Poll::Ready(Ok(())) => self.process_unasked(),
+        match self.stream.try_receive(&mut self.input) {
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock && self.input.is_empty(),
+            Ok(0) => false,
+            Ok(_) => self.process_unasked(),
         }
     }
 
@@ -356,8 +403,6 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
     crate::wire::data_row_columns(body).map(|column| Ok(column?.map(|bytes| body.slice_ref(bytes)))).collect()
 }
 
-/// Room for one read. Two of the shards' own send buffers of 8 KiB.
-const READ_BYTES: usize = 16 * 1024;
 /// Buffers above this are given back when a connection becomes idle.
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.

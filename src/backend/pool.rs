@@ -119,7 +119,8 @@ impl Pooled {
     /// Gives a clean connection back; closes any other.
     pub fn release(mut self) {
         if let Some(mut connection) = self.connection.take() {
-            if connection.is_clean() && connection.is_quiet() {
+            // What comes after its last answer is seen at the next checkout, before anything is sent.
+            if connection.is_clean() {
                 connection.shrink();
                 self.pool.give_back(connection);
             } else {
@@ -213,12 +214,18 @@ impl Pool {
         Self { shard, address, credentials, limits, counters, state: Mutex::new(state) }
     }
 
-    /// A clean connection. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller that has
-    /// gone is given to the next one.
-    pub async fn checkout(self: &Arc<Self>, kind: Checkout, runtime: usize) -> Result<Pooled, CheckoutError> {
+    /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
+    /// that has gone is given to the next one. Where there is no room for one more, one that does not fit is exchanged for a
+    /// new one.
+    pub async fn checkout(
+        self: &Arc<Self>,
+        kind: Checkout,
+        runtime: usize,
+        fits: impl Fn(&Connection) -> bool,
+    ) -> Result<Pooled, CheckoutError> {
         let deadline = tokio::time::Instant::now() + self.limits.checkout_timeout;
         loop {
-            let found = self.find(kind, runtime);
+            let found = self.find(kind, runtime, &fits);
             let grant = match found {
                 Found::Idle(connection) => Grant::Connection(connection),
                 Found::Slot => Grant::Slot,
@@ -232,6 +239,10 @@ impl Pool {
             };
             match grant {
                 Grant::Slot => return self.open(runtime).await,
+                Grant::Connection(connection) if !fits(&connection) => {
+                    connection.close();
+                    return self.open(runtime).await;
+                }
                 Grant::Connection(connection) => {
                     if let Some(connection) = self.take_over(connection, runtime) {
                         return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self) });
@@ -284,11 +295,11 @@ impl Pool {
         }
     }
 
-    fn find(&self, kind: Checkout, runtime: usize) -> Found {
+    fn find(&self, kind: Checkout, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Found {
         let mut state = self.state.lock();
         // A queue is served in order; only late joiners go ahead of those who hold nothing.
         if state.may_take(kind, &self.limits) && (state.waiters.is_empty() || kind == Checkout::LateJoiner) {
-            if let Some(connection) = state.take_idle(runtime) {
+            if let Some(connection) = state.take_idle(runtime, fits) {
                 state.in_use += 1;
                 return Found::Idle(connection);
             }
@@ -504,8 +515,11 @@ impl State {
         self.in_use < limits.size - reserved
     }
 
-    fn take_idle(&mut self, runtime: usize) -> Option<Box<Connection>> {
-        self.idle.get_mut(runtime).and_then(Vec::pop)
+    /// The one that was used last of those that fit.
+    fn take_idle(&mut self, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Option<Box<Connection>> {
+        let idle = self.idle.get_mut(runtime)?;
+        let last = idle.iter().rposition(|connection| fits(connection))?;
+        Some(idle.remove(last))
     }
 
     fn take_idle_elsewhere(&mut self) -> Option<Box<Connection>> {

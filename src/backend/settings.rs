@@ -3,7 +3,7 @@
 //! A session and a connection each hold one of these behind an `Arc`; equal pointers mean equal settings, which is the common
 //! case and costs nothing. Otherwise the difference is sent as SET and RESET before the session's first statement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Settings that differ from what a fresh connection has. Names are lower-case; values as `SHOW` prints them.
@@ -39,18 +39,11 @@ impl Settings {
         Self { values }
     }
 
-    /// SQL that turns a connection with these settings into one with `wanted`; empty when they are equal.
-    pub fn change_to(&self, wanted: &Settings) -> String {
-        self.statements_to(wanted).iter().flat_map(|statement| [statement.as_str(), ";"]).collect()
-    }
-
-    /// The same, statement by statement. The role is set last: a setting may need the rights of the login role.
+    /// SQL that turns a connection with these settings into one with `wanted`. The role is set last: a setting may need the rights of the login role.
     pub fn statements_to(&self, wanted: &Settings) -> Vec<String> {
         let mut statements = Vec::new();
         for (name, _) in self.iter().filter(|(name, _)| wanted.get(name).is_none()) {
-            let mut sql = String::from("RESET ");
-            push_setting_name(&mut sql, name);
-            statements.push(sql);
+            statements.push(reset(name));
         }
         let changed = wanted.iter().filter(|(name, value)| self.get(name) != Some(*value));
         let (roles, others): (Vec<_>, Vec<_>) = changed.partition(|(name, _)| matches!(*name, "role" | "session_authorization"));
@@ -64,6 +57,68 @@ impl Settings {
         }
         statements
     }
+}
+
+/// Names of custom settings (`prefix.name`) that have ever been given a value in a session, or on a connection.
+///
+/// PostgreSQL never forgets such a name: its value is empty after RESET, after ROLLBACK and after DISCARD ALL, where one that
+/// was never heard of is NULL. So a connection serves only sessions that have used every name it knows, and is told those
+/// that it does not know.
+#[derive(Clone, Debug, Default)]
+pub struct CustomNames(Option<Arc<BTreeSet<Arc<str>>>>);
+
+impl CustomNames {
+    /// Nothing happens when the setting is one of PostgreSQL's own, or is known.
+    pub fn insert(&mut self, name: &str) {
+        if name.contains('.') && !self.contains(name) {
+            Arc::make_mut(self.0.get_or_insert_default()).insert(name.into());
+        }
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.as_ref().is_some_and(|names| names.contains(name))
+    }
+
+    /// Seen at a glance; false does not mean that they differ.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.is_same(other) || self.iter().all(|name| other.contains(name))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|names| names.iter().map(|name| &**name))
+    }
+
+    /// SQL that lets a connection which knows these names know `wanted` too.
+    pub fn statements_to(&self, wanted: &Self, settings: &Settings) -> Vec<String> {
+        if self.is_same(wanted) {
+            return Vec::new();
+        }
+        wanted.iter().filter(|name| !self.contains(name) && settings.get(name).is_none()).map(reset).collect()
+    }
+
+    /// Takes over `others`; the same afterwards when they were all there were.
+    pub fn extend(&mut self, others: &Self) {
+        if self.is_subset(others) {
+            self.clone_from(others);
+        } else {
+            others.iter().for_each(|name| self.insert(name));
+        }
+    }
+}
+
+fn reset(name: &str) -> String {
+    let mut sql = String::from("RESET ");
+    push_setting_name(&mut sql, name);
+    sql
 }
 
 fn push_setting_name(sql: &mut String, name: &str) {
@@ -95,11 +150,33 @@ mod tests {
     fn a_change_resets_what_is_gone_and_sets_what_differs() {
         let had = Settings::default().with("work_mem", "64MB").with("TimeZone", "UTC");
         let wanted = Settings::default().with("timezone", "UTC").with("role", "o'neil").with("app.tenant", r"a\b");
-        let sql = had.change_to(&wanted);
         assert_eq!(
-            sql,
-            r#"RESET "work_mem";SELECT pg_catalog.set_config('app.tenant',E'a\\b',false);SELECT pg_catalog.set_config('role','o''neil',false);"#
+            had.statements_to(&wanted),
+            [
+                r#"RESET "work_mem""#,
+                r"SELECT pg_catalog.set_config('app.tenant',E'a\\b',false)",
+                "SELECT pg_catalog.set_config('role','o''neil',false)"
+            ]
         );
-        assert_eq!(wanted.change_to(&wanted.clone()), "");
+        assert!(wanted.statements_to(&wanted.clone()).is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_told_the_names_that_it_has_not_heard_of() {
+        let (mut session, mut connection) = (CustomNames::default(), CustomNames::default());
+        assert!(connection.is_same(&session) && connection.is_subset(&session));
+        for name in ["work_mem", "app.tenant", "app.user", "app.old"] {
+            session.insert(name);
+        }
+        connection.insert("app.old");
+        assert!(connection.is_subset(&session) && !session.is_subset(&connection) && !session.contains("work_mem"));
+        let settings = Settings::default().with("app.user", "x");
+        assert_eq!(connection.statements_to(&session, &settings), [r#"RESET "app"."tenant""#]);
+        connection.extend(&session);
+        assert!(connection.is_same(&session));
+        connection.insert("other.name");
+        assert!(!connection.is_subset(&session));
+        connection.extend(&session);
+        assert!(connection.contains("other.name") && connection.contains("app.user"));
     }
 }

@@ -4,24 +4,31 @@
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
 //! are not needed yet is not read, which stops it by back-pressure.
 //!
+//! [`Pieces`] does the same for a cursor, whose rows are asked for piece by piece.
+//!
 //! [`gather`] lets PostgreSQL compute over rows that are brought together first.
 //!
 //! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
 //! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
+//!
+//! [`copy_in`] tells apart the rows of a COPY FROM STDIN, so that each goes to its shard.
 //!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
 //! [`deadlock`] breaks rings of transactions that no shard sees by itself. [`numbers`] gives cluster-wide numbers to sessions and shards.
 
 mod aggregate;
 pub mod commit;
+pub mod copy_in;
 pub mod deadlock;
 pub mod gather;
 mod last_step;
 pub mod numbers;
 mod numeric;
+mod pieces;
 pub mod recovery;
 mod scatter;
 mod sort_key;
 
 pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
+pub use pieces::{Need, Next, Pieces};
 pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

@@ -55,6 +55,16 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
     }
 }
 
+/// Whether values of this type can be put in order at all.
+pub fn is_ordered(type_oid: u32, is_bytewise: bool) -> bool {
+    match type_oid {
+        INT2 | INT4 | INT8 | OID | FLOAT4 | FLOAT8 | NUMERIC | BOOL | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | UUID | BYTEA
+        | NAME => true,
+        TEXT | VARCHAR | BPCHAR => is_bytewise,
+        _ => false,
+    }
+}
+
 pub fn is_float(type_oid: u32) -> bool {
     matches!(type_oid, FLOAT4 | FLOAT8)
 }

@@ -8,9 +8,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use super::plain;
 
 #[derive(Debug)]
 pub enum ClientStream {
@@ -28,6 +31,27 @@ impl ClientStream {
         match self {
             ClientStream::Plain(stream) => stream,
             ClientStream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Appends what has arrived to `input`; 0 at the end of the stream.
+    #[inline]
+    pub fn poll_receive(&mut self, context: &mut Context<'_>, input: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            ClientStream::Plain(stream) => plain::poll_receive(stream, context, input),
+            ClientStream::Tls(stream) => {
+                input.reserve(TLS_READ_BYTES);
+                tokio_util::io::poll_read_buf(Pin::new(stream.as_mut()), context, input)
+            }
+        }
+    }
+
+    /// Sends as much of `bytes` as the socket takes. Under TLS some of it may stay behind until a flush.
+    #[inline]
+    pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            ClientStream::Plain(stream) => plain::poll_send(stream, context, bytes),
+            ClientStream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
         }
     }
 
@@ -86,3 +110,6 @@ impl AsyncWrite for ClientStream {
         }
     }
 }
+
+/// One record.
+const TLS_READ_BYTES: usize = 16 * 1024;

@@ -12,6 +12,7 @@ mod channel_binding;
 mod client_stream;
 mod listener;
 mod opening;
+mod plain;
 mod refusal;
 mod shard_endpoint;
 mod shard_stream;

@@ -7,13 +7,14 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::channel_binding;
+use super::{channel_binding, plain};
 
 #[derive(Debug)]
 pub enum ShardStream {
@@ -41,6 +42,40 @@ impl ShardStream {
         match self {
             ShardStream::Plain(stream) => Some(stream),
             ShardStream::Tls(stream) => stream.get_ref().0.attached(),
+        }
+    }
+
+    /// Appends what has arrived to `input`; 0 at the end of the stream.
+    #[inline]
+    pub fn poll_receive(&mut self, context: &mut Context<'_>, input: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            ShardStream::Plain(stream) => plain::poll_receive(stream, context, input),
+            ShardStream::Tls(stream) => {
+                input.reserve(TLS_READ_BYTES);
+                tokio_util::io::poll_read_buf(Pin::new(stream.as_mut()), context, input)
+            }
+        }
+    }
+
+    /// What has arrived while nobody waited is appended to `input`; [`io::ErrorKind::WouldBlock`] when there is nothing. No
+    /// system call when the reactor has seen nothing.
+    #[inline]
+    pub fn try_receive(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            ShardStream::Plain(stream) => plain::try_receive(stream, input),
+            ShardStream::Tls(_) => match self.poll_receive(&mut Context::from_waker(Waker::noop()), input) {
+                Poll::Ready(received) => received,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            },
+        }
+    }
+
+    /// Sends as much of `bytes` as the socket takes. Under TLS some of it may stay behind until a flush.
+    #[inline]
+    pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            ShardStream::Plain(stream) => plain::poll_send(stream, context, bytes),
+            ShardStream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
         }
     }
 
@@ -206,6 +241,9 @@ impl AsyncWrite for ShardStream {
         }
     }
 }
+
+/// One record.
+const TLS_READ_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

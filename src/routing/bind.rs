@@ -288,7 +288,7 @@ fn range_after(prefix: Vec<KeyDatum>, next: &ColumnSet) -> KeyRange {
     }
 }
 
-fn unproven_key() -> PgError {
+pub(super) fn unproven_key() -> PgError {
     PgError::unsupported(
         "cannot determine the shard of a row to be inserted",
         "The value of its shard key depends on a setting or on a conversion that only the server can make.",
@@ -296,7 +296,7 @@ fn unproven_key() -> PgError {
     )
 }
 
-fn null_key() -> PgError {
+pub(super) fn null_key() -> PgError {
     PgError::new(SqlState::FEATURE_NOT_SUPPORTED, "a row to be inserted has a null shard key")
         .with_detail("Such a row belongs to no shard.")
         .with_hint("Give every row a shard key, and declare the key columns NOT NULL.")

@@ -3,7 +3,7 @@
 //! [`bind`] puts an execution's parameters and literals into what the analysis says of the key (pure); [`resolve`] finds the
 //! shards. It is the only place that waits for the shard map: for lookup keys that are not cached, and while a partition is
 //! held at the cut-over of a move. [`SingleKey`] is its short way for the commonest statements: one key of one column, no
-//! wait, no allocation. Nothing here picks a default: what is not proven is every shard of the group, and a key without a
+//! wait, no allocation. [`place_stored`] places rows that stream by, one by one. Nothing here picks a default: what is not proven is every shard of the group, and a key without a
 //! shard is an error.
 
 mod bind;
@@ -13,6 +13,7 @@ mod resolve;
 mod shard_set;
 mod single_key;
 mod source;
+mod stored_key;
 #[cfg(test)]
 mod testing;
 
@@ -22,6 +23,7 @@ pub use resolve::{Resolution, Target, resolve};
 pub use shard_set::{ShardSet, Touched};
 pub use single_key::{Place, SingleKey};
 pub use source::MapSource;
+pub use stored_key::{StoredColumn, StoredPlace, place_stored};
 
 use crate::sql::analysis::{Analysis, KeyCondition, KeyValue, Part, Scope, Test};
 

@@ -226,7 +226,7 @@ impl<M: MapSource> Round<'_, M> {
                 self.found.get(self.snapshot.epoch, group.id, key).or_else(|| self.map.find_cached(group.id, &key.ordered_bytes()));
             match known {
                 None => missing.push(key.clone()),
-                Some(None) if group.default_partition.is_none() => return Err(self.no_shard_for_key(group)),
+                Some(None) if group.default_partition.is_none() => return Err(no_shard_for_key(self.snapshot, group)),
                 Some(mapped) => match group.partition_of_mapping(mapped) {
                     Some(partition) => self.place_partition(partition, places),
                     None => places.is_other_version = true,
@@ -272,18 +272,18 @@ impl<M: MapSource> Round<'_, M> {
                 .with_hint("Add one with shardgate.add_shard(name, url).")
         })
     }
+}
 
-    /// Names a table, never the key.
-    fn no_shard_for_key(&self, group: &Group) -> PgError {
-        let table = self.snapshot.tables_of(group.id).map(|table| table.name.as_str()).min();
-        let detail = match table {
-            Some(table) => format!("The key is not mapped, and the colocation group of table \"{table}\" has no default shard."),
-            None => "The key is not mapped, and its colocation group has no default shard.".to_owned(),
-        };
-        PgError::new(SqlState::NO_SHARD_FOR_KEY, "no shard for this key")
-            .with_detail(detail)
-            .with_hint("Map the key with shardgate.map_key, or set a default with shardgate.set_default_shard.")
-    }
+/// Names a table, never the key.
+pub(super) fn no_shard_for_key(snapshot: &MapSnapshot, group: &Group) -> PgError {
+    let table = snapshot.tables_of(group.id).map(|table| table.name.as_str()).min();
+    let detail = match table {
+        Some(table) => format!("The key is not mapped, and the colocation group of table \"{table}\" has no default shard."),
+        None => "The key is not mapped, and its colocation group has no default shard.".to_owned(),
+    };
+    PgError::new(SqlState::NO_SHARD_FOR_KEY, "no shard for this key")
+        .with_detail(detail)
+        .with_hint("Map the key with shardgate.map_key, or set a default with shardgate.set_default_shard.")
 }
 
 /// The analysis is of a version of the map that had this group.

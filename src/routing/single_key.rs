@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::inputs::{Inputs, Value};
 use super::source::MapSource;
 use crate::shard_key::{Conversion, DatumRef, KeyDatum, Position};
-use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
+use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Part, Test};
 
 /// Where the key of a statement is found.
@@ -105,7 +105,7 @@ fn single_test(mut condition: &KeyCondition) -> Option<&KeyTest> {
 
 fn partition_of<'a>(map: &impl MapSource, group: &'a Group, key: &DatumRef<'_>) -> Option<&'a Partition> {
     match group.strategy {
-        Strategy::Hash => Some(group.partition_at(&Bound::Hash(key.hash()))),
+        Strategy::Hash => Some(group.partition_at_hash(key.hash())),
         Strategy::Range => Some(group.partition_at_key(&ordered_bytes(key))),
         Strategy::Lookup => group.partition_of_mapping(map.find_cached(group.id, &ordered_bytes(key))?),
     }
@@ -127,6 +127,7 @@ mod tests {
         with_state,
     };
     use crate::shard_key::{Format, KeyFunction, KeyType, oid};
+    use crate::shardmap::Bound;
 
     fn no_inputs() -> Inputs<'static> {
         Inputs::literals("", &[])

@@ -1,6 +1,6 @@
 //! A shard map made by hand, for the tests of this folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
@@ -66,7 +66,7 @@ pub(super) fn snapshot(counter: i64, group: Group) -> MapSnapshot {
     MapSnapshot {
         epoch: Epoch { incarnation: 1, counter },
         shards: (0..4).map(shard).collect(),
-        groups: HashMap::from([(group.id, Arc::new(group))]),
+        groups: BTreeMap::from([(group.id, Arc::new(group))]),
         ..MapSnapshot::default()
     }
 }

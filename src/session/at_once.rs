@@ -97,6 +97,11 @@ impl Session {
         if statement.context_id != self.context.id || cycle.bind.parameter_count != expected {
             return None;
         }
+        // In binary form they may name types, by other oids on other shards.
+        let has_binary = cycle.bind.has_binary_results() || cycle.bind.has_binary_parameters();
+        if has_binary && !statement.description.get().is_some_and(|description| description.has_system_types_only()) {
+            return None;
+        }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
         let (map, mut connection) = self.place_at_once(analysis, &inputs, Some(statement.id))?;
         statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, cycle.bind.after_names));
@@ -166,11 +171,12 @@ impl Session {
             return None;
         }
         let place = single_key.place(&*self.gateway.map, &snapshot, inputs)?;
-        let (_, pool) = self.pools.iter().find(|(shard, _)| *shard == place.shard)?;
-        let is_home = snapshot.shard(place.shard)?.is_home;
+        let pool = self.known_pool(place.shard)?;
+        let is_home = snapshot.home().is_some_and(|home| home.id == place.shard);
         let version = self.context.catalog.version;
         let connection = pool.take_ready(self.runtime, |connection| {
             Arc::ptr_eq(&connection.settings, &self.settings)
+                && connection.custom_names.is_same(&self.custom_names)
                 && prepared.is_none_or(|id| connection.prepared.has(id))
                 && (is_home || connection.oids.version == version)
         })?;

@@ -1,6 +1,6 @@
 //! The client's side of a session: its socket and its two buffers.
 //!
-//! Buffers exist only while there is something in them or a statement is running, so that ten thousand idle clients cost their
+//! Buffers of more than a few hundred bytes exist only while there is something in them, so that ten thousand idle clients cost their
 //! sockets and little else.
 
 use std::future::poll_fn;
@@ -12,6 +12,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
 use super::SessionEnd;
+use super::staged::Diverted;
 use crate::net::ClientStream;
 use crate::wire::FrameHeader;
 
@@ -24,13 +25,13 @@ pub(super) struct Client {
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
-    /// Room for the next read: little, as most requests are short, until one fills it.
-    read_bytes: usize,
+    /// What is sent is kept instead, up to so many bytes.
+    diversion: Option<(Diverted, usize)>,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, read_bytes: READ_BYTES_MIN }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, diversion: None }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -53,18 +54,7 @@ impl Client {
         if self.is_at_end {
             return Poll::Ready(Err(SessionEnd::ClientGone));
         }
-        if let ClientStream::Plain(stream) = &self.stream {
-            match stream.poll_read_ready(context) {
-                Poll::Pending => {
-                    self.release_buffers();
-                    return Poll::Pending;
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Ready(Ok(())) => {}
-            }
-        }
-        self.input.reserve(self.read_bytes);
-        match tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input) {
+        match self.stream.poll_receive(context, &mut self.input) {
             Poll::Pending => {
                 self.release_buffers();
                 Poll::Pending
@@ -74,12 +64,7 @@ impl Client {
                 self.is_at_end = true;
                 Poll::Ready(Err(SessionEnd::ClientGone))
             }
-            Poll::Ready(Ok(read)) => {
-                if read >= self.read_bytes {
-                    self.read_bytes = (self.read_bytes * 4).min(READ_BYTES_MAX);
-                }
-                Poll::Ready(Ok(()))
-            }
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
         }
     }
 
@@ -101,10 +86,14 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        if self.diversion.is_some() {
+            self.keep_diverted();
+            return Ok(());
+        }
         self.flushes += u64::from(!self.output.is_empty());
         poll_fn(|context| {
             while !self.output.is_empty() {
-                match Pin::new(&mut self.stream).poll_write(context, &self.output) {
+                match self.stream.poll_send(context, &self.output) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionEnd::from(error))),
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionEnd::ClientGone)),
@@ -119,12 +108,30 @@ impl Client {
         .await
     }
 
-    fn release_buffers(&mut self) {
-        if self.input.is_empty() && self.input.capacity() > 0 {
-            self.input = BytesMut::new();
-            self.read_bytes = READ_BYTES_MIN;
+    /// From now on what is sent is kept, until [`Client::end_diversion`]. What is more than `bytes_max` is thrown away.
+    pub fn divert(&mut self, bytes_max: usize) {
+        self.diversion = Some((Diverted { is_whole: true, ..Diverted::default() }, bytes_max));
+    }
+
+    pub fn end_diversion(&mut self) -> Diverted {
+        self.keep_diverted();
+        self.diversion.take().map(|(diverted, _)| diverted).unwrap_or_default()
+    }
+
+    fn keep_diverted(&mut self) {
+        let Some((diverted, bytes_max)) = &mut self.diversion else { return };
+        diverted.is_whole &= diverted.frames.len().saturating_add(self.output.len()) <= *bytes_max;
+        if diverted.is_whole {
+            diverted.frames.unsplit(self.output.split());
         }
-        if self.output.is_empty() && self.output.capacity() > 0 {
+        self.output.clear();
+    }
+
+    fn release_buffers(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > IDLE_BUFFER_BYTES {
+            self.input = BytesMut::new();
+        }
+        if self.output.is_empty() && self.output.capacity() > IDLE_BUFFER_BYTES {
             self.output = BytesMut::new();
         }
     }
@@ -137,9 +144,8 @@ impl From<io::Error> for SessionEnd {
     }
 }
 
-/// A buffer of this size costs the allocator next to nothing to give and to take back.
-const READ_BYTES_MIN: usize = 1_000;
-const READ_BYTES_MAX: usize = 64 * 1024;
+/// Buffers of this size are kept while the client is idle: most requests and answers are no longer.
+const IDLE_BUFFER_BYTES: usize = 512;
 /// A client cannot make us reserve more than this ahead of what it has sent.
 const FRAME_RESERVE_BYTES_MAX: usize = 1024 * 1024;
 /// Read ahead of a running statement, to notice a client that has gone.

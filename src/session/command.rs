@@ -154,6 +154,9 @@ impl Session {
         if let Command::Explain { .. } = &analysis.command {
             return self.explain(analysis, statement.text(), Some((statement, &bind))).await;
         }
+        if super::cursor::concerns(&analysis.command) {
+            return self.bound_cursor_command(analysis, statement, &bind).await;
+        }
         if super::temporary::has_parameters(analysis) {
             return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
         }
@@ -167,6 +170,10 @@ impl Session {
     /// What Describe says of a statement of the proxy's own; `None` when the home shard is to be asked.
     pub(super) fn describe_own(&self, statement: &Statement) -> Option<Description> {
         let Some(analysis) = statement.analysis() else { return Some(Description::default()) };
+        if let Command::Fetch { name, is_move: false, .. } = &analysis.command {
+            let rows = self.open_cursors.rows(name.as_bytes())?;
+            return Some(Description::new(Vec::new(), Some(rows)));
+        }
         if !is_own(&analysis.command) {
             return None;
         }
@@ -174,19 +181,19 @@ impl Session {
             Command::Shardgate(call) => {
                 let columns = declare::describe(&call.function).unwrap_or_default();
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
-                Some(Description { parameter_types, rows: Some(rows_body(&columns_of(call, columns))) })
+                Some(Description::new(parameter_types, Some(rows_body(&columns_of(call, columns)))))
             }
             Command::SetConfig(calls) => {
                 let parameter_types =
                     declared_types(statement, analysis, |number| super::set_config::parameter_type(calls, number));
                 let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
-                Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
+                Some(Description::new(parameter_types, Some(rows_body(&fields))))
             }
             _ if super::temporary::has_parameters(analysis) => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
-                Some(Description { parameter_types, rows: Some(rows_body(&[super::explain::plan_field(*format)])) })
+                Some(Description::new(parameter_types, Some(rows_body(&[super::explain::plan_field(*format)]))))
             }
             _ => Some(Description::default()),
         }
@@ -283,7 +290,7 @@ impl Session {
         }
         self.transaction.end();
         self.temporary_tables.transaction_ended();
-        self.forget_portals();
+        self.forget_portals().await;
         self.gateway.counters.commit();
         self.touched.clear();
         Ok(())
@@ -374,13 +381,16 @@ impl Session {
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
-        self.forget_portals();
+        self.forget_portals().await;
         Ok(())
     }
 
     /// With the transaction its portals and cursors are gone.
-    fn forget_portals(&mut self) {
+    async fn forget_portals(&mut self) {
         self.portals.clear();
+        if !self.open_cursors.is_empty() {
+            self.forget_cursors().await;
+        }
         self.cursors.retain(|_, (_, is_hold)| *is_hold);
     }
 
@@ -404,6 +414,7 @@ impl Session {
         let sql = format!("RELEASE SAVEPOINT \"{}\"", name.replace('"', "\"\""));
         self.on_those_who_know(index, &sql, index).await?;
         self.transaction.release_savepoint(index);
+        self.open_cursors.released(index);
         originate::command_complete(&mut self.client.output, "RELEASE");
         Ok(())
     }
@@ -413,6 +424,7 @@ impl Session {
         let index = self.transaction.find_savepoint(name)?;
         let sql = format!("ROLLBACK TO SAVEPOINT \"{}\"", name.replace('"', "\"\""));
         self.on_those_who_know(index, &sql, index + 1).await?;
+        self.forget_cursors_after(index).await;
         self.temporary_tables.transaction_ended();
         if let Some(settings) = self.transaction.rollback_to(index) {
             self.change_settings(settings);

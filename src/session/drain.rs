@@ -89,7 +89,7 @@ impl Session {
         Ok((step, noticed.has_failed))
     }
 
-    async fn fill(&mut self, index: usize) -> Result<(), Failure> {
+    pub(super) async fn fill(&mut self, index: usize) -> Result<(), Failure> {
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };

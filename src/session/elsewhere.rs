@@ -103,7 +103,13 @@ impl Session {
     }
 
     /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
-    fn instead(&self, shards: Vec<ShardId>, statement: &Analysis, text: &str, reason: PgError) -> Result<Gathering, Failure> {
+    pub(super) fn instead(
+        &self,
+        shards: Vec<ShardId>,
+        statement: &Analysis,
+        text: &str,
+        reason: PgError,
+    ) -> Result<Gathering, Failure> {
         let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
         match plan::gather(shards, &self.transaction_scope(), recipe) {
             Ok(Plan::Gather(gathering)) => Ok(gathering),
@@ -133,16 +139,7 @@ impl Session {
         statement: &Arc<Statement>,
         client_bind: &Bytes,
         shards: &[ShardId],
-        row_limit: i32,
     ) -> Result<(), Failure> {
-        if row_limit > 0 {
-            return Err(PgError::unsupported(
-                "a row limit on a result of several shards is not supported",
-                "Execute asked for part of the rows, and the rest would have to be kept on every shard.",
-                "Fetch the whole result (a fetch size of 0), or limit it by LIMIT and a condition on its order.",
-            )
-            .into());
-        }
         let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
@@ -171,7 +168,9 @@ impl Session {
             super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
-            fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, &after_names));
+            let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
+            let after_names = there.as_deref().unwrap_or(&after_names);
+            fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
             originate::describe(&mut connection.output, b'P', b"");
             originate::execute(&mut connection.output, b"", 0);
             originate::sync(&mut connection.output);
@@ -196,7 +195,7 @@ impl Session {
             Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
             Scattered::NotMerged(reason) => {
                 let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
-                self.gather_bound(statement, client_bind, &gathering, 0).await
+                self.gather_bound(statement, client_bind, &gathering).await
             }
         }
     }

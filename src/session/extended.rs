@@ -16,7 +16,7 @@ use super::describe::{Description, prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Reply, StatementId, StatementText};
+use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
@@ -256,6 +256,9 @@ impl Session {
         }
         let portal = Bytes::copy_from_slice(bind.portal);
         self.check_portal_is_new(&portal, None)?;
+        if !self.open_cursors.is_empty() {
+            self.replace_portal(&portal).await?;
+        }
         let Some(analysis) = statement.analysis().filter(|analysis| !super::command::is_own(&analysis.command)) else {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
@@ -272,6 +275,12 @@ impl Session {
         if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
             self.answer_parse().await?;
             return Err(mismatch.into());
+        }
+        if super::cursor::concerns(&analysis.command) && Box::pin(self.is_cursor_here(&statement, bind)).await? {
+            self.answer_parse().await?;
+            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
+            self.answer(shard_tag::BIND_COMPLETE);
+            return Ok(());
         }
         let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
@@ -293,7 +302,8 @@ impl Session {
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal, Portal::Scatter { statement, bind, shards });
+                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, shards });
+                Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
@@ -307,7 +317,8 @@ impl Session {
             Route::Gather(gathering) => {
                 self.answer_parse().await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal, Portal::Gather { statement, bind, gathering });
+                self.portals.insert(portal.clone(), Portal::Gather { statement, bind, gathering });
+                Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
@@ -319,7 +330,13 @@ impl Session {
         let is_known = match self.portals.get(name) {
             None => false,
             Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(Portal::Own { .. } | Portal::Scatter { .. } | Portal::Write { .. } | Portal::Gather { .. }) => true,
+            Some(
+                Portal::Own { .. }
+                | Portal::Scatter { .. }
+                | Portal::Write { .. }
+                | Portal::Gather { .. }
+                | Portal::Finished { .. },
+            ) => true,
         };
         if name.is_empty() || !is_known {
             return Ok(());
@@ -367,6 +384,7 @@ impl Session {
             }
             self.batch.current = Some(shard);
         }
+        let described = self.description_for_nested(shard, &statement, bind).await?;
         let index = self.join(shard).await?;
         if let Some(analysis) = statement.analysis() {
             self.check_sequence_value(index, analysis)?;
@@ -384,11 +402,32 @@ impl Session {
         if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
-        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
+        let oids = Arc::clone(&connection.oids);
+        let described = described.as_ref();
+        let rows = described.and_then(|description| description.rows.as_deref());
+        let nested = rows.map_or_else(NestedValues::default, |rows| oids.nested_columns(rows, bind));
+        let there = described.and_then(|description| oids.parameters_there(&description.parameter_types, bind, bind.after_names));
+        let after_names = there.as_deref().unwrap_or(bind.after_names);
+        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard });
+        self.portals.insert(portal, Portal::Shard { shard, nested });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+    }
+
+    /// What the home shard says of the statement, where another one is asked for values in binary form: they may name types.
+    async fn description_for_nested(
+        &mut self,
+        shard: ShardId,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
+        let has_binary = bind.has_binary_results() || bind.has_binary_parameters();
+        if !has_binary || self.gateway.map.snapshot().home().is_none_or(|home| home.id == shard) {
+            return Ok(None);
+        }
+        self.answer_parse().await?;
+        self.describe(statement).await.map(Some)
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
@@ -409,14 +448,19 @@ impl Session {
                 self.describe_statement(&statement).await
             }
             Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard } => {
+                Portal::Shard { shard, .. } => {
                     let shard = *shard;
-                    self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
+                    let write = |connection: &mut Connection| {
+                        originate::describe(&mut connection.output, b'P', name);
+                        connection.expect(Reply::DescribePortal, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Portal::Own { statement, bind }
                 | Portal::Scatter { statement, bind, .. }
                 | Portal::Write { statement, bind, .. }
-                | Portal::Gather { statement, bind, .. } => {
+                | Portal::Gather { statement, bind, .. }
+                | Portal::Finished { statement, bind } => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
                 }
@@ -463,7 +507,7 @@ impl Session {
     }
 
     /// A message about something that lives on one shard.
-    async fn forward(&mut self, shard: ShardId, reply: Reply, write: impl FnOnce(&mut bytes::BytesMut)) -> Result<(), Failure> {
+    async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
         if self.batch.current != Some(shard) {
             if let Some(index) = self.current_index() {
                 self.drain_with_flush(index).await?;
@@ -475,18 +519,25 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.needs_sync = true;
-        write(&mut participant.connection.output);
-        participant.connection.expect(reply, true);
+        write(&mut participant.connection);
         Ok(())
     }
 
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         match self.portal(name)? {
-            Portal::Shard { shard } => {
-                let shard = *shard;
+            Portal::Shard { shard, nested } => {
+                let (shard, nested) = (*shard, nested.clone());
                 self.gateway.counters.statement(RouteKind::SingleShard);
-                self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
+                let write = |connection: &mut Connection| {
+                    originate::execute(&mut connection.output, name, limit);
+                    if nested.is_empty() {
+                        connection.expect(Reply::Execute, true);
+                    } else {
+                        connection.expect_nested(&nested);
+                    }
+                };
+                self.forward(shard, write).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
@@ -505,23 +556,14 @@ impl Session {
                 self.batch.current = None;
                 Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await
             }
-            Portal::Scatter { statement, bind, shards } => {
-                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
-                self.gateway.counters.statement(RouteKind::Scatter);
+            Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
+                let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
+                self.gateway.counters.statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter });
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.scatter_bound(&statement, &bind, &shards, limit)).await
-            }
-            Portal::Gather { statement, bind, gathering } => {
-                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                self.gateway.counters.statement(RouteKind::Gather);
-                if let Some(index) = self.current_index() {
-                    self.drain_with_flush(index).await?;
-                }
-                self.batch.current = None;
-                Box::pin(self.gather_bound(&statement, &bind, &gathering, limit)).await
+                Box::pin(self.execute_several(name, limit)).await
             }
         }
     }
@@ -536,17 +578,25 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
-                    self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
+                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                    let write = |connection: &mut Connection| {
+                        originate::close(&mut connection.output, b'P', name);
+                        connection.expect(Reply::Close, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Some(
                     Portal::Shard { .. }
                     | Portal::Own { .. }
                     | Portal::Scatter { .. }
                     | Portal::Write { .. }
-                    | Portal::Gather { .. },
+                    | Portal::Gather { .. }
+                    | Portal::Finished { .. },
                 )
                 | None => {
+                    if !self.open_cursors.is_empty() {
+                        self.close_cursor(name).await?;
+                    }
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
                 }
@@ -599,6 +649,9 @@ impl Session {
         self.batch = Batch::default();
         if !self.transaction.is_open() {
             self.portals.clear();
+            if !self.open_cursors.is_empty() {
+                self.forget_cursors().await;
+            }
         }
         self.ready().await
     }

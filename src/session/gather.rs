@@ -20,7 +20,7 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
-use crate::execute::gather::{self, Final, Fragments, GatherError, Part, RIGHTS_OFFSET, Script, Side, Stage};
+use crate::execute::gather::{self, Final, Fragments, GatherError, Opening, Part, RIGHTS_OFFSET, Script, Side, Stage};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Parameter;
 use crate::shard_key::Format;
@@ -39,6 +39,16 @@ struct Asked<'a> {
     bind: wire::Bind<'a>,
     /// The simple protocol.
     describes: bool,
+    then: Then<'a>,
+}
+
+/// What becomes of the rows when they are loaded.
+#[derive(Clone, Copy)]
+enum Then<'a> {
+    /// The statement runs, and its rows go to the client.
+    Answer,
+    /// The scratch session keeps them for a cursor or portal.
+    Keep(Opening<'a>),
 }
 
 /// The connections of one gathering.
@@ -67,7 +77,20 @@ impl Session {
         let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
-        self.gather(&prepared, Asked { gathering, text: alone, lead, bind, describes: true }).await
+        let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Answer };
+        self.gather(&prepared, asked).await.map(drop)
+    }
+
+    /// Brings the rows together for a cursor: the scratch session, in its transaction, with the cursor open.
+    pub(super) async fn gather_for_cursor(
+        &mut self,
+        statement: &Arc<Statement>,
+        gathering: &Gathering,
+        bind: wire::Bind<'_>,
+        opening: Opening<'_>,
+    ) -> Result<Pooled, Failure> {
+        let kept = self.gather_prepared(statement, gathering, bind, false, Then::Keep(opening)).await?;
+        kept.ok_or_else(|| PgError::internal("the scratch session was not kept").into())
     }
 
     fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
@@ -86,18 +109,9 @@ impl Session {
         statement: &Arc<Statement>,
         bind: &Bytes,
         gathering: &Gathering,
-        row_limit: i32,
     ) -> Result<(), Failure> {
-        if row_limit > 0 {
-            return Err(PgError::unsupported(
-                "a row limit on a result of several shards is not supported",
-                "Execute asked for part of the rows, and the rest would have to be kept.",
-                "Fetch the whole result (a fetch size of 0), or limit it by LIMIT.",
-            )
-            .into());
-        }
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        self.gather_prepared(statement, gathering, bind, false).await
+        self.gather_prepared(statement, gathering, bind, false, Then::Answer).await.map(drop)
     }
 
     /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
@@ -110,7 +124,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
         let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        self.gather_prepared(statement, gathering, values, bind.is_none()).await
+        self.gather_prepared(statement, gathering, values, bind.is_none(), Then::Answer).await.map(drop)
     }
 
     async fn gather_prepared(
@@ -119,7 +133,8 @@ impl Session {
         gathering: &Gathering,
         bind: wire::Bind<'_>,
         describes: bool,
-    ) -> Result<(), Failure> {
+        then: Then<'_>,
+    ) -> Result<Option<Pooled>, Failure> {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
         // What the transaction has done since Bind counts too.
         let is_open = self.transaction_scope().is_open;
@@ -127,10 +142,11 @@ impl Session {
         let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
         let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
-        self.gather(statement, Asked { gathering, text, lead, bind, describes }).await
+        self.gather(statement, Asked { gathering, text, lead, bind, describes, then }).await
     }
 
-    async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<(), Failure> {
+    /// The scratch session, where it is kept.
+    async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
         let description = match self.describe(statement).await {
             Ok(description) => description,
             Err(Failure::Shard(frame)) => return Err(Failure::Shard(moved(&frame, |position| position + asked.lead))),
@@ -162,14 +178,17 @@ impl Session {
             statement.is_permitted = true;
         }
         let mut hands = self.take_connections(&gathering).await?;
-        let run = self.run_gathering(&mut hands, recipe, &statement).await;
+        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then).await;
         let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
         let failure = match failure {
             Some(failure) => Some(self.stop_own(&hands).await.err().unwrap_or(failure)),
             None => None,
         };
+        if let (None, Then::Keep(_)) = (&failure, asked.then) {
+            return Ok(Some(hands.scratch));
+        }
         self.give_back(hands, failure.is_none()).await;
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(None), Err)
     }
 
     /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
@@ -228,7 +247,13 @@ impl Session {
     }
 
     /// Loads and answers, before the client's deadline, as long as it is there.
-    async fn run_gathering(&mut self, hands: &mut Hands, recipe: &Recipe, statement: &Final<'_>) -> Result<(), GatherError<Ended>> {
+    async fn run_gathering(
+        &mut self,
+        hands: &mut Hands,
+        recipe: &Recipe,
+        statement: &Final<'_>,
+        then: Then<'_>,
+    ) -> Result<(), GatherError<Ended>> {
         let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
         let Hands { scratch, script, outside, parts, own } = hands;
@@ -257,8 +282,14 @@ impl Session {
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
         }
-        let answering = gather::answer(scratch, &script.finish, statement, &mut self.client);
-        before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
+        let finish = script.finish.as_str();
+        match then {
+            Then::Answer => {
+                let answering = gather::answer(scratch, finish, statement, &mut self.client);
+                before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
+            }
+            Then::Keep(opening) => before(deadline, cancelled, gather::open(scratch, finish, statement, opening)).await,
+        }
     }
 
     /// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
@@ -406,7 +437,7 @@ async fn before<T>(
 }
 
 /// Asks the shard to stop what this connection runs.
-async fn cancel(connection: &Pooled) {
+pub(super) async fn cancel(connection: &Pooled) {
     let Some(handle) = &connection.cancel_handle else { return };
     match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
         Ok(Ok(())) => {}
@@ -415,7 +446,7 @@ async fn cancel(connection: &Pooled) {
     }
 }
 
-fn release(cancel: &super::cancel::CancelTarget, mut connection: Pooled) {
+pub(super) fn release(cancel: &super::cancel::CancelTarget, mut connection: Pooled) {
     connection.is_cancel_pending |= cancel.was_sent_to(connection.process_id());
     connection.release();
 }
@@ -489,7 +520,7 @@ fn original_offset(offset: usize, splices: &[Splice]) -> Option<usize> {
 }
 
 /// The error with its position changed; 0 leaves it out. Without its context, which is about our own statements.
-fn moved(frame: &Bytes, place: impl Fn(usize) -> usize) -> Bytes {
+pub(super) fn moved(frame: &Bytes, place: impl Fn(usize) -> usize) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return frame.clone() };
     let mut out = Vec::with_capacity(body.len());
@@ -513,7 +544,7 @@ fn moved(frame: &Bytes, place: impl Fn(usize) -> usize) -> Bytes {
 }
 
 /// A time as `SHOW` prints it: `0`, `1500ms`, `30s`, `2min`, `1h`, `1d`. `None`: no limit.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok().filter(|number| *number > 0)?;
@@ -533,7 +564,7 @@ const BIND: &[u8] = b"\0\0\0\0\0\0\0\0";
 /// In a transaction block, other connections may wait for a lock of its own, which never ends.
 const LOCK_TIMEOUT_MS: u64 = 10_000;
 /// A shard that does not take a cancel request for so long is left to notice the closed connection.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -36,6 +36,7 @@ impl Session {
         };
         self.settings = Arc::clone(&greeting.settings);
         self.login_settings = Arc::clone(&greeting.settings);
+        greeting.settings.iter().for_each(|(name, _)| self.custom_names.insert(name));
         self.reported.clone_from(&greeting.parameters);
         for (name, value) in &greeting.parameters {
             originate::parameter_status(&mut self.client.output, name, value);
@@ -65,7 +66,7 @@ impl Session {
             snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
         let mut failure = None;
         for shard in home_first {
-            match self.checkout(shard, &Arc::default()).await {
+            match self.checkout_any(shard, &Arc::default()).await {
                 Ok(mut connection) => {
                     let learned = learn(&mut connection, &wanted).await;
                     match learned {
@@ -101,6 +102,7 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
         sql.push(',');
         push_literal(&mut sql, value);
         sql.push_str(",false);");
+        connection.custom_names.insert(&name.to_ascii_lowercase());
     }
     let rows = match connection.simple(&sql).await {
         Ok(rows) => rows,

@@ -15,7 +15,9 @@ use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::LocalSetting;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::{Checkout, CheckoutError, ConnectionError, Pool, Pooled, Reply, Settings, StatementText, push_literal};
+use crate::backend::{
+    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText, push_literal,
+};
 use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
@@ -29,8 +31,30 @@ impl Session {
 
     /// A connection to a shard with these settings, outside any transaction.
     pub(super) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
-        let kind = if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner };
-        self.checkout_as(kind, shard, settings).await
+        self.checkout_as(self.checkout_kind(), shard, settings).await
+    }
+
+    /// As [`Session::checkout`], for a statement of the proxy's own that reads no custom setting.
+    pub(super) async fn checkout_any(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
+        self.checkout_knowing(self.checkout_kind(), shard, settings, None).await
+    }
+
+    /// As [`Session::checkout`], for a statement that sets this custom setting: whether it was known there does not matter.
+    pub(super) async fn checkout_to_set(
+        &mut self,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+        name: &str,
+    ) -> Result<Pooled, Failure> {
+        let mut names = self.custom_names.clone();
+        names.insert(name);
+        let mut connection = self.checkout_knowing(self.checkout_kind(), shard, settings, Some(names)).await?;
+        connection.custom_names.insert(name);
+        Ok(connection)
+    }
+
+    fn checkout_kind(&self) -> Checkout {
+        if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner }
     }
 
     /// As [`Session::checkout`], for who holds other connections besides the participants.
@@ -40,8 +64,20 @@ impl Session {
         shard: &Arc<Shard>,
         settings: &Arc<Settings>,
     ) -> Result<Pooled, Failure> {
+        let names = Some(self.custom_names.clone());
+        self.checkout_knowing(kind, shard, settings, names).await
+    }
+
+    /// A connection that knows no custom setting but these; `None`: whichever it knows.
+    async fn checkout_knowing(
+        &mut self,
+        kind: Checkout,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+        names: Option<CustomNames>,
+    ) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
-        let found = self.wait_for_connection(&pool, kind).await?;
+        let found = self.wait_for_connection(&pool, kind, names.as_ref()).await?;
         let mut connection = match found {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
             Err(error @ CheckoutError::Unavailable { .. }) => {
@@ -53,7 +89,7 @@ impl Session {
         if self.gateway.recovery.is_unseen(shard.id) {
             Box::pin(self.gateway.recovery.before_use(shard.id)).await;
         }
-        if let Err(error) = connection.apply_settings(settings).await {
+        if let Err(error) = connection.apply_settings(settings, &names.unwrap_or_default()).await {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
                     let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
@@ -66,8 +102,14 @@ impl Session {
     }
 
     /// A connection, unless the client cancels while it waits for one.
-    async fn wait_for_connection(&mut self, pool: &Arc<Pool>, kind: Checkout) -> Result<Result<Pooled, CheckoutError>, Failure> {
-        let mut checkout = pin!(pool.checkout(kind, self.runtime));
+    async fn wait_for_connection(
+        &mut self,
+        pool: &Arc<Pool>,
+        kind: Checkout,
+        names: Option<&CustomNames>,
+    ) -> Result<Result<Pooled, CheckoutError>, Failure> {
+        let fits = |connection: &Connection| names.is_none_or(|names| connection.custom_names.is_subset(names));
+        let mut checkout = pin!(pool.checkout(kind, self.runtime, fits));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
             return Ok(found);
@@ -86,12 +128,20 @@ impl Session {
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
     pub(super) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
-        if let Some((_, pool)) = self.pools.iter().find(|(id, _)| *id == shard.id) {
+        if let Some(pool) = self.known_pool(shard.id) {
             return Ok(Arc::clone(pool));
         }
         let pool = self.gateway.pool(shard, &self.identity.credentials)?;
-        self.pools.push((shard.id, Arc::clone(&pool)));
+        let place = self.pools.partition_point(|(id, _)| *id < shard.id);
+        self.pools.insert(place, (shard.id, Arc::clone(&pool)));
         Ok(pool)
+    }
+
+    /// The pool, if this client has used it since the map has changed.
+    #[inline]
+    pub(super) fn known_pool(&self, shard: ShardId) -> Option<&Arc<Pool>> {
+        let place = self.pools.binary_search_by_key(&shard, |(id, _)| *id).ok()?;
+        self.pools.get(place).map(|(_, pool)| pool)
     }
 
     /// Index of the shard's participant, ready for a statement: what has to come before it is in its output.
@@ -126,19 +176,20 @@ impl Session {
     async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
         let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
-        if participant.has_begun || Arc::ptr_eq(&participant.connection.settings, wanted) {
+        let names = &self.custom_names;
+        let has_all = Arc::ptr_eq(&participant.connection.settings, wanted) && participant.connection.custom_names.is_same(names);
+        if participant.has_begun || has_all {
             return Ok(());
         }
         let connection = &mut participant.connection;
         if participant.needs_sync {
             // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
             connection.is_pinned = true;
-            let statements = connection.settings.statements_to(wanted);
-            connection.settings = Arc::clone(wanted);
+            let statements = connection.settings_statements(wanted, names);
             statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
             return Ok(());
         }
-        match connection.apply_settings(wanted).await {
+        match connection.apply_settings(wanted, names).await {
             Ok(()) => Ok(()),
             Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
             Err(error) => Err(self.participant_lost(index, &error)),
@@ -255,6 +306,7 @@ fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usi
         }
         sql.push_str(if set.is_local { ",true)" } else { ",false)" });
         hidden_statement(participant, sql.as_bytes());
+        participant.connection.custom_names.insert(&set.name);
     }
     participant.settings_known = participant.settings_known.max(count);
 }

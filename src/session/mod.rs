@@ -21,6 +21,8 @@ mod client;
 mod command;
 mod commit;
 mod copy;
+mod copy_rows;
+mod cursor;
 mod describe;
 mod drain;
 mod drift;
@@ -35,6 +37,7 @@ mod gather;
 mod greet;
 mod join;
 mod last_step;
+mod moved;
 mod numbers;
 mod outside;
 mod parameter;
@@ -49,6 +52,7 @@ mod set_config;
 mod setting;
 mod simple;
 mod snapshot;
+mod staged;
 mod statement;
 mod stop;
 mod temporary;
@@ -69,7 +73,7 @@ pub use drift::DriftLook;
 pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
-use crate::backend::{ConnectionError, Pool, Settings};
+use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
@@ -80,6 +84,7 @@ use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
+use cursor::Cursors;
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
@@ -121,16 +126,20 @@ pub struct Session {
     runtime: usize,
     client: Client,
     identity: Identity,
-    statements: HashMap<Bytes, Arc<Statement>>,
+    statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     portals: HashMap<Bytes, Portal>,
     /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
     cursors: HashMap<String, (ShardId, bool)>,
+    /// Cursors and portals over several shards.
+    open_cursors: Cursors,
     transaction: Transaction,
     participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
     settings: Arc<Settings>,
     /// What the client had set when it connected: RESET and DISCARD go back to it.
     login_settings: Arc<Settings>,
+    /// Custom settings that the client has ever set: see [`CustomNames`].
+    custom_names: CustomNames,
     greeting: Arc<Greeting>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
@@ -159,6 +168,8 @@ pub struct Session {
     touched: Vec<PartitionId>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
+    /// The queries of a write are being answered: what they are part of is not answered in stages again.
+    is_staging: bool,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -184,18 +195,21 @@ impl Session {
             login_deadline,
             runtime,
             identity,
-            statements: HashMap::new(),
+            statements: HashMap::default(),
             portals: HashMap::new(),
             cursors: HashMap::new(),
+            open_cursors: Cursors::default(),
             transaction: Transaction::new(),
             participants: Vec::new(),
             login_settings: Arc::clone(&settings),
             settings,
+            custom_names: CustomNames::default(),
             greeting: Arc::default(),
             reported: Vec::new(),
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
+            is_staging: false,
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             drawn: DrawnNumbers::default(),
@@ -459,8 +473,23 @@ impl Session {
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
             return Ok(());
         }
+        after_those_who_wait().await;
         self.client.flush().await
     }
+}
+
+/// Lets the sessions go first that were woken together with this one: answers to clients then leave side by side. A client
+/// process with several connections is woken once for all of them, which costs it and us less than once for each.
+async fn after_those_who_wait() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Drop for Session {

@@ -11,9 +11,9 @@ use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Gathering, Plan, TransactionScope};
-use crate::routing::{self, Inputs, Resolution};
+use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
-use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState};
+use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
 use crate::sql::{Read, gather};
 use crate::telemetry::RouteKind;
@@ -109,7 +109,10 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let route = self.find_route(statement, inputs).await?;
+        let route = match self.find_route(statement, inputs).await {
+            Ok(route) => route,
+            Err(refusal) => self.route_staged(refusal, statement, inputs)?,
+        };
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
@@ -158,8 +161,14 @@ impl Session {
             }
         };
         match target.shards.single() {
-            Some(shard) => self.admit(statement, shard).await,
-            None => {
+            Some(shard) if statement.copy_in.is_none() => self.admit(statement, shard).await,
+            _ if statement.copy_in.is_some() => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
+                Box::pin(self.route_copy(statement, target)).await
+            }
+            _ => {
                 if let Scope::Placed { parts, .. } = &statement.scope {
                     self.check_drift(parts)?;
                 }
@@ -204,9 +213,36 @@ impl Session {
         Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Rows(shard_of_row) })))
     }
 
+    /// The rows of a COPY FROM STDIN to their shards. Where one shard has them all they need not be looked at, unless a row
+    /// could be one that belongs to no shard.
+    async fn route_copy(&mut self, statement: &Analysis, target: Target) -> Result<Route, Failure> {
+        let (Scope::Placed { parts, pushdown }, Some(copy)) = (&statement.scope, &statement.copy_in) else {
+            return Err(PgError::internal("COPY without a place").into());
+        };
+        let group = parts.iter().find_map(|part| match part {
+            Part::Sharded { group, .. } => Some(*group),
+            Part::Home => None,
+        });
+        let group = group.ok_or_else(|| PgError::internal("COPY without a shard key"))?;
+        let is_lookup = self.context.map.group(group).is_none_or(|group| group.strategy == Strategy::Lookup);
+        let has_every_key = !is_lookup && copy.key.iter().all(|key| key.is_not_null);
+        match target.shards.single() {
+            Some(shard) if has_every_key || pushdown.is_err() => return self.admit(statement, shard).await,
+            Some(shard) => {
+                self.admit(statement, shard).await?;
+            }
+            None => {
+                pushdown.clone()?;
+                plan::admit_several(&target.shards.iter().collect::<Vec<_>>(), &self.transaction_scope())?;
+            }
+        }
+        let kind = WritingKind::Streamed { copy: Arc::clone(copy), group: Some(group) };
+        Ok(Route::Write(Arc::new(Writing { shards: target.shards.iter().collect(), kind })))
+    }
+
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
-        if !matches!(statement.command, Command::Query(_)) {
+        if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
             return Err(every_shard_refusal(&statement.command).into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
@@ -219,25 +255,18 @@ impl Session {
         }
         self.check_drift_of_copies()?;
         plan::admit_several(&shards, &self.transaction_scope())?;
-        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Copies })))
+        let kind = match &statement.copy_in {
+            Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
+            None => WritingKind::Copies,
+        };
+        Ok(Route::Write(Arc::new(Writing { shards, kind })))
     }
 
     /// FETCH, MOVE and CLOSE go where the cursor is.
     fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
         match command {
-            Command::Fetch { name } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
-            Command::CloseCursor(None) => {
-                let mut shards = self.cursors.values().map(|(shard, _)| *shard);
-                let first = shards.next();
-                if shards.all(|shard| Some(shard) == first) {
-                    return Ok(first);
-                }
-                Err(PgError::unsupported(
-                    "CLOSE ALL is not supported with cursors on several shards",
-                    "It would have to run on every shard that has one.",
-                    "Close each cursor by its name.",
-                ))
-            }
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
+            Command::CloseCursor(None) => Ok(self.cursors.values().next().map(|(shard, _)| *shard)),
             _ => Ok(None),
         }
     }
@@ -414,7 +443,6 @@ fn every_shard_refusal(command: &Command) -> PgError {
         )
     };
     match command {
-        Command::Truncate => whole_table("TRUNCATE"),
         Command::Lock => whole_table("LOCK"),
         _ => PgError::unsupported(
             "this statement would write to every shard",

@@ -45,17 +45,18 @@ impl Session {
             .iter()
             .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE);
         match participant {
-            Some(index) if self.transaction.status == Status::Open => self.set_on_participant(index, &sql).await,
-            Some(_) | None => self.try_on_home(&sql).await,
+            Some(index) if self.transaction.status == Status::Open => self.set_on_participant(index, name, &sql).await,
+            Some(_) | None => self.try_on_home(name, &sql).await,
         }
     }
 
-    async fn set_on_participant(&mut self, index: usize, sql: &str) -> Result<String, Failure> {
+    async fn set_on_participant(&mut self, index: usize, name: &str, sql: &str) -> Result<String, Failure> {
         self.catch_up(index);
         self.sync(index).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
+        participant.connection.custom_names.insert(name);
         match participant.connection.simple(sql).await {
             Ok(rows) => Ok(last_value(&rows)),
             Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
@@ -63,9 +64,9 @@ impl Session {
         }
     }
 
-    async fn try_on_home(&mut self, sql: &str) -> Result<String, Failure> {
+    async fn try_on_home(&mut self, name: &str, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
-        let mut connection = self.checkout(&home, &self.settings_now()).await?;
+        let mut connection = self.checkout_to_set(&home, &self.settings_now(), name).await?;
         let tried = connection.simple(&format!("BEGIN;{sql};ROLLBACK")).await;
         if connection.status != b'I' {
             connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
@@ -75,6 +76,7 @@ impl Session {
     }
 
     pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
+        self.custom_names.insert(name);
         if self.transaction.is_open() {
             self.transaction.sets.push(LocalSetting { name: name.to_owned(), value: value.clone(), is_local });
         }

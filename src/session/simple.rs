@@ -32,6 +32,9 @@ impl Session {
         }
         self.recover_skipping().await?;
         self.portals.remove(&b""[..]);
+        if !self.open_cursors.is_empty() {
+            self.close_cursor(b"").await?;
+        }
         self.ready().await
     }
 
@@ -48,6 +51,9 @@ impl Session {
                 if super::command::is_own(&statement.command) {
                     self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
+                }
+                if super::cursor::concerns(&statement.command) && Box::pin(self.cursor_command(statement, text, None)).await? {
+                    return Ok(());
                 }
                 if statement.numbers != Numbers::None {
                     return Box::pin(self.run_numbered(statement, text, &read)).await;
@@ -191,6 +197,9 @@ impl Session {
         if super::command::is_own(&statement.command) {
             self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
+        }
+        if super::cursor::concerns(&statement.command) && self.cursor_command(statement, text, None).await? {
+            return Ok(());
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();

@@ -4,6 +4,9 @@
 //! ```text
 //!   parts    every shard writes its own rows, at once          tags are summed, rows of RETURNING follow shard by shard
 //!   rows     every shard gets its rows of VALUES, at once      tags are summed, rows of RETURNING come in the order of VALUES
+//!   streamed COPY FROM STDIN: row by row while they come        (copy_rows.rs)
+//!   staged   its queries are answered first                    (staged.rs)
+//!   moved    an UPDATE of the key, as DELETE and INSERT         (moved.rs)
 //!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
 //! ```
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
@@ -15,13 +18,16 @@ use bytes::Bytes;
 
 use super::describe::TypeNames;
 use super::elsewhere::with_shard_named;
+use super::staged::Staging;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::ConnectionError;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::ShardId;
+use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::copy_in::CopyIn;
 use crate::sql::lexer::{self, Literals, TokenKind};
+use crate::sql::moving::Moving;
 use crate::sql::value_rows::{value_rows, with_rows};
 use crate::wire::{self, originate, shard_tag};
 
@@ -39,6 +45,15 @@ pub(super) enum WritingKind {
     Copies,
     /// For each row of VALUES the place of its shard in [`Writing::shards`].
     Rows(Vec<usize>),
+    /// COPY FROM STDIN. `group`: of a sharded table, whose rows are split; rows of a reference table go to all shards.
+    Streamed {
+        copy: Arc<CopyIn>,
+        group: Option<GroupId>,
+    },
+    /// Its queries are answered first; the shards are known then.
+    Staged(Arc<Staging>),
+    /// An UPDATE of the shard key, whose rows change their shards; these are known then.
+    Moved(Arc<Moving>),
 }
 
 /// What a shard said.
@@ -52,7 +67,7 @@ struct Part {
 }
 
 /// How the shards are told what to write.
-enum Request<'r> {
+pub(super) enum Request<'r> {
     Query(&'r str),
     Bound {
         statement: &'r Statement,
@@ -70,7 +85,7 @@ enum Request<'r> {
 
 /// What of a shard's answer the client gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub(super) enum Shown {
     Nothing,
     Rows,
     /// The row description too.
@@ -83,6 +98,12 @@ enum Shown {
 impl Session {
     /// In the simple protocol.
     pub(super) async fn write_text(&mut self, writing: &Writing, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        if let WritingKind::Staged(staging) = &writing.kind {
+            return Box::pin(self.write_staged_text(staging, statement, text)).await;
+        }
+        if let WritingKind::Moved(moving) = &writing.kind {
+            return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
+        }
         self.check_commit_support(&writing.shards).await?;
         let begins_here = !self.transaction.is_open();
         if begins_here {
@@ -94,6 +115,8 @@ impl Session {
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
+            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
+            WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
@@ -160,6 +183,9 @@ impl Session {
                 let request = Request::Bound { statement: &typed, after_names: bind.after_names };
                 self.write_on(writing, &request, Shown::Rows).await?
             }
+            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
+            WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
+            WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
                 let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
                 let request = Request::Rows { texts: &texts, types: &typed.key.types, after_names: bind.after_names };
@@ -171,7 +197,7 @@ impl Session {
     }
 
     /// Returns the tag for the client.
-    async fn write_on(&mut self, writing: &Writing, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+    pub(super) async fn write_on(&mut self, writing: &Writing, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
         for shard in &writing.shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
@@ -182,12 +208,19 @@ impl Session {
         match &writing.kind {
             WritingKind::Parts => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
-                sum_of_tags(&parts)
+                sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
+            }
+            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+                Err(PgError::internal("a write that is run by itself").into())
             }
             WritingKind::Rows(shard_of_row) => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
-                let tag = sum_of_tags(&parts)?;
-                for row in in_order(parts, shard_of_row)? {
+                let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
+                let may_leave_out = match request {
+                    Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
+                    Request::Query(_) | Request::Bound { .. } => false,
+                };
+                for row in in_order(parts, shard_of_row, may_leave_out)? {
                     self.client.output.extend_from_slice(&row);
                 }
                 Ok(tag)
@@ -275,7 +308,7 @@ impl Session {
         failure.map_or(Ok(parts), Err)
     }
 
-    fn index_of(&self, shard: ShardId) -> Option<usize> {
+    pub(super) fn index_of(&self, shard: ShardId) -> Option<usize> {
         self.participants.iter().position(|participant| participant.shard == shard)
     }
 
@@ -335,10 +368,10 @@ impl Session {
 }
 
 /// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.
-fn sum_of_tags(parts: &[Part]) -> Result<String, Failure> {
+pub(super) fn sum_of_tags<'t>(tags: impl Iterator<Item = &'t str>) -> Result<String, Failure> {
     let mut sum = 0_u64;
     let mut words = "";
-    for Part { tag, .. } in parts {
+    for tag in tags {
         let count = tag.rsplit_once(' ').and_then(|(before, count)| Some((before, count.parse::<u64>().ok()?)));
         let Some((before, count)) = count else {
             return Err(PgError::internal(format!("unexpected command tag \"{tag}\"")).into());
@@ -350,7 +383,7 @@ fn sum_of_tags(parts: &[Part]) -> Result<String, Failure> {
 }
 
 /// The statement with the rows of each shard alone.
-fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
+pub(super) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
     let unknown = || PgError::internal("the rows of VALUES were not found in the text");
     let rows = value_rows(text, shard_of_row.len()).ok_or_else(unknown)?;
     let text_of = |place: usize| {
@@ -374,10 +407,15 @@ fn types_there(text: &str, types: &[u32], is_home: bool) -> Vec<u32> {
     types.iter().enumerate().map(there).collect()
 }
 
-/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING.
-fn in_order(parts: Vec<Part>, shard_of_row: &[usize]) -> Result<Vec<Bytes>, Failure> {
-    if parts.iter().all(|part| part.rows.is_empty()) {
+/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING. `may_leave_out`: ON CONFLICT may leave out rows;
+/// which ones is not told, and then they come shard by shard.
+fn in_order(parts: Vec<Part>, shard_of_row: &[usize], may_leave_out: bool) -> Result<Vec<Bytes>, Failure> {
+    let count: usize = parts.iter().map(|part| part.rows.len()).sum();
+    if count == 0 {
         return Ok(Vec::new());
+    }
+    if may_leave_out && count < shard_of_row.len() {
+        return Ok(parts.into_iter().flat_map(|part| part.rows).collect());
     }
     let mut rows: Vec<_> = parts.into_iter().map(|part| part.rows.into_iter()).collect();
     let ordered: Option<Vec<Bytes>> = shard_of_row.iter().map(|place| rows.get_mut(*place)?.next()).collect();
@@ -392,13 +430,21 @@ fn in_order(parts: Vec<Part>, shard_of_row: &[usize]) -> Result<Vec<Bytes>, Fail
     }
 }
 
-fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
+pub(super) fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
     PgError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("the copies of the reference table differ on shard \"{shard}\""),
     )
     .with_detail(format!("The home shard answered {home}, that shard {other}. Nothing was changed."))
     .with_hint("Somebody has written to one copy directly. Make the copies alike on the shards.")
+}
+
+fn has_on_conflict(text: &str) -> bool {
+    let words: Vec<&str> = lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Word)
+        .filter_map(|token| text.get(token.start..token.end))
+        .collect();
+    words.array_windows().any(|[first, second]| first.eq_ignore_ascii_case("on") && second.eq_ignore_ascii_case("conflict"))
 }
 
 const TEXT_OID: u32 = 25;
@@ -413,8 +459,7 @@ mod tests {
 
     #[test]
     fn tags_are_summed() {
-        let part = |tag: &&str| Part { tag: (*tag).to_owned(), ..Part::default() };
-        let sum = |tags: &[&str]| sum_of_tags(&tags.iter().map(part).collect::<Vec<_>>()).ok();
+        let sum = |tags: &[&str]| sum_of_tags(tags.iter().copied()).ok();
         assert_eq!(sum(&["UPDATE 2", "UPDATE 0", "UPDATE 3"]).as_deref(), Some("UPDATE 5"));
         assert_eq!(sum(&["INSERT 0 2", "INSERT 0 1"]).as_deref(), Some("INSERT 0 3"));
         assert_eq!(sum(&["BEGIN", "UPDATE 1"]), None);

@@ -3,7 +3,7 @@
 //! Groups that did not change are shared with the old snapshot. Removals come first, since a table may have been dropped and
 //! declared again under one name; ids are never used again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::error::StoreError;
@@ -104,7 +104,7 @@ pub(super) fn merge(known: &MapSnapshot, rows: ChangedRows) -> Result<MapSnapsho
 }
 
 fn merge_groups(
-    groups: &mut HashMap<GroupId, Arc<Group>>,
+    groups: &mut BTreeMap<GroupId, Arc<Group>>,
     removed_groups: &[GroupId],
     removed_partitions: &[PartitionId],
     changed_groups: Vec<GroupRow>,

@@ -4,7 +4,7 @@
 //! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in `cache`.
 //! A snapshot never changes; a change of the map makes a new one that shares the groups it did not touch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -115,6 +115,8 @@ pub struct Group {
     pub default_partition: Option<PartitionId>,
     /// Positions in `partitions`, sorted by partition id.
     by_id: Vec<u32>,
+    /// Hash only: where each partition but the first one begins. Side by side, as every statement searches here.
+    hash_lows: Vec<i64>,
     /// See [`Group::owners`].
     owners: Vec<ShardId>,
     /// See [`Group::held`].
@@ -181,7 +183,7 @@ pub struct MapSnapshot {
     pub epoch: Epoch,
     /// Sorted by id.
     pub shards: Vec<Arc<Shard>>,
-    pub groups: HashMap<GroupId, Arc<Group>>,
+    pub groups: BTreeMap<GroupId, Arc<Group>>,
     /// (schema, name) → table.
     pub tables: HashMap<(String, String), Arc<Table>>,
     pub functions: HashMap<(String, String), Arc<DeclaredFunction>>,
@@ -256,7 +258,12 @@ impl Group {
         let is_held = |partition: &&Partition| partition.state == PartitionState::Held;
         let mut held: Vec<PartitionId> = partitions.iter().filter(is_held).map(|partition| partition.id).collect();
         held.sort_unstable();
-        let group = Self { id, strategy, key_types, partitions, default_partition, by_id, owners, held };
+        let hash_lows = partitions.iter().filter_map(|partition| match partition.low {
+            Some(Bound::Hash(low)) => Some(low),
+            Some(Bound::Key(_)) | None => None,
+        });
+        let hash_lows = hash_lows.collect();
+        let group = Self { id, strategy, key_types, partitions, default_partition, by_id, hash_lows, owners, held };
         match default_partition {
             Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
                 Err(InvalidGroup::UnknownDefault)
@@ -279,6 +286,13 @@ impl Group {
     /// The partition that owns this point of the key space. Hash and range groups only.
     pub fn partition_at(&self, point: &Bound) -> &Partition {
         &self.partitions[self.position_at(point)]
+    }
+
+    /// As [`Group::partition_at`], from a hash. Hash groups only.
+    #[inline]
+    pub fn partition_at_hash(&self, hash: i64) -> &Partition {
+        // The first partition begins at the beginning, and is not among them.
+        &self.partitions[self.hash_lows.partition_point(|low| *low <= hash)]
     }
 
     /// As [`Group::partition_at`], from a key's order-preserving bytes as they lie in a buffer. Range groups only.
@@ -402,6 +416,7 @@ mod tests {
         let group = hash_group();
         for (point, owner) in [(i64::MIN, 7), (-11, 7), (-10, 3), (-1, 3), (0, 5), (i64::MAX, 5)] {
             assert_eq!(group.partition_at(&Bound::Hash(point)).id, PartitionId(owner), "point {point}");
+            assert_eq!(group.partition_at_hash(point).id, PartitionId(owner), "point {point}");
         }
     }
 

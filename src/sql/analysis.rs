@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
+use crate::sql::copy_in::CopyIn;
 
 /// One statement of a query string.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct Analysis {
     pub split_rows: Option<Arc<[KeyCondition]>>,
     /// Whether rows are numbered by sequences, and who draws.
     pub numbers: Numbers,
+    /// COPY FROM STDIN into a sharded or reference table.
+    pub copy_in: Option<Arc<CopyIn>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
 }
@@ -426,11 +429,16 @@ pub enum Command {
     DeclareCursor {
         name: String,
         is_hold: bool,
-        is_scroll: bool,
+        is_binary: bool,
+        scroll: Scroll,
+        /// Where its query begins in the text.
+        start: usize,
     },
     /// FETCH and MOVE.
     Fetch {
         name: String,
+        motion: Motion,
+        is_move: bool,
     },
     /// `None`: ALL.
     CloseCursor(Option<String>),
@@ -474,6 +482,28 @@ pub enum QueryKind {
     Update,
     Delete,
     Merge,
+}
+
+/// Whether a cursor may go backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scroll {
+    Yes,
+    No,
+    /// PostgreSQL allows it where it costs nothing.
+    Unsaid,
+}
+
+/// Where FETCH and MOVE go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    /// So many rows on; negative: back.
+    Forward(i64),
+    /// `ALL`.
+    ForwardAll,
+    BackwardAll,
+    /// To the row of this number, of which one row is fetched; negative: from the end.
+    Absolute(i64),
+    Relative(i64),
 }
 
 /// What EXPLAIN (FORMAT …) asks for.

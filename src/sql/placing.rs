@@ -7,6 +7,7 @@ use pg_raw_parse::nodes;
 
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
+use super::copy_in::CopyIn;
 use super::query::{Reader, Resolved, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
@@ -27,6 +28,7 @@ pub struct Placement {
     pub has_unknown_names: bool,
     pub split_rows: Option<Arc<[KeyCondition]>>,
     pub numbers: Numbers,
+    pub copy_in: Option<Arc<CopyIn>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
 }
@@ -45,6 +47,7 @@ impl Placement {
             has_unknown_names: false,
             split_rows: None,
             numbers: Numbers::None,
+            copy_in: None,
             opinion: None,
         }
     }
@@ -68,6 +71,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         split_rows: reader.notes.split_rows.take().map(Arc::from),
         // What may touch any table may draw from any sequence.
         numbers: if may_touch_anything { reader.notes.numbers.max(Numbers::AtHome) } else { reader.notes.numbers },
+        copy_in: None,
         opinion: None,
     }
 }

@@ -3,7 +3,7 @@
 use pg_raw_parse::list::{CastNodeList, NodeList};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::analysis::{Command, Discard, ExplainFormat, Isolation, TransactionModes};
+use super::analysis::{Command, Discard, ExplainFormat, Isolation, Motion, TransactionModes};
 use super::tree;
 use crate::error::PgError;
 
@@ -21,13 +21,29 @@ pub fn classify(node: Node<'_>) -> Option<Result<Command, PgError>> {
             _ => Discard::All,
         }),
         Node::DeallocateStmt(s) => Command::Deallocate(if s.isall { None } else { s.name().map(str::to_owned) }),
-        Node::FetchStmt(s) => Command::Fetch { name: s.portalname().unwrap_or_default().to_owned() },
+        Node::FetchStmt(s) => {
+            Command::Fetch { name: s.portalname().unwrap_or_default().to_owned(), motion: motion(s), is_move: s.ismove }
+        }
         Node::ClosePortalStmt(s) => Command::CloseCursor(s.portalname().map(str::to_owned)),
         Node::ListenStmt(s) => Command::Listen(s.conditionname().unwrap_or_default().to_owned()),
         Node::UnlistenStmt(s) => Command::Unlisten(s.conditionname().map(str::to_owned)),
         _ => return None,
     };
     Some(Ok(command))
+}
+
+/// `ALL` is the largest number.
+fn motion(fetch: &nodes::FetchStmt) -> Motion {
+    use nodes::FetchDirection as Direction;
+    let count = fetch.how_many;
+    match fetch.direction {
+        Direction::FETCH_FORWARD if count == i64::MAX => Motion::ForwardAll,
+        Direction::FETCH_FORWARD => Motion::Forward(count),
+        Direction::FETCH_BACKWARD if count == i64::MAX => Motion::BackwardAll,
+        Direction::FETCH_BACKWARD => Motion::Forward(count.saturating_neg()),
+        Direction::FETCH_ABSOLUTE => Motion::Absolute(count),
+        _ => Motion::Relative(count),
+    }
 }
 
 fn transaction(statement: &nodes::TransactionStmt) -> Result<Command, PgError> {

@@ -1,14 +1,16 @@
 //! One statement of a text: from its parse tree to its [`Analysis`].
 
+use std::sync::Arc;
+
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, ShardgateCall};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, drawing, execute, schema_guard, session_command, set_config};
+use super::{ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -45,6 +47,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         has_unknown_names,
         split_rows,
         numbers,
+        copy_in,
         opinion,
     } = placement;
     let is_query = matches!(command, Command::Query(_));
@@ -65,6 +68,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         split_rows,
         // What stands in another statement is numbered where that runs.
         numbers: if numbers == Numbers::Drawn && !is_query { Numbers::Unseen } else { numbers },
+        copy_in,
         opinion,
     };
     Reading { analysis, fixed_literals }
@@ -100,8 +104,10 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         }
         Node::TruncateStmt(truncate) => {
             schema_guard::guard(node, context)?;
-            let relations = truncate.relations().iter().filter_map(range_variable);
-            Ok(placing::of_relations(relations, Command::Truncate, Effect::Write, context, source))
+            let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
+            let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
+            let placement = placing::of_relations(relations.iter().copied(), Command::Truncate, Effect::Write, context, source);
+            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, context))
         }
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);
@@ -180,13 +186,22 @@ fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Con
 }
 
 fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    const BINARY: i32 = 0x0001;
     const SCROLL: i32 = 0x0002;
+    const NO_SCROLL: i32 = 0x0004;
     const HOLD: i32 = 0x0020;
     let inner = place(cursor.query(), source, context)?;
+    let scroll = match cursor.options {
+        options if options & SCROLL != 0 => Scroll::Yes,
+        options if options & NO_SCROLL != 0 => Scroll::No,
+        _ => Scroll::Unsaid,
+    };
     let command = Command::DeclareCursor {
         name: cursor.portalname().unwrap_or_default().to_owned(),
         is_hold: cursor.options & HOLD != 0,
-        is_scroll: cursor.options & SCROLL != 0,
+        is_binary: cursor.options & BINARY != 0,
+        scroll,
+        start: after_word(source, "for").unwrap_or(source.start),
     };
     let merge = Err(PgError::unsupported(
         "a cursor over several shards is not supported",
@@ -214,6 +229,11 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         inner.merge = Err(refusal);
         return Ok(inner);
     };
+    if direction == CopyDirection::FromStdin
+        && let Some(placement) = place_copy_in(copy, relation, source, context)?
+    {
+        return Ok(placement);
+    }
     let mut placement = placing::of_relations([relation].into_iter(), Command::Copy(direction), effect, context, source);
     match &mut placement.scope {
         Scope::Placed { pushdown, .. } if pushdown.is_ok() => *pushdown = Err(refusal),
@@ -228,6 +248,24 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         _ => {}
     }
     Ok(placement)
+}
+
+/// `None`: the table is neither sharded nor a reference table.
+fn place_copy_in(
+    copy: &nodes::CopyStmt,
+    relation: &nodes::RangeVar,
+    source: Source<'_>,
+    context: &Context,
+) -> Result<Option<Placement>, PgError> {
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let Some(copy_in) = reader.copy_in(copy, relation)? else { return Ok(None) };
+    let command = Command::Copy(CopyDirection::FromStdin);
+    let placement = if copy_in.key.is_empty() {
+        Placement { command, ..placing::finish_replicated_write(reader, QueryKind::Insert) }
+    } else {
+        placing::finish(reader, command, Ok(Merge::default()))
+    };
+    Ok(Some(Placement { copy_in: Some(Arc::new(copy_in)), ..placement }))
 }
 
 fn place_call(call: &nodes::CallStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {

@@ -10,10 +10,12 @@
 
 mod answer;
 mod case;
+mod generated;
 mod messages;
 mod psql;
 mod raw_client;
 mod runner;
+mod tpch;
 mod world;
 
 use runner::Runner;
@@ -48,8 +50,12 @@ async fn statements_are_answered_as_by_one_postgresql() {
         ("aggregates.sql", include_str!("parity/general/aggregates.sql")),
         ("traps.sql", include_str!("parity/general/traps.sql")),
         ("writes.sql", include_str!("parity/general/writes.sql")),
+        ("copy.sql", include_str!("parity/general/copy.sql")),
+        ("truncate.sql", include_str!("parity/general/truncate.sql")),
+        ("staged.sql", include_str!("parity/general/staged.sql")),
         ("prepared.sql", include_str!("parity/general/prepared.sql")),
         ("scripts.sql", include_str!("parity/general/scripts.sql")),
+        ("cursors.sql", include_str!("parity/general/cursors.sql")),
     ] {
         runner.run(&case::cases(file, text)).await;
     }
@@ -73,5 +79,6 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     runner.run(&case::cases("reads.sql", include_str!("parity/gather/reads.sql"))).await;
     runner.run(&case::cases("scripts.sql", include_str!("parity/gather/scripts.sql"))).await;
+    runner.run(&case::cases("cursors.sql", include_str!("parity/gather/cursors.sql"))).await;
     runner.tally.finish("gather");
 }

@@ -4,8 +4,10 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod answers;
+mod copies;
 mod ddl;
 mod explain;
+mod foreign_types;
 mod gathered;
 mod limits;
 mod merges;

@@ -32,12 +32,16 @@ impl Final<'_> {
     /// PostgreSQL checks the client's rights on what it names, in its own text, when it makes ready to run it.
     pub(super) fn put_rights(&self, out: &mut BytesMut) {
         let explain = format!("{EXPLAIN}{}", self.client_text);
-        let kept = self.after_names.len().saturating_sub(self.result_formats.len() + 2);
-        let parameters = self.after_names.get(..kept).unwrap_or_default();
         originate::parse(out, b"", explain.as_bytes(), self.types);
-        originate::bind(out, b"", b"", &[parameters, &[0, 0]].concat());
+        originate::bind(out, b"", b"", &self.parameters());
         originate::execute(out, b"", 0);
         originate::sync(out);
+    }
+
+    /// The rest of a Bind of the client's values, all results in text.
+    pub(super) fn parameters(&self) -> Vec<u8> {
+        let kept = self.after_names.len().saturating_sub(self.result_formats.len() + 2);
+        [self.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat()
     }
 
     pub(super) fn put_analysis(&self, out: &mut BytesMut) {
@@ -156,6 +160,6 @@ fn put_end(out: &mut BytesMut) {
 
 const EXPLAIN: &str = "EXPLAIN (COSTS OFF) ";
 /// Name of the statement on the scratch session, for as long as its transaction.
-const STATEMENT: &[u8] = b"shardgate_gathered";
+pub(super) const STATEMENT: &[u8] = b"shardgate_gathered";
 /// Rows are handed on in pieces of this size.
 const BUFFER_BYTES: usize = 32 * 1024;

@@ -60,18 +60,19 @@ pub async fn load<G>(
     prepare(scratch, script, statement).await?;
     let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
     for (input, table) in script.loads.iter().enumerate() {
-        let before = feed.bytes;
         if let Some(home) = &table.home {
             feed.run(home).await?;
         }
         if feed.parts.iter().any(|part| part.is_sending(input)) {
             feed.table(table, input).await?;
         }
-        if feed.bytes - before >= ANALYZE_BYTES_MIN {
-            feed.run(&table.analyze).await?;
-        }
     }
     let bytes = feed.bytes;
+    if bytes >= ANALYZE_BYTES_MIN {
+        // The small ones too: taken for a single row, one would have the others read again and again.
+        let all = script.loads.iter().map(|table| table.analyze.as_str()).chain([LARGE]);
+        feed.run(&all.collect::<Vec<_>>().join(";")).await?;
+    }
     for (index, part) in parts.iter_mut().enumerate() {
         part.read_to_end().await.map_err(|failure| failure.at(index))?;
     }
@@ -363,8 +364,12 @@ fn untagged<'l>(line: &'l [u8], inputs: &[Columns]) -> Option<(usize, &'l [u8])>
     Some((tag, values.get(start..end)?))
 }
 
-/// Below this, a table's plan is good enough without statistics.
+/// Below this, any plan is good enough.
 const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
+/// Temporary tables have no indexes to join by: a nested loop over them is good for few rows only, and what PostgreSQL expects of
+/// joins of many tables is often far too little. It still makes one where nothing else will do; its price in the plan is then so
+/// high that everything would be compiled.
+const LARGE: &str = "SET LOCAL enable_nestloop = off;SET LOCAL jit = off";
 /// Towards the scratch session; above this the shards are not read.
 const OUTPUT_BYTES: usize = 256 * 1024;
 

@@ -11,7 +11,7 @@
 //!                                                                         ROLLBACK
 //! ```
 //!
-//! [`load`] fills the tables, [`answer`] runs the statement. Every shard's snapshot is taken before the first row is read. Rows
+//! [`load`] fills the tables, [`answer`] runs the statement; for a cursor, [`open`] and [`fetch`] do, and the transaction stays open. Every shard's snapshot is taken before the first row is read. Rows
 //! go through as they come, from all shards at once; when the scratch session does not keep up, the shards are not read. What is
 //! transported is text under settings that lose nothing; the statement itself runs under the client's own.
 //!
@@ -19,6 +19,7 @@
 //! or its connection is to be dropped.
 
 mod answer;
+mod cursor;
 mod load;
 mod script;
 
@@ -29,6 +30,7 @@ use crate::backend::{Connection, ConnectionError};
 use crate::wire::{self, shard_tag};
 
 pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
+pub use cursor::{Fetch, Opening, fetch, open};
 pub use load::{Loaded, Part, load, read_to_end};
 pub use script::{Fragments, Script};
 

@@ -23,7 +23,7 @@ pub struct TableLoad {
     /// The home shard's own rows, and the bytes that they take.
     pub home: Option<String>,
     pub copy: String,
-    /// Worth its time for large tables.
+    /// Indexes and statistics: worth their time where much has been loaded.
     pub analyze: String,
 }
 
@@ -137,7 +137,8 @@ fn table_load(input: &Input, reads_home: bool) -> TableLoad {
             input.fragment
         )
     });
-    TableLoad { home, analyze: format!("ANALYZE {table}"), copy: format!("COPY {table} ({columns}) FROM STDIN") }
+    let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
+    TableLoad { home, analyze: format!("{indexes}ANALYZE {table}"), copy: format!("COPY {table} ({columns}) FROM STDIN") }
 }
 
 fn transport() -> String {

@@ -1,47 +1,75 @@
-//! Conditions of WHERE that can be evaluated before rows are gathered: a column compared with constants or parameters.
+//! Conditions that can be evaluated before rows are gathered: a column compared with constants, parameters, or a column beside it.
 //!
-//! Such a comparison cannot fail, reads nothing but its row, and removes only rows that the WHERE would remove anyway: it stands
-//! in a conjunction at the level of a table that is not on the nullable side of a join. Everything else stays where it is.
+//! Such a comparison cannot fail, reads nothing but its row, and removes only rows that the statement would remove anyway: it
+//! stands in a conjunction of WHERE, at the level of a table that is not on the nullable side of a join, or in the ON of a join,
+//! for the sides that this ON filters. Of a condition over several tables each gets what follows for its own rows: of `(a.x = 1
+//! AND b.y = 2) OR (a.x = 3 AND b.y = 4)` the table `a` gets `x = 1 OR x = 3`. Everything else stays where it is.
 
-use pg_raw_parse::{ConstValue, Node, nodes};
+use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::Relation;
+use super::constants::{Value, value};
+use crate::catalog::{Column, Relation};
 use crate::shard_key::{Oid, oid};
 use crate::sql::tree;
 
 /// A conjunct of one query level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Tables of this level whose rows the WHERE filters: indexes in the survey's relations.
+    /// Tables of this level whose rows it filters: indexes in the survey's relations.
     pub relations: Vec<usize>,
-    /// There is no other item in FROM, so that a column without a qualifier is this table's.
-    pub is_sole: bool,
+    /// Columns without a qualifier mean those of the tables of this level that have them, if any has.
+    pub unqualified: Unqualified,
     pub condition: Condition,
+}
+
+/// What a column without a qualifier may mean at one level of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unqualified {
+    /// The column of the table that has one of this name; were there two, PostgreSQL would refuse the statement. Not these, which
+    /// USING has merged.
+    Own { merged: Vec<String> },
+    /// NATURAL joins and aliases of joins: anything.
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    Compare { column: ColumnName, operator: &'static str, value: Value },
-    In { column: ColumnName, values: Vec<Value>, is_negated: bool },
-    Null { column: ColumnName, is_negated: bool },
+    Compare {
+        column: ColumnName,
+        operator: &'static str,
+        value: Value,
+    },
+    /// Of two columns of one row.
+    Pair {
+        left: ColumnName,
+        operator: &'static str,
+        right: ColumnName,
+    },
+    In {
+        column: ColumnName,
+        values: Vec<Value>,
+        is_negated: bool,
+    },
+    Like {
+        column: ColumnName,
+        pattern: String,
+        is_negated: bool,
+    },
+    Null {
+        column: ColumnName,
+        is_negated: bool,
+    },
     And(Vec<Condition>),
     Or(Vec<Condition>),
     Not(Box<Condition>),
+    /// Anything else.
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnName {
     pub qualifier: Option<String>,
     pub name: String,
-}
-
-/// What a column is compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    Number(String),
-    Text(String),
-    Bool(bool),
-    Parameter(u16),
 }
 
 /// A condition as SQL, with places for the values of parameters.
@@ -51,9 +79,9 @@ pub enum Piece {
     Parameter(u16),
 }
 
-/// A conjunct that has this form.
-pub fn condition(node: Node<'_>) -> Option<Condition> {
-    within(node, 0)
+/// A conjunct, as far as it has this form.
+pub fn condition(node: Node<'_>) -> Condition {
+    within(node, 0).unwrap_or(Condition::Unknown)
 }
 
 fn within(node: Node<'_>, depth: usize) -> Option<Condition> {
@@ -62,8 +90,8 @@ fn within(node: Node<'_>, depth: usize) -> Option<Condition> {
     }
     match node {
         Node::BoolExpr(e) => {
-            let parts: Option<Vec<Condition>> = e.args().iter().map(|part| within(part, depth + 1)).collect();
-            let mut parts = parts?;
+            let part = |part| within(part, depth + 1).unwrap_or(Condition::Unknown);
+            let mut parts: Vec<Condition> = e.args().iter().map(part).collect();
             Some(match e.boolop {
                 nodes::BoolExprType::AND_EXPR => Condition::And(parts),
                 nodes::BoolExprType::OR_EXPR => Condition::Or(parts),
@@ -89,13 +117,21 @@ fn comparison(e: &nodes::A_Expr) -> Option<Condition> {
             match (column(e.lexpr()), column(e.rexpr())) {
                 (Some(column), None) => Some(Condition::Compare { column, operator, value: value(e.rexpr())? }),
                 (None, Some(column)) => Some(Condition::Compare { column, operator: turned, value: value(e.lexpr())? }),
-                (Some(_), Some(_)) | (None, None) => None,
+                (Some(left), Some(right)) => Some(Condition::Pair { left, operator, right }),
+                (None, None) => None,
             }
         }
         Kind::AEXPR_IN if matches!(name, "=" | "<>") => {
             let values: Option<Vec<Value>> = e.rexpr().as_node_list()?.iter().map(value).collect();
             Some(Condition::In { column: column(e.lexpr())?, values: values?, is_negated: name == "<>" })
         }
+        // A pattern that ends in an escape is an error, for the rows that come to it.
+        Kind::AEXPR_LIKE if matches!(name, "~~" | "!~~") => match value(e.rexpr())? {
+            Value::Text(pattern) if !pattern.contains('\\') => {
+                Some(Condition::Like { column: column(e.lexpr())?, pattern, is_negated: name == "!~~" })
+            }
+            _ => None,
+        },
         Kind::AEXPR_BETWEEN => {
             let [low, high] = <[Node<'_>; 2]>::try_from(e.rexpr().as_node_list()?.iter().collect::<Vec<_>>()).ok()?;
             let column = column(e.lexpr())?;
@@ -106,7 +142,7 @@ fn comparison(e: &nodes::A_Expr) -> Option<Condition> {
     }
 }
 
-fn column(node: Node<'_>) -> Option<ColumnName> {
+pub fn column(node: Node<'_>) -> Option<ColumnName> {
     let Node::ColumnRef(column) = node else { return None };
     match tree::names(column.fields())?.as_slice() {
         [name] => Some(ColumnName { qualifier: None, name: (*name).to_owned() }),
@@ -115,87 +151,95 @@ fn column(node: Node<'_>) -> Option<ColumnName> {
     }
 }
 
-fn value(node: Node<'_>) -> Option<Value> {
-    match node {
-        Node::ParamRef(parameter) => u16::try_from(parameter.number).ok().map(Value::Parameter),
-        Node::A_Const(constant) if !constant.isnull => match constant.val()? {
-            ConstValue::Integer(number) => Some(Value::Number(number.to_string())),
-            ConstValue::Float(text) if text.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte)) => {
-                Some(Value::Number(text.to_owned()))
-            }
-            ConstValue::String(text) => Some(Value::Text(text.to_owned())),
-            ConstValue::Boolean(value) => Some(Value::Bool(value)),
-            _ => None,
-        },
-        _ => None,
-    }
+/// Writes conditions over one table, without an alias.
+pub struct Writer<'r> {
+    pub relation: &'r Relation,
+    /// The name by which columns may be qualified.
+    pub name: &'r str,
+    pub unqualified: &'r Unqualified,
+    /// `date`, `timestamp` and `interval` are PostgreSQL's own types.
+    pub has_plain_types: bool,
 }
 
-impl Condition {
-    /// Every column in it.
-    pub fn columns(&self) -> Vec<&ColumnName> {
-        match self {
-            Condition::Compare { column, .. } | Condition::In { column, .. } | Condition::Null { column, .. } => vec![column],
-            Condition::And(parts) | Condition::Or(parts) => parts.iter().flat_map(Condition::columns).collect(),
-            Condition::Not(part) => part.columns(),
+impl Writer<'_> {
+    /// What must be true of a row of the table for the condition to be true; `None` when that is nothing, or may mean something
+    /// else on another server.
+    pub fn implied(&self, condition: &Condition) -> Option<Vec<Piece>> {
+        match condition {
+            Condition::And(parts) => joined(" AND ", parts.iter().filter_map(|part| self.implied(part)).collect()),
+            Condition::Or(parts) => joined(" OR ", parts.iter().map(|part| self.implied(part)).collect::<Option<_>>()?),
+            Condition::Compare { .. }
+            | Condition::Pair { .. }
+            | Condition::In { .. }
+            | Condition::Like { .. }
+            | Condition::Null { .. }
+            | Condition::Not(_)
+            | Condition::Unknown => self.exact(condition),
         }
     }
 
-    /// As SQL over a table without an alias; `None` when it may mean something else on another server, by the columns' types.
-    pub fn to_sql(&self, relation: &Relation) -> Option<Vec<Piece>> {
-        let mut pieces = Vec::new();
-        self.put(relation, &mut pieces)?;
-        Some(pieces)
-    }
-
-    fn put(&self, relation: &Relation, pieces: &mut Vec<Piece>) -> Option<()> {
-        let comparable = |name: &ColumnName, is_order: bool| {
-            let column = relation.column(&name.name).filter(|column| COMPARED.contains(&column.type_oid))?;
-            // Shards may have other versions of a linguistic collation; equality is bytewise in all of them.
-            let is_alike = column.is_deterministic && (!is_order || column.is_collation_c);
-            (is_alike || !TEXTS.contains(&column.type_oid)).then(|| (super::splicing::quoted(&name.name), column.type_oid))
-        };
+    /// The condition itself.
+    fn exact(&self, condition: &Condition) -> Option<Vec<Piece>> {
         let sql = |text: String| Piece::Sql(text);
-        match self {
+        Some(match condition {
             Condition::Compare { column, operator, value } => {
-                let (name, type_oid) = comparable(column, !matches!(*operator, "=" | "<>"))?;
-                pieces.extend([sql(format!("{name} OPERATOR(pg_catalog.{operator}) ")), value.to_piece(type_oid)?]);
+                let column = self.comparable(column, !matches!(*operator, "=" | "<>"))?;
+                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) ", quoted(column))), self.value(value, column.type_oid)?]
+            }
+            Condition::Pair { left, operator, right } => {
+                let is_order = !matches!(*operator, "=" | "<>");
+                let (left, right) = (self.comparable(left, is_order)?, self.comparable(right, is_order)?);
+                let is_alike = left.type_oid == right.type_oid && left.collation == right.collation;
+                let text = format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(left), quoted(right));
+                is_alike.then(|| vec![sql(text)])?
             }
             Condition::In { column, values, is_negated } => {
-                let (name, type_oid) = comparable(column, false)?;
-                pieces.push(sql(format!("{name}{} IN (", if *is_negated { " NOT" } else { "" })));
+                let column = self.comparable(column, false)?;
+                let mut pieces = vec![sql(format!("{}{} IN (", quoted(column), if *is_negated { " NOT" } else { "" }))];
                 for (index, value) in values.iter().enumerate() {
                     pieces.extend((index > 0).then(|| sql(", ".to_owned())));
-                    pieces.push(value.to_piece(type_oid)?);
+                    pieces.push(self.value(value, column.type_oid)?);
                 }
                 pieces.push(sql(")".to_owned()));
+                pieces
+            }
+            Condition::Like { column, pattern, is_negated } => {
+                let column = self.comparable(column, false).filter(|column| TEXTS.contains(&column.type_oid))?;
+                let operator = if *is_negated { "!~~" } else { "~~" };
+                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(column), literal(pattern)))]
             }
             Condition::Null { column, is_negated } => {
                 // Of a composite it asks for the fields.
-                let (name, _) = comparable(column, false)?;
-                pieces.push(sql(format!("{name} IS{} NULL", if *is_negated { " NOT" } else { "" })));
+                let column = self.comparable(column, false)?;
+                vec![sql(format!("{} IS{} NULL", quoted(column), if *is_negated { " NOT" } else { "" }))]
             }
-            Condition::And(parts) | Condition::Or(parts) => {
-                let word = if matches!(self, Condition::And(_)) { " AND " } else { " OR " };
-                for (index, part) in parts.iter().enumerate() {
-                    pieces.push(sql(if index == 0 { "(" } else { word }.to_owned()));
-                    part.put(relation, pieces)?;
-                }
-                pieces.push(sql(")".to_owned()));
-            }
+            Condition::And(parts) => joined(" AND ", parts.iter().map(|part| self.exact(part)).collect::<Option<_>>()?)?,
+            Condition::Or(parts) => joined(" OR ", parts.iter().map(|part| self.exact(part)).collect::<Option<_>>()?)?,
             Condition::Not(part) => {
-                pieces.push(sql("(NOT ".to_owned()));
-                part.put(relation, pieces)?;
+                let mut pieces = vec![sql("(NOT ".to_owned())];
+                pieces.extend(self.exact(part)?);
                 pieces.push(sql(")".to_owned()));
+                pieces
             }
-        }
-        Some(())
+            Condition::Unknown => return None,
+        })
     }
-}
 
-impl Value {
-    fn to_piece(&self, type_oid: Oid) -> Option<Piece> {
-        Some(Piece::Sql(match self {
+    /// The table's column of this name, when its values are compared alike on every shard.
+    fn comparable(&self, name: &ColumnName, is_order: bool) -> Option<&Column> {
+        let is_meant = match (&name.qualifier, self.unqualified) {
+            (Some(qualifier), _) => qualifier == self.name,
+            (None, Unqualified::Own { merged }) => !merged.contains(&name.name),
+            (None, Unqualified::Unknown) => false,
+        };
+        let column = self.relation.column(&name.name).filter(|column| is_meant && COMPARED.contains(&column.type_oid))?;
+        // Shards may have other versions of a linguistic collation; equality is bytewise in all of them.
+        let is_alike = column.is_deterministic && (!is_order || column.is_collation_c);
+        (is_alike || !TEXTS.contains(&column.type_oid)).then_some(column)
+    }
+
+    fn value(&self, value: &Value, type_oid: Oid) -> Option<Piece> {
+        Some(Piece::Sql(match value {
             Value::Parameter(number) => return Some(Piece::Parameter(*number)),
             // In parentheses: a minus sign is not an operator here.
             Value::Number(number) => format!("({number})"),
@@ -203,8 +247,34 @@ impl Value {
             // Words in dates and times: the clock, names of zones and months.
             Value::Text(text) if TIMES.contains(&type_oid) && text.bytes().any(|byte| byte.is_ascii_alphabetic()) => return None,
             Value::Text(text) => literal(text),
+            // With a time zone it would hang on a setting.
+            Value::Day(sql) if self.has_plain_types && matches!(type_oid, oid::DATE | oid::TIMESTAMP) => sql.clone(),
+            Value::Day(_) | Value::Interval(_) => return None,
         }))
     }
+}
+
+/// In parentheses.
+fn joined(word: &str, parts: Vec<Vec<Piece>>) -> Option<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        pieces.push(Piece::Sql(if index == 0 { "(" } else { word }.to_owned()));
+        pieces.extend(part);
+    }
+    if pieces.is_empty() {
+        return None;
+    }
+    pieces.push(Piece::Sql(")".to_owned()));
+    Some(pieces)
+}
+
+/// What must be true of a row that one of several readers needs. `uses`: what each needs to be true, all of it.
+pub fn any_of(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
+    joined(" OR ", uses.iter().map(|conditions| joined(" AND ", conditions.clone())).collect::<Option<_>>()?)
+}
+
+fn quoted(column: &Column) -> String {
+    super::splicing::quoted(&column.name)
 }
 
 /// A string literal that means the same under either setting of `standard_conforming_strings`.
@@ -216,10 +286,10 @@ pub fn literal(text: &str) -> String {
 const DEPTH_MAX: usize = 16;
 const FLOAT4: Oid = 700;
 const FLOAT8: Oid = 701;
-const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
+pub const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
 const TIMES: [Oid; 3] = [oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 /// Comparisons of these cannot fail, and a constant is read alike everywhere.
-const COMPARED: [Oid; 14] = [
+pub const COMPARED: [Oid; 14] = [
     oid::BOOL,
     oid::INT2,
     oid::INT4,

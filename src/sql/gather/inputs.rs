@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
 
-use super::filters::Piece;
+use super::filters::{self, Piece, Writer};
+use super::semijoins::{Known, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
+use crate::shardmap::TableKind;
 use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
@@ -39,10 +41,10 @@ struct Wanted<'c> {
     relation: &'c Relation,
     with_children: bool,
     source: Source,
-    /// How often it is read.
-    uses: usize,
-    /// Of its only use.
-    predicates: Vec<Vec<Piece>>,
+    /// Of each place where it is read, what must be true of the rows that are needed there.
+    uses: Vec<Vec<Vec<Piece>>>,
+    /// Columns by which sub-selects look for its rows.
+    lookups: BTreeSet<Vec<String>>,
 }
 
 impl<'c> Inputs<'c> {
@@ -174,35 +176,95 @@ impl<'c> Inputs<'c> {
         let with_children = with_children || relation.children.is_empty();
         let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
         let index = self.list.iter().position(known).unwrap_or_else(|| {
-            self.list.push(Wanted { relation, with_children, source, uses: 0, predicates: Vec::new() });
+            self.list.push(Wanted { relation, with_children, source, uses: Vec::new(), lookups: BTreeSet::new() });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
-            wanted.uses += 1;
+            wanted.uses.push(Vec::new());
         }
         Class::Input(index)
     }
 
-    /// What WHERE says about an input's rows.
-    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], search_path: &[String]) {
+    /// The place of an input that was classed last.
+    pub fn newest_use(&self, class: Class) -> usize {
+        match class {
+            Class::Input(input) => self.list.get(input).map_or(0, |wanted| wanted.uses.len().saturating_sub(1)),
+            Class::InPlace | Class::Opened(_) => 0,
+        }
+    }
+
+    /// What the conditions say about the inputs' rows. `uses`: of each relation, which of the input's places it is.
+    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], uses: &[usize], search_path: &[String]) {
         if !self.context.has_plain_operators(search_path) {
             return;
         }
+        let mut types = self.context.catalog.types.values();
+        let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
+        let known: Vec<Option<Known<'c>>> = survey.relations.iter().map(|used| self.known(used, search_path)).collect();
+        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
         for filter in &survey.filters {
-            let columns = filter.condition.columns();
-            let is_meant = |index: &&usize| {
-                survey.relations.get(**index).is_some_and(|used| {
-                    !used.has_column_aliases
-                        && columns.iter().all(|column| match &column.qualifier {
-                            Some(qualifier) => qualifier == used.effective_name(),
-                            None => filter.is_sole,
-                        })
-                })
-            };
-            let class = filter.relations.iter().find(is_meant).and_then(|index| classes.get(*index));
-            let Some(Class::Input(input)) = class else { continue };
+            for index in &filter.relations {
+                let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
+                let writer = Writer {
+                    relation: known.relation,
+                    name: used.effective_name(),
+                    unqualified: &filter.unqualified,
+                    has_plain_types,
+                };
+                if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
+                    own.extend(writer.implied(&filter.condition));
+                }
+            }
+        }
+        let joined = semijoins(survey, &known, &own);
+        for (((class, place), own), joined) in classes.iter().zip(uses).zip(own).zip(joined) {
+            let Class::Input(input) = class else { continue };
             let Some(wanted) = self.list.get_mut(*input) else { continue };
-            wanted.predicates.extend(filter.condition.to_sql(wanted.relation));
+            if let Some(conditions) = wanted.uses.get_mut(*place) {
+                conditions.extend(own);
+                conditions.extend(joined);
+            }
+        }
+    }
+
+    /// A table or view of the catalogue, and where its rows are.
+    fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
+        let with = |relation: &'c Relation, place| {
+            // Without children, ONLY says nothing.
+            Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
+        };
+        match resolve_name(self.context, used.schema.as_deref(), &used.name, search_path, used.with_children) {
+            Resolved::Sharded { table, relation, .. } => match &table.kind {
+                TableKind::Sharded { group, key } => match key.as_slice() {
+                    [only] if only.function.is_none() => with(relation, Place::Sharded { group: *group, key: &only.column }),
+                    _ => with(relation, Place::Elsewhere),
+                },
+                TableKind::Reference => with(relation, Place::Elsewhere),
+            },
+            // In a transaction that has changed it, it is read where the change is.
+            Resolved::Reference(relation) if self.home == HomeTables::InPlace => with(relation, Place::Reference),
+            Resolved::Reference(relation) | Resolved::Home(Some(relation)) | Resolved::View(relation) => {
+                with(relation, Place::Elsewhere)
+            }
+            Resolved::Home(None) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => None,
+        }
+    }
+
+    /// By which columns sub-selects look for an input's rows.
+    pub fn note_lookups(&mut self, survey: &Survey, classes: &[Class]) {
+        for lookup in &survey.lookups {
+            for index in &lookup.relations {
+                let Some(Class::Input(input)) = classes.get(*index) else { continue };
+                let list = &self.list;
+                let known = |index: usize| match classes.get(index)? {
+                    Class::Input(input) => list.get(*input).map(|wanted| wanted.relation),
+                    Class::InPlace | Class::Opened(_) => None,
+                };
+                let columns = lookup.columns(survey, *index, &known);
+                if let Some(wanted) = self.list.get_mut(*input).filter(|_| !columns.is_empty()) {
+                    wanted.lookups.insert(columns);
+                }
+            }
         }
     }
 
@@ -278,10 +340,14 @@ impl<'c> Inputs<'c> {
             Ok(Input {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
-                predicates: if wanted.uses == 1 { wanted.predicates.clone() } else { Vec::new() },
+                predicates: match wanted.uses.as_slice() {
+                    [only] => only.clone(),
+                    several => filters::any_of(several).into_iter().collect(),
+                },
                 fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
+                indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
                 name,
             })
         });
@@ -301,6 +367,11 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
     format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted(name), items.join(", "))
 }
 
+fn index_on(name: &str, columns: &[String]) -> String {
+    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+    format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted(name), columns.join(", "))
+}
+
 /// A domain may refuse the NULL that a column has which is not loaded.
 fn is_domain(catalog: &Catalog, column: &Column) -> bool {
     catalog.types.get(&column.type_oid).is_some_and(|found| found.kind == 'd')
@@ -317,6 +388,8 @@ fn qualified(relation: &Relation) -> String {
     format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
 }
 
+/// By these, constants are written.
+const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";
 
 /// They look at the columns of a row, not at its type.

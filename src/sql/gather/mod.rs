@@ -6,7 +6,8 @@
 //!
 //! * A temporary table has **all** columns of its table, in order, so that names resolve as they do there; values are loaded for
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
-//! * Conditions of WHERE that compare a column with constants go along, when nothing else reads the table.
+//! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
+//!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -14,9 +15,12 @@
 //! Refused are things that would be seen to differ (system columns, functions about the server or the session, whole rows where
 //! their type matters) and everything that is not known. Does not decide whether to gather, and knows no shard.
 
+mod constants;
 mod filters;
 mod inputs;
+mod lookups;
 mod refusals;
+mod semijoins;
 mod splicing;
 mod survey;
 
@@ -62,6 +66,8 @@ pub struct Input {
     pub fragment: String,
     /// Rows that fail one of these are not needed.
     pub predicates: Vec<Vec<Piece>>,
+    /// CREATE INDEX, worth its time where much is loaded.
+    pub indexes: Vec<String>,
 }
 
 impl Input {
@@ -162,9 +168,11 @@ impl Kitchen<'_> {
         let old = survey_text(text)?;
         check_calls(&old)?;
         let tokens = Tokens::of(text);
-        let mut classes = Vec::with_capacity(old.relations.len());
+        let (mut classes, mut uses) = (Vec::with_capacity(old.relations.len()), Vec::new());
         for relation in &old.relations {
-            classes.push(self.inputs.class(relation, search_path)?);
+            let class = self.inputs.class(relation, search_path)?;
+            uses.push(self.inputs.newest_use(class));
+            classes.push(class);
         }
         let (mut replacements, mut proof, mut splices) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (relation, class)) in old.relations.iter().zip(&classes).enumerate() {
@@ -193,7 +201,8 @@ impl Kitchen<'_> {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
         self.inputs.note_columns(&old, &classes)?;
-        self.inputs.note_filters(&old, &classes, search_path);
+        self.inputs.note_filters(&old, &classes, &uses, search_path);
+        self.inputs.note_lookups(&old, &classes);
         self.surveys.push(old);
         let spliced = splicing::apply(text, &mut splices)?;
         Ok((spliced, splices))
@@ -272,7 +281,7 @@ fn check_calls(survey: &Survey) -> Result<(), PgError> {
             "current_schemas" | "pg_column_compression" | "pg_column_size" => true,
             "current_setting" => call.first_constant.as_ref().is_none_or(|name| {
                 let name = name.to_ascii_lowercase();
-                name.starts_with("transaction_") || name.starts_with("shardgate_") || name == "lock_timeout"
+                name.starts_with("transaction_") || name.starts_with("shardgate_") || OWN_SETTINGS.contains(&name.as_str())
             }),
             _ => false,
         };
@@ -316,6 +325,8 @@ fn capitalised(reason: &str) -> String {
 }
 
 /// Functions of extensions.
+/// The scratch transaction has values of its own for these.
+const OWN_SETTINGS: [&str; 3] = ["enable_nestloop", "jit", "lock_timeout"];
 const QUERY_RUNNERS: [&str; 3] = ["connectby", "crosstab", "dblink"];
 const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
 /// Names a view that is opened while its text is proven.

@@ -9,7 +9,8 @@ use std::mem::discriminant;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use super::filters::{self, Filter};
+use super::filters::{self, ColumnName, Filter, Unqualified};
+use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -33,6 +34,11 @@ pub struct Survey {
     /// CURRENT_TIMESTAMP and its kind.
     pub has_clock: bool,
     pub filters: Vec<Filter>,
+    /// Equalities in sub-selects that may be evaluated once for each row around them.
+    pub lookups: Vec<Lookup>,
+    /// SELECTs that have a FROM.
+    pub levels: Vec<Level>,
+    pub equalities: Vec<Equality>,
     pub trace: Vec<Step>,
 }
 
@@ -70,6 +76,42 @@ pub struct Call {
     pub first_constant: Option<String>,
 }
 
+/// One SELECT of the query.
+#[derive(Debug)]
+pub struct Level {
+    /// The SELECT around it, when what is looked for is a column that is not found here. `None` also where that one's own tables
+    /// are not visible: in its FROM and WITH.
+    pub parent: Option<usize>,
+    /// Every table of its FROM: indexes in the survey's relations.
+    pub relations: Vec<usize>,
+    /// Those that no outer join extends by NULLs: of each row that the level has, they have a row of their own.
+    pub kept: Vec<usize>,
+    pub unqualified: Unqualified,
+    /// There is nothing else in FROM.
+    pub is_closed: bool,
+    /// Place of the sub-select in an expression.
+    pub entered_by: Option<i32>,
+    /// Its only column.
+    pub output: Option<ColumnName>,
+}
+
+/// `column = column`, or `column IN (SELECT …)`, in a conjunction.
+#[derive(Debug)]
+pub struct Equality {
+    pub level: usize,
+    /// Tables of the level whose rows it filters.
+    pub relations: Vec<usize>,
+    pub left: ColumnName,
+    pub right: Right,
+}
+
+#[derive(Debug)]
+pub enum Right {
+    Column(ColumnName),
+    /// By its place.
+    SubSelect(i32),
+}
+
 /// One step of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -82,9 +124,18 @@ pub enum Step {
 
 /// Surveys a query.
 pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
-    let mut walk = Walk { survey: Survey::default() };
+    let mut walk = Walk { survey: Survey::default(), is_repeated: false, entered_by: None, around: Vec::new() };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
+}
+
+impl Survey {
+    /// The relation is kept at a level around this one.
+    pub fn is_outer(&self, relation: usize, level: usize) -> bool {
+        let parent = |level: usize| self.levels.get(level).and_then(|level| level.parent);
+        std::iter::successors(parent(level), |level| parent(*level))
+            .any(|outer| self.levels.get(outer).is_some_and(|outer| outer.kept.contains(&relation)))
+    }
 }
 
 impl RelationUse {
@@ -100,6 +151,12 @@ struct Names(Vec<String>);
 
 struct Walk {
     survey: Survey,
+    /// What is walked next is the outermost level of a sub-select that PostgreSQL does not make a join of.
+    is_repeated: bool,
+    /// The place of that sub-select.
+    entered_by: Option<i32>,
+    /// Levels whose tables are visible in what is walked, the innermost last.
+    around: Vec<usize>,
 }
 
 impl Walk {
@@ -118,6 +175,8 @@ impl Walk {
         if select.into_clause().is_some() || !select.locking_clause().is_empty() {
             return Err(refusals::construct("SELECT INTO or a locking clause"));
         }
+        let is_repeated = std::mem::take(&mut self.is_repeated);
+        let entered_by = self.entered_by.take();
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -126,12 +185,10 @@ impl Walk {
         for branch in [select.larg(), select.rarg()].into_iter().flatten() {
             self.query(Node::SelectStmt(branch), &visible)?;
         }
-        let mut kept = Vec::new();
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
-            collect_kept(item, &mut kept);
         }
-        self.filters(select, &kept);
+        self.level(select, is_repeated, entered_by);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
@@ -153,29 +210,79 @@ impl Walk {
         }
         self.expression(select.limit_count(), &visible)?;
         self.expression(select.limit_offset(), &visible)?;
+        self.around.pop();
         self.note("end");
         Ok(())
     }
 
-    /// Conjuncts of WHERE over tables of this level. `kept`: where the names of those stand that no outer join extends by NULLs.
-    fn filters(&mut self, select: &nodes::SelectStmt, kept: &[i32]) {
-        let is_kept = |relation: &RelationUse| kept.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
-        let relations: Vec<usize> =
-            self.survey.relations.iter().enumerate().filter(|(_, relation)| is_kept(relation)).map(|(index, _)| index).collect();
-        if relations.is_empty() {
-            return;
+    /// Notes the level and its conditions: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: it may be
+    /// evaluated once for each row around it.
+    fn level(&mut self, select: &nodes::SelectStmt, is_repeated: bool, entered_by: Option<i32>) {
+        let mut read = Reading::default();
+        let mut kept = Vec::new();
+        for item in select.from_clause() {
+            kept.extend(read.item(item));
         }
-        let is_sole = select.from_clause().len() == 1 && matches!(select.from_clause().first(), Some(Node::RangeVar(_)));
-        let mut conjuncts = vec![select.where_clause()];
-        while let Some(conjunct) = conjuncts.pop() {
+        read.conditions.push((select.where_clause(), kept.clone()));
+        let output = match select.target_list().iter().collect::<Vec<_>>().as_slice() {
+            [only] if select.op == nodes::SetOperation::SETOP_NONE => filters::column(only.val()),
+            _ => None,
+        };
+        let relations = self.at(&read.places);
+        let level = self.survey.levels.len();
+        let unqualified = match read.has_hidden_names {
+            true => Unqualified::Unknown,
+            false => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
+        };
+        self.survey.levels.push(Level {
+            parent: self.around.last().copied(),
+            is_closed: read.has_tables_only && relations.len() == read.places.len(),
+            relations,
+            kept: self.at(&kept),
+            unqualified: unqualified.clone(),
+            entered_by,
+            output,
+        });
+        for (root, places) in read.conditions {
+            let relations = self.at(&places);
+            self.conjuncts(root, &relations, &unqualified, level, is_repeated);
+        }
+        self.around.push(level);
+    }
+
+    /// Relations by the places of their names; not WITH queries.
+    fn at(&self, places: &[i32]) -> Vec<usize> {
+        let is_meant = |relation: &RelationUse| places.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
+        self.survey.relations.iter().enumerate().filter(|(_, relation)| is_meant(relation)).map(|(index, _)| index).collect()
+    }
+
+    fn conjuncts(&mut self, root: Node<'_>, relations: &[usize], unqualified: &Unqualified, level: usize, is_repeated: bool) {
+        let mut equal = Vec::new();
+        let mut conjuncts = vec![root];
+        while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
             match conjunct {
+                Node::None => {}
                 Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
-                other => self.survey.filters.extend(filters::condition(other).map(|condition| Filter {
-                    relations: relations.clone(),
-                    is_sole,
-                    condition,
-                })),
+                other => {
+                    equal.extend(lookups::equal_columns(other));
+                    if let Some((left, place)) = membership(other) {
+                        let relations = relations.to_vec();
+                        self.survey.equalities.push(Equality { level, relations, left, right: Right::SubSelect(place) });
+                    }
+                    self.survey.filters.push(Filter {
+                        relations: relations.to_vec(),
+                        unqualified: unqualified.clone(),
+                        condition: filters::condition(other),
+                    });
+                }
             }
+        }
+        for (left, right) in &equal {
+            let (left, right) = (left.clone(), Right::Column(right.clone()));
+            self.survey.equalities.push(Equality { level, relations: relations.to_vec(), left, right });
+        }
+        if is_repeated && !equal.is_empty() {
+            self.survey.lookups.push(Lookup { relations: relations.to_vec(), equal });
         }
     }
 
@@ -354,6 +461,8 @@ impl Walk {
         for sublink in sublinks {
             self.note(format!("sub-select {}", sublink.sub_link_type));
             self.operator(sublink.oper_name());
+            self.entered_by = Some(sublink.location);
+            self.is_repeated = sublink.sub_link_type != nodes::SubLinkType::EXISTS_SUBLINK;
             self.query(sublink.subselect(), visible)?;
         }
         Ok(())
@@ -411,19 +520,62 @@ impl Walk {
     }
 }
 
-/// Places of the tables of an item of FROM that are not on the nullable side of an outer join in it.
-fn collect_kept(item: Node<'_>, places: &mut Vec<i32>) {
-    let mut items = vec![item];
-    while let Some(item) = items.pop() {
+/// `column IN (SELECT …)`, the sub-select by its place.
+fn membership(conjunct: Node<'_>) -> Option<(ColumnName, i32)> {
+    match conjunct {
+        Node::SubLink(sublink) if sublink.sub_link_type == nodes::SubLinkType::ANY_SUBLINK => {
+            let names = tree::names(sublink.oper_name()).unwrap_or_default();
+            let column = filters::column(sublink.testexpr())?;
+            (names.is_empty() || names == ["="]).then_some((column, sublink.location))
+        }
+        _ => None,
+    }
+}
+
+/// What the FROM of one level says about its tables and conditions.
+struct Reading<'n> {
+    /// Conditions, and the places of the tables whose rows they filter.
+    conditions: Vec<(Node<'n>, Vec<i32>)>,
+    places: Vec<i32>,
+    has_tables_only: bool,
+    /// Columns of USING.
+    merged: Vec<String>,
+    /// NATURAL joins, aliases of joins.
+    has_hidden_names: bool,
+}
+
+impl Default for Reading<'_> {
+    fn default() -> Self {
+        Self { conditions: Vec::new(), places: Vec::new(), has_tables_only: true, merged: Vec::new(), has_hidden_names: false }
+    }
+}
+
+impl<'n> Reading<'n> {
+    /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
+    fn item(&mut self, item: Node<'n>) -> Vec<i32> {
         match item {
-            Node::RangeVar(relation) => places.push(relation.location),
-            Node::JoinExpr(join) => match join.jointype {
-                nodes::JoinType::JOIN_INNER => items.extend([join.larg(), join.rarg()]),
-                nodes::JoinType::JOIN_LEFT => items.push(join.larg()),
-                nodes::JoinType::JOIN_RIGHT => items.push(join.rarg()),
-                _ => {}
-            },
-            _ => {}
+            Node::RangeVar(relation) => {
+                self.places.push(relation.location);
+                vec![relation.location]
+            }
+            Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
+                let (left, right) = (self.item(join.larg()), self.item(join.rarg()));
+                self.has_hidden_names |= join.is_natural || join.alias().is_some();
+                self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
+                let both = || [left.as_slice(), right.as_slice()].concat();
+                let (filtered, kept) = match join.jointype {
+                    nodes::JoinType::JOIN_INNER => (both(), both()),
+                    nodes::JoinType::JOIN_LEFT => (right.clone(), left.clone()),
+                    nodes::JoinType::JOIN_RIGHT => (left.clone(), right.clone()),
+                    _ => (Vec::new(), Vec::new()),
+                };
+                self.conditions.push((join.quals(), filtered));
+                kept
+            }),
+            _ => {
+                self.has_tables_only = false;
+                Vec::new()
+            }
         }
     }
 }

@@ -114,6 +114,16 @@ fn only_columns_whose_name_occurs_are_loaded() {
 }
 
 #[test]
+fn a_sub_select_that_is_repeated_gets_an_index() {
+    let indexes = |text: &str| made(text).inputs.into_iter().flat_map(|input| input.indexes).collect::<Vec<_>>();
+    let expected = ["CREATE INDEX ON pg_temp.\"shardgate_input_1\" (\"x\")"];
+    assert_eq!(indexes("SELECT a.k FROM t a WHERE a.k > (SELECT avg(b.k) FROM t b WHERE b.x = a.x)"), expected);
+    assert_eq!(indexes("SELECT id FROM ref WHERE id > (SELECT avg(k) FROM t WHERE x = id AND x = 1)"), expected);
+    assert_eq!(indexes("SELECT max(a.x) FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.x = a.x)"), [""; 0]);
+    assert_eq!(indexes("SELECT max(a.x) FROM t a WHERE a.x = a.k"), [""; 0]);
+}
+
+#[test]
 fn views_are_loaded_by_name_where_each_shard_has_its_part_and_opened_elsewhere() {
     assert_eq!(fragments("SELECT max(x) FROM v_t"), ["SELECT \"x\" FROM \"public\".\"v_t\""]);
     assert_eq!(fragments("SELECT max(b) FROM v_nested"), ["SELECT \"b\" FROM \"public\".\"v_nested\""]);
@@ -185,6 +195,20 @@ fn comparisons_with_constants_go_along() {
         ("SELECT max(x) FROM t WHERE (x < 3 OR name IS NULL) AND length(name) > 2", {
             "SELECT \"x\", \"name\" FROM \"public\".\"t\" WHERE (\"x\" < (3) OR \"name\" IS NULL)"
         }),
+        // Of two readers; of the table that has such a column; of a join's own condition; what follows from more.
+        ("SELECT max(a.x) FROM t a, t b WHERE a.x = 5 AND b.x = 6", {
+            "SELECT \"x\" FROM \"public\".\"t\" WHERE ((\"x\" = (5)) OR (\"x\" = (6)))"
+        }),
+        ("SELECT max(x) FROM t, u WHERE x = 5", "SELECT \"x\" FROM \"public\".\"t\" WHERE \"x\" = (5)"),
+        ("SELECT max(x) FROM t JOIN u ON x = 5 AND y = 1", "SELECT \"x\" FROM \"public\".\"t\" WHERE \"x\" = (5)"),
+        ("SELECT max(x) FROM t RIGHT JOIN u ON t.x = 5", "SELECT \"x\" FROM \"public\".\"t\" WHERE \"x\" = (5)"),
+        ("SELECT max(x) FROM t, u WHERE (x = 1 AND y = 1) OR (x = 2 AND y = 2)", {
+            "SELECT \"x\" FROM \"public\".\"t\" WHERE ((\"x\" = (1)) OR (\"x\" = (2)))"
+        }),
+        ("SELECT max(x) FROM t WHERE name LIKE 'a%' AND x < k AND x > 1 + 2", {
+            "SELECT \"k\", \"x\", \"name\" FROM \"public\".\"t\" WHERE \"x\" > ((1) OPERATOR(pg_catalog.+) (2)) AND \
+             \"name\" OPERATOR(pg_catalog.~~) 'a%'"
+        }),
         ("SELECT max(x) FROM t WHERE x BETWEEN 1 AND 2 AND k IN (SELECT y FROM u)", {
             "SELECT \"k\", \"x\" FROM \"public\".\"t\" WHERE (\"x\" >= (1) AND \"x\" <= (2))"
         }),
@@ -196,11 +220,15 @@ fn comparisons_with_constants_go_along() {
 #[test]
 fn comparisons_that_do_not_filter_the_table_stay() {
     for text in [
-        // On the nullable side, where NULL may satisfy it; of two readers; of a column that is not certain to be the table's.
+        // On the nullable side, where NULL may satisfy it; of one of two readers; of a column that is not certain to be the table's.
         "SELECT max(t.x) FROM u LEFT JOIN t ON t.x = u.y WHERE t.x IS NULL",
         "SELECT max(t.x) FROM t FULL JOIN u ON t.x = u.y WHERE t.x IS NULL",
         "SELECT max(a.x) FROM t a, t b WHERE a.x = 5",
-        "SELECT max(x) FROM t, u WHERE x = 5",
+        "SELECT max(t.x) FROM t LEFT JOIN u ON t.x = 5",
+        "SELECT max(t.x) FROM t FULL JOIN u ON t.x = 5",
+        "SELECT max(x) FROM (t JOIN u ON true) AS j WHERE x = 5",
+        "SELECT max(x) FROM t JOIN u USING (name) WHERE name = 'a'",
+        "SELECT max(x) FROM t, u WHERE NOT (x = 1 AND y = 1)",
         "SELECT max(a) FROM t AS q (b, a) WHERE x = 5",
         // Not in the WHERE; what may fail, or depends on settings; outer columns.
         "SELECT max(x) FILTER (WHERE x = 5) FROM t",
@@ -216,7 +244,41 @@ fn comparisons_that_do_not_filter_the_table_stay() {
         fragments.for_each(|fragment| assert!(!fragment.contains("WHERE"), "{text}: {fragment}"));
     }
     assert!(!fragment("SELECT count(*) FROM events a, u WHERE a.day = 'today'").contains("WHERE"));
+    assert!(!fragment("SELECT count(*) FROM events a, u WHERE a.day = date '1/2/2024'").contains("WHERE"));
     assert!(fragment("SELECT count(*) FROM events a, u WHERE a.day = '2024-01-01'").contains("WHERE"));
+    assert_eq!(fragment("SELECT count(*) FROM events, u WHERE day < date '2024-01-01' + interval '3' month"), {
+        "SELECT \"day\" FROM \"public\".\"events\" WHERE \"day\" < ('2024-01-01'::pg_catalog.date OPERATOR(pg_catalog.+) '3 month'::pg_catalog.interval)"
+    });
+}
+
+#[test]
+fn rows_without_a_partner_on_their_shard_stay() {
+    let conditions = |text: &str| match fragment(text).split_once(" WHERE ") {
+        Some((_, conditions)) => conditions.replace("\"public\".", "").replace('"', ""),
+        None => String::new(),
+    };
+    for (text, expected) in [
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.k AND u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t JOIN u ON t.k = u.k WHERE u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t, ref WHERE x > 1 AND k = id AND g = 1", "x > (1) AND k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u WHERE y = 1)", "k IN (SELECT k FROM u WHERE y = (1))"),
+        ("SELECT id FROM ref WHERE g = 1 AND id > (SELECT avg(x) FROM t WHERE k = id)", "k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND a.k = b.k AND u.y = 1", {
+            "((k IN (SELECT k FROM u WHERE y = (1))) OR (k IN (SELECT k FROM u WHERE y = (1))))"
+        }),
+        // Not by another column, of another group, on the side that is kept, or where names are not certain.
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.t_k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, home h WHERE t.k = h.id AND h.name = 'a'", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k WHERE u.y = 5 OR u.y IS NULL", ""),
+        ("SELECT max(t.x) FROM t, u WHERE (t.k = u.k OR t.x = 1) AND u.y = 5", ""),
+        ("SELECT max(x) FROM t WHERE k NOT IN (SELECT u.k FROM u WHERE y = 1)", ""),
+        ("SELECT id FROM ref WHERE g = 1 OR id > (SELECT avg(x) FROM t WHERE k = id)", ""),
+        ("SELECT max(x) FROM t, (SELECT 1 AS id) i, ref r WHERE t.k = i.id AND r.g = 1", ""),
+    ] {
+        assert_eq!(conditions(text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -53,12 +53,15 @@ impl<'c> Reader<'c> {
             Node::None => self.insert_default(&made),
             node => self.insert_select(node, &made, &ctes)?,
         }
+        let columns = &made.columns;
+        let is_given = |column: &str| columns.iter().any(|name| name == column) && !uses_default(insert, columns, column);
         let is_values = match insert.select_stmt() {
             Node::None => true,
             Node::SelectStmt(select) => is_plain_values(select),
             _ => false,
         };
-        self.check_made_rows(insert, &made, is_values);
+        self.note_numbered_columns(insert, &made, is_values);
+        self.check_made_rows(made.target, &is_given);
         if let Some(conflict) = insert.on_conflict_clause() {
             self.add_excluded(&target, &mut frame)?;
             self.on_conflict(conflict, &target, &Scope { frame: &frame, ctes: &ctes, windows: None }, &mut findings)?;
@@ -70,9 +73,6 @@ impl<'c> Reader<'c> {
         let is_split = self.notes.split_rows.is_some();
         if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
-        }
-        if is_split && insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
-            self.notes.not_pushable(not_split("Which rows ON CONFLICT leaves out of RETURNING is not known before."));
         }
         let anchors = self.target_anchor(&target);
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
@@ -308,21 +308,14 @@ impl<'c> Reader<'c> {
     }
 
     /// What rows that are made draw from: defaults of columns that are not given.
-    fn check_made_rows(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>, is_values: bool) {
-        let (target, columns) = (made.target, &made.columns);
+    pub fn check_made_rows(&mut self, target: &Target<'c>, is_given: &dyn Fn(&str) -> bool) {
         let Some(relation) = target.relation else {
             return;
         };
         for column in &relation.columns {
-            let is_given = columns.contains(&column.name) && !uses_default(insert, columns, &column.name);
             let draws = column.is_numbered_by_shard();
             let is_numbered = column.cluster_sequence().is_some();
-            if is_numbered {
-                let is_ever = columns.contains(&column.name) && gives_value(insert, columns, &column.name);
-                let given = Given { is_named: columns.contains(&column.name), is_always: is_given, is_ever };
-                self.note_numbered(insert, column, given, is_values);
-            }
-            if column.is_generated || is_given {
+            if column.is_generated || is_given(&column.name) {
                 continue;
             }
             match target.kind {
@@ -332,7 +325,7 @@ impl<'c> Reader<'c> {
                         column.name, relation.name
                     )
                 }),
-                TargetKind::Sharded { .. } if is_numbered => {}
+                TargetKind::Sharded { .. } if is_numbered => self.note_numbers(Numbers::Unseen),
                 TargetKind::Replicated if draws || is_numbered => {
                     self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{}\"", column.name));
                 }
@@ -347,8 +340,21 @@ impl<'c> Reader<'c> {
                     }
                 }
                 TargetKind::Home if draws => self.note_numbers(Numbers::AtHome),
+                TargetKind::Home if is_numbered => self.note_numbers(Numbers::Unseen),
                 TargetKind::Home => {}
             }
+        }
+    }
+
+    /// Columns of cluster-wide sequences.
+    fn note_numbered_columns(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>, is_values: bool) {
+        let columns = &made.columns;
+        let Some(relation) = made.target.relation else { return };
+        for column in relation.columns.iter().filter(|column| column.cluster_sequence().is_some()) {
+            let is_named = columns.contains(&column.name);
+            let is_ever = is_named && gives_value(insert, columns, &column.name);
+            let is_always = is_named && !uses_default(insert, columns, &column.name);
+            self.note_numbered(insert, column, Given { is_always, is_ever }, is_values);
         }
     }
 
@@ -490,7 +496,7 @@ fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> 
     }
 }
 
-fn unknown_key(column: &str, detail: &str) -> PgError {
+pub fn unknown_key(column: &str, detail: &str) -> PgError {
     PgError::unsupported(
         format!("the value of shard key column \"{column}\" is not known before the row is inserted"),
         detail,

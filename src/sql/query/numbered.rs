@@ -14,8 +14,6 @@ use crate::sql::drawing;
 /// What an INSERT says of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// The column is named, or has its place.
-    pub is_named: bool,
     /// Every row has a value for it other than DEFAULT.
     pub is_always: bool,
     /// Some row has.

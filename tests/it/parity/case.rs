@@ -6,9 +6,10 @@
 //! SELECT * FROM t WHERE id = $1;
 //! --! refused                             on the proxy: 0A000 with DETAIL and HINT
 //! --! no shard                            on the proxy: SG001, for a key that is not mapped
-//! --! any order | count only | total order    how rows are compared; by default total order where ORDER BY stands outside of
-//!                                         parentheses
+//! --! any order | count only | total order    how rows are compared; by default total order for FETCH and where ORDER BY stands
+//!                                         outside of parentheses
 //! --! runs                                must work on both, answers not compared (EXPLAIN)
+//! --! also binary                         a script that also runs in the extended protocol with binary results
 //! --! simple                              in the simple protocol only; also: extended
 //! --! script                              what follows, up to `--! end`, runs on one connection, statement by statement
 //! COPY t FROM STDIN;                      followed by its data, up to a line `\.`
@@ -47,6 +48,7 @@ pub enum Protocols {
     All,
     Simple,
     Extended,
+    AlsoBinary,
 }
 
 /// Directives that wait for their statement.
@@ -72,6 +74,7 @@ impl Pending {
             "total order" => self.order = Some(RowOrder::Total),
             "simple" => self.protocols = Protocols::Simple,
             "extended" => self.protocols = Protocols::Extended,
+            "also binary" => self.protocols = Protocols::AlsoBinary,
             values => {
                 let value = |value: &str| match value.trim() {
                     "NULL" => None,
@@ -84,7 +87,8 @@ impl Pending {
     }
 
     fn step(&mut self, text: String, copy: Vec<u8>) -> Step {
-        let order = self.order.unwrap_or(if has_order_by(&text) { RowOrder::Total } else { RowOrder::Free });
+        let order =
+            self.order.unwrap_or(if has_order_by(&text) || text.starts_with("FETCH") { RowOrder::Total } else { RowOrder::Free });
         let mut values = std::mem::take(&mut self.values);
         if values.is_empty() {
             values.push(Vec::new());

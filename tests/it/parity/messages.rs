@@ -131,6 +131,99 @@ fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
             ]],
         ),
         (
+            "row limits on several shards",
+            vec![vec![
+                parse("", "SELECT id, name FROM accounts ORDER BY id"),
+                bind("", "", &[]),
+                describe_portal(""),
+                execute("", 2),
+                execute("", 3),
+                execute("", 0),
+                execute("", 1),
+            ]],
+        ),
+        (
+            "a limit above the rows of several shards",
+            vec![vec![
+                parse("", "SELECT id FROM accounts WHERE id < $1 ORDER BY id"),
+                bind("", "", &["4"]),
+                execute("", 100),
+                execute("", 100),
+            ]],
+        ),
+        (
+            "exactly as many rows as the limit, of several shards",
+            vec![vec![
+                parse("", "SELECT id FROM accounts WHERE id < 4 ORDER BY id"),
+                bind("", "", &[]),
+                execute("", 3),
+                execute("", 3),
+            ]],
+        ),
+        (
+            "a whole answer of several shards twice",
+            vec![vec![
+                parse("", "SELECT count(*) FROM accounts"),
+                bind("", "", &[]),
+                execute("", 0),
+                execute("", 0),
+                execute("", 2),
+            ]],
+        ),
+        (
+            "portals over several shards in a transaction outlive Sync",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("s", "SELECT id, balance FROM accounts ORDER BY id"), bind("p", "s", &[]), execute("p", 2)],
+                vec![bind("q", "s", &[]), execute("q", 1), execute("p", 1)],
+                vec![parse("", "UPDATE accounts SET balance = 7 WHERE id < 9"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT sum(balance) FROM accounts"), bind("r", "", &[]), bind("", "", &[]), execute("", 0)],
+                vec![execute("q", 2), describe_portal("q"), execute("r", 5), execute("r", 5)],
+                vec![Message::ClosePortal("p".into()), execute("q", 0), execute("q", 0)],
+                vec![execute("p", 1)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+                vec![execute("q", 1)],
+            ],
+        ),
+        (
+            "a portal shows what was there at Bind",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT id, note FROM accounts WHERE id < 9 ORDER BY id"), bind("p", "", &[])],
+                vec![parse("", "UPDATE accounts SET note = 'new' WHERE id < 9"), bind("", "", &[]), execute("", 0)],
+                vec![execute("p", 0)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
+            "a portal over several shards is gone after Sync",
+            vec![
+                vec![parse("", "SELECT id FROM accounts ORDER BY id"), bind("p", "", &[]), execute("p", 1)],
+                vec![execute("p", 1)],
+                vec![parse("", "SELECT id FROM accounts ORDER BY id"), bind("p", "", &[]), execute("p", 1)],
+            ],
+        ),
+        (
+            "a limit and an error",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT 1 / (id - id) FROM accounts ORDER BY id"), bind("p", "", &[]), execute("p", 1)],
+                vec![execute("p", 1)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
+            "FETCH from a portal over several shards",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SELECT id, name FROM accounts ORDER BY id"), bind("p", "", &[]), execute("p", 1)],
+                vec![parse("", "FETCH 2 FROM p"), bind("", "", &[]), describe_portal(""), execute("", 0)],
+                vec![execute("p", 2)],
+                vec![parse("", "DECLARE p CURSOR FOR SELECT id FROM accounts"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
             "a portal without an execution",
             vec![
                 vec![parse("", "SELECT id FROM accounts ORDER BY id"), bind("", "", &[])],

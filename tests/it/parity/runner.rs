@@ -16,6 +16,8 @@ pub enum Mode {
     Text,
     /// Named, described first, types left to the server, binary both ways, executed twice when it only reads.
     Binary,
+    /// As `Text`, but with binary results.
+    BinaryResults,
     /// Unnamed, types declared, binary parameters and text results.
     Declared,
 }
@@ -54,6 +56,7 @@ impl<'a> Runner<'a> {
             let modes: &[Mode] = match (case.protocols, case.is_script) {
                 (Protocols::Simple, _) => &[Mode::Simple],
                 (Protocols::Extended, _) => &[Mode::Text, Mode::Binary, Mode::Declared],
+                (Protocols::AlsoBinary, _) => &[Mode::Simple, Mode::Text, Mode::BinaryResults],
                 (Protocols::All, true) => &[Mode::Simple, Mode::Text],
                 (Protocols::All, false) => &[Mode::Simple, Mode::Text, Mode::Binary, Mode::Declared],
             };
@@ -84,7 +87,7 @@ impl<'a> Runner<'a> {
             self.renew().await;
         }
         let may_write = case.is_script || case.steps.iter().any(|step| !step.text.to_ascii_uppercase().starts_with("SELECT"));
-        let is_refused = case.steps.iter().all(|step| step.expected == Expected::Refused);
+        let is_refused = case.steps.iter().all(|step| matches!(step.expected, Expected::Refused | Expected::NoShard));
         if may_write && let Some(difference) = self.world.check_and_restore(is_refused).await {
             self.tally.differences.push(format!("{} [{mode:?}] rows differ afterwards:\n{difference}", case.place));
         }
@@ -103,9 +106,10 @@ impl<'a> Runner<'a> {
                 let plain = self.plain.query(&text, &step.copy).await;
                 (vec![plain], vec![self.proxy.query(&text, &step.copy).await])
             }
-            Mode::Text => {
+            Mode::Text | Mode::BinaryResults => {
                 let values = values.iter().map(|value| value.as_ref().map(|text| text.clone().into_bytes())).collect();
-                let messages = batch(&step.text, Vec::new(), Format::Text, values, Format::Text);
+                let results = if mode == Mode::Text { Format::Text } else { Format::Binary };
+                let messages = batch(&step.text, Vec::new(), Format::Text, values, results);
                 (
                     vec![send_copy(&mut self.plain, &messages, &step.copy).await],
                     vec![send_copy(&mut self.proxy, &messages, &step.copy).await],

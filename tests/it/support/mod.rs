@@ -16,6 +16,7 @@ mod cluster;
 mod doorman;
 mod proxy;
 mod psql;
+pub mod tpch;
 mod volume;
 mod wire_client;
 

@@ -1,0 +1,569 @@
+//! COPY FROM STDIN into a table of several shards: each row goes to the shard of its key while the data streams; rows of a
+//! reference table go to every shard.
+//!
+//! ```text
+//!   COPY on every shard ─► all wait for data ─► CopyInResponse to the client
+//!   client ─ CopyData ─► split ─► a shard's output ─┬─ full: the client is not read until it has drained
+//!                                                   └─ the shard's own words: an error ends the COPY on all
+//!   CopyDone ─► CopyDone to all ─► tags are summed
+//! ```
+//! The caller has opened a transaction, and commits or rolls it back. However the COPY ends, every shard has answered it to its
+//! ReadyForQuery then, or its connection is gone.
+//!
+//! A row that has no shard ends the COPY. It is sent to a shard all the same, followed by CopyFail: if PostgreSQL has something to
+//! say against the row, that is what the client hears. Of several errors the client hears the one of the first line.
+
+mod outcome;
+mod placing;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use outcome::{first_failure, tag_of};
+use placing::{is_other_encoding, place_of};
+
+use super::{Failure, Session, SessionEnd};
+use crate::backend::{Connection, ConnectionError, Frame};
+use crate::error::{PgError, SqlState};
+use crate::execute::copy_in::{LineMap, Piece, PieceKind, Splitter};
+use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
+use crate::shard_key::Format;
+use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
+use crate::sql::copy_in::{CopyFormat, CopyIn};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, shard_tag};
+
+/// A COPY over several shards.
+struct Stream<'c> {
+    copy: &'c CopyIn,
+    targets: Vec<Target>,
+    /// `None`: every shard gets everything.
+    split: Option<Split>,
+    /// Bytes that are still to come of the client's current CopyData.
+    data_left: usize,
+    /// There may be more in the client's input than was looked at, since a shard's output is full.
+    is_held_back: bool,
+}
+
+/// One shard of a COPY.
+struct Target {
+    shard: ShardId,
+    name: String,
+    lines: LineMap,
+    /// Where the message begins in the connection's output that rows are being put into.
+    open: Option<usize>,
+    answer: Answer,
+    /// It has answered to its ReadyForQuery.
+    is_ready: bool,
+}
+
+/// How far a shard is.
+#[derive(Debug)]
+enum Answer {
+    /// Takes data.
+    Copying,
+    /// Has refused: the body of its ErrorResponse.
+    Refused(Bytes),
+    /// Has taken it all: its tag.
+    Done(String),
+}
+
+/// How rows find their shards.
+struct Split {
+    splitter: Splitter,
+    map: Arc<MapSnapshot>,
+    group: Arc<Group>,
+    /// Text that is not ASCII means something else than its bytes. Errors: even ASCII may.
+    is_other_encoding: Result<bool, PgError>,
+}
+
+/// What the client's messages have come to.
+enum Fed {
+    /// They have all been handed on.
+    Some,
+    Done,
+    /// CopyFail, and why.
+    Failed(String),
+}
+
+enum Event {
+    Client(Result<(), SessionEnd>),
+    Shard(usize, Result<(), ConnectionError>),
+}
+
+/// Why the rows cannot go on, and the line that it is about.
+struct Stop {
+    failure: Failure,
+    line: Option<u64>,
+}
+
+impl Stop {
+    fn at(line: u64, copy: &CopyIn, error: PgError) -> Self {
+        let context = format!("COPY {}, line {line}", copy.table);
+        Self { failure: error.with_context(context).into(), line: Some(line) }
+    }
+}
+
+impl<F: Into<Failure>> From<F> for Stop {
+    fn from(failure: F) -> Self {
+        Self { failure: failure.into(), line: None }
+    }
+}
+
+impl Session {
+    /// Runs `text`, a COPY FROM STDIN, on these shards, which have not joined yet. `group`: of a sharded table. Returns the tag
+    /// for the client. Not cancel safe.
+    pub(super) async fn copy_rows(
+        &mut self,
+        copy: &CopyIn,
+        group: Option<GroupId>,
+        shards: &[ShardId],
+        text: &str,
+    ) -> Result<String, Failure> {
+        let split = match group {
+            Some(group) => Some(self.split_of(copy, group)?),
+            None => None,
+        };
+        let mut stream = Stream { copy, targets: Vec::new(), split, data_left: 0, is_held_back: false };
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+            let name = self.gateway.shard(*shard)?.name.clone();
+            stream.targets.push(Target {
+                shard: *shard,
+                name,
+                lines: LineMap::default(),
+                open: None,
+                answer: Answer::Copying,
+                is_ready: false,
+            });
+        }
+        self.begin_copies(&mut stream, text).await?;
+        let stop = match self.feed_copies(&mut stream).await {
+            Ok(()) => None,
+            Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
+            Err(stop) => Some(stop),
+        };
+        self.end_copies(stream, stop).await
+    }
+
+    fn split_of(&self, copy: &CopyIn, group: GroupId) -> Result<Split, PgError> {
+        let encoding = copy.encoding.as_deref().or_else(|| self.effective("client_encoding")).unwrap_or("UTF8");
+        let is_other_encoding = is_other_encoding(encoding, copy);
+        let map = self.using.clone().unwrap_or_else(|| self.gateway.map.snapshot());
+        let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
+        let row_bytes_max = usize::try_from(self.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
+        Ok(Split { splitter: Splitter::new(copy, row_bytes_max), map, group, is_other_encoding })
+    }
+
+    /// The statement on all shards. When all of them wait for data, so may the client's begin.
+    async fn begin_copies(&mut self, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
+        for target in &stream.targets {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            // A copy is written whole, the triggers of a statement fire without rows too.
+            participant.has_written |= stream.split.is_none() || stream.copy.fires_per_statement;
+            participant.connection.unnamed = None;
+            originate::query(&mut participant.connection.output, text.as_bytes());
+            self.cancel.started(&participant.connection);
+            if let Err(error) = participant.connection.flush().await {
+                return Err(self.participant_lost(index, &error));
+            }
+        }
+        let mut response = None;
+        let mut stop = None;
+        for place in 0..stream.targets.len() {
+            match self.begin_copy(stream, place).await {
+                Ok(begun) => response = response.or(begun),
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(lost) => stop = Some(lost),
+            }
+        }
+        if let Some(Split { is_other_encoding: Err(refusal), .. }) = &stream.split {
+            stop.get_or_insert_with(|| refusal.clone().into());
+        }
+        let is_refused = stream.targets.iter().any(|target| !matches!(target.answer, Answer::Copying));
+        match response {
+            Some(response) if !is_refused && stop.is_none() => {
+                self.client.output.extend_from_slice(&response);
+                self.client.flush().await?;
+                Ok(())
+            }
+            Some(_) | None => {
+                let targets = std::mem::take(&mut stream.targets);
+                let stream = Stream { copy: stream.copy, targets, split: None, data_left: 0, is_held_back: false };
+                let failure = stop.map(|failure| Stop { failure, line: None });
+                self.end_copies(stream, Some(failure.unwrap_or_else(|| PgError::internal("COPY did not begin").into()))).await?;
+                Err(PgError::internal("COPY ended before it began").into())
+            }
+        }
+    }
+
+    /// One shard's answer to the statement: its CopyInResponse, or `None` when it has refused.
+    async fn begin_copy(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<Option<Bytes>, Failure> {
+        let Some(target) = stream.targets.get_mut(place) else { return Ok(None) };
+        loop {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            if tag == shard_tag::COPY_IN {
+                return Ok(Some(super::describe::frame(tag, &body)));
+            }
+            self.take_answer(target, index, tag, body)?;
+            if target.is_ready {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// From the client to the shards, until the client has sent all.
+    async fn feed_copies(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
+        loop {
+            match self.forward_input(stream).await? {
+                Fed::Done => return Ok(()),
+                Fed::Failed(reason) => {
+                    let line = stream.split.as_ref().map(|split| split.splitter.line());
+                    let error = PgError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
+                    return Err(match line {
+                        Some(line) => Stop::at(line, stream.copy, error),
+                        None => error.into(),
+                    });
+                }
+                Fed::Some => {}
+            }
+            match self.wait_for_copy(stream).await? {
+                Event::Client(filled) => filled?,
+                Event::Shard(place, Ok(())) => {
+                    if self.read_while_copying(stream, place).await? {
+                        return Err(PgError::internal("a shard has ended the COPY").into());
+                    }
+                }
+                Event::Shard(place, Err(error)) => {
+                    let index = stream.targets.get(place).and_then(|target| self.index_of(target.shard));
+                    return Err(match index {
+                        Some(index) => self.participant_lost(index, &error).into(),
+                        None => gone().into(),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn wait_for_copy(&mut self, stream: &Stream<'_>) -> Result<Event, Stop> {
+        let indexes: Option<SmallVec<[usize; 16]>> = stream.targets.iter().map(|target| self.index_of(target.shard)).collect();
+        let indexes = indexes.ok_or_else(gone)?;
+        let (client, participants) = (&mut self.client, &mut self.participants);
+        Ok(poll_fn(|context| {
+            let mut is_full = false;
+            for (place, index) in indexes.iter().enumerate() {
+                let Some(participant) = participants.get_mut(*index) else { continue };
+                if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                    return Poll::Ready(Event::Shard(place, filled));
+                }
+                is_full |= participant.connection.output.len() >= OUTPUT_BYTES_MAX;
+            }
+            // A shard that does not keep up holds back the client.
+            if is_full {
+                return Poll::Pending;
+            }
+            if stream.is_held_back {
+                return Poll::Ready(Event::Client(Ok(())));
+            }
+            client.poll_fill(context).map(Event::Client)
+        })
+        .await)
+    }
+
+    /// What a shard says while it takes data. True: it has ended the COPY.
+    async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<bool, Stop> {
+        let Some(target) = stream.targets.get_mut(place) else { return Ok(false) };
+        loop {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let header = match participant.connection.peek() {
+                Ok(Some(Frame { header, is_complete: true })) => header,
+                Ok(Some(_) | None) => break,
+                Err(error) => return Err(self.participant_lost(index, &error).into()),
+            };
+            let mut body = participant.connection.input.split_to(header.total).freeze();
+            body.advance(FRAME_HEADER_BYTES);
+            self.take_answer(target, index, header.tag, body)?;
+            if !matches!(target.answer, Answer::Copying) {
+                return Ok(true);
+            }
+        }
+        self.client.flush().await?;
+        Ok(false)
+    }
+
+    /// Takes note of one message.
+    fn take_answer(&mut self, target: &mut Target, index: usize, tag: u8, body: Bytes) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        match tag {
+            shard_tag::ERROR => {
+                if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
+                    return Err(self.participant_lost(index, &ConnectionError::Closed));
+                }
+                if matches!(target.answer, Answer::Copying) {
+                    target.answer = Answer::Refused(body);
+                }
+            }
+            shard_tag::COMMAND_COMPLETE => {
+                let tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+                target.answer = Answer::Done(tag);
+            }
+            shard_tag::NOTICE => self.client.output.extend_from_slice(&super::describe::frame(tag, &body)),
+            shard_tag::PARAMETER_STATUS => {
+                if let Ok((name, value)) = wire::parameter_status(&body) {
+                    participant.connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                }
+            }
+            shard_tag::READY => {
+                participant.connection.status = body.first().copied().unwrap_or(b'E');
+                target.is_ready = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Hands on what the client has sent, as far as the shards take it.
+    async fn forward_input(&mut self, stream: &mut Stream<'_>) -> Result<Fed, Stop> {
+        stream.is_held_back = false;
+        loop {
+            if self.is_full(stream) {
+                stream.is_held_back = true;
+                return Ok(Fed::Some);
+            }
+            if stream.data_left > 0 {
+                let length = stream.data_left.min(self.client.input.len());
+                if length == 0 {
+                    return Ok(Fed::Some);
+                }
+                stream.data_left -= length;
+                let data = self.client.input.split_to(length);
+                self.forward_data(stream, &data).await?;
+                continue;
+            }
+            // The data of one message need not fit in memory.
+            if self.client.input.first() == Some(&client_tag::COPY_DATA) {
+                match FrameHeader::peek(&self.client.input, COPY_DATA_BYTES_MAX).map_err(SessionEnd::from)? {
+                    Some(header) => {
+                        self.client.input.advance(FRAME_HEADER_BYTES);
+                        stream.data_left = header.body_bytes();
+                        continue;
+                    }
+                    None => return Ok(Fed::Some),
+                }
+            }
+            let Some(header) = self.client.peek()? else { return Ok(Fed::Some) };
+            let frame = self.client.input.split_to(header.total);
+            match header.tag {
+                client_tag::COPY_DONE => {
+                    if let Some(split) = &mut stream.split {
+                        split.splitter.complete();
+                    }
+                    self.forward_data(stream, b"").await?;
+                    return Ok(Fed::Done);
+                }
+                client_tag::COPY_FAIL => {
+                    let reason = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+                    let reason = reason.strip_suffix(b"\0").unwrap_or(reason);
+                    return Ok(Fed::Failed(String::from_utf8_lossy(reason).into_owned()));
+                }
+                client_tag::SYNC | client_tag::FLUSH => {}
+                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
+                tag => {
+                    let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                    return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+                }
+            }
+        }
+    }
+
+    fn is_full(&self, stream: &Stream<'_>) -> bool {
+        let is_full = |target: &Target| {
+            let participant = self.participants.iter().find(|participant| participant.shard == target.shard);
+            participant.is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MAX)
+        };
+        stream.targets.iter().any(is_full)
+    }
+
+    /// Some of the data: row by row to their shards, or all of it to all.
+    async fn forward_data(&mut self, stream: &mut Stream<'_>, data: &[u8]) -> Result<(), Stop> {
+        let Stream { copy, targets, split, .. } = stream;
+        let Some(split) = split else {
+            targets.iter_mut().for_each(|target| self.put(target, data));
+            return Ok(self.close_messages(targets)?);
+        };
+        split.splitter.feed(data);
+        let outcome = self.forward_rows(copy, targets, split).await;
+        self.close_messages(targets)?;
+        outcome
+    }
+
+    async fn forward_rows(&mut self, copy: &CopyIn, targets: &mut [Target], split: &mut Split) -> Result<(), Stop> {
+        let Split { splitter, map, group, is_other_encoding } = split;
+        let is_other_encoding = is_other_encoding.clone()?;
+        let columns = copy.key.iter().map(|key| StoredColumn {
+            column_type: key.column_type,
+            function: key.function.as_ref(),
+            typmod: key.typmod,
+        });
+        let columns: SmallVec<[StoredColumn<'_>; 2]> = columns.collect();
+        loop {
+            let line = splitter.line();
+            let Some(piece) = splitter.next_piece().map_err(|error| Stop::at(line, copy, error))? else { return Ok(()) };
+            let place = match piece.kind {
+                PieceKind::Everywhere => {
+                    targets.iter_mut().for_each(|target| {
+                        target.lines.push(piece.lines, piece.last_line);
+                        self.put(target, piece.bytes);
+                    });
+                    continue;
+                }
+                PieceKind::Broken => Ok(0),
+                PieceKind::Row { values: length } => {
+                    let row = piece.bytes.get(..length).unwrap_or_default();
+                    let format = if copy.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+                    match place_of(copy, row, is_other_encoding, |values| {
+                        place_stored(&*self.gateway.map, map, group, &columns, values, format)
+                    }) {
+                        StoredPlace::Unknown(key) => {
+                            let mapped = self.gateway.map.find(group, &[key]).await?;
+                            StoredPlace::mapped(map, group, mapped.into_iter().next().flatten())
+                        }
+                        place => place,
+                    }
+                    .place_among(targets)
+                }
+            };
+            match place {
+                Ok(place) => self.put_row(targets, place, piece),
+                Err(error) => {
+                    // Its last words.
+                    self.put_row(targets, 0, piece);
+                    return Err(Stop::at(piece.last_line, copy, error));
+                }
+            }
+        }
+    }
+
+    fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>) {
+        if let Some(target) = targets.get_mut(place) {
+            target.lines.push(lines_there(target, piece), piece.last_line);
+            self.put(target, piece.bytes);
+            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            if let Some(participant) = participant {
+                participant.has_written = true;
+            }
+        }
+    }
+
+    /// Into the CopyData that is open in the shard's output.
+    fn put(&mut self, target: &mut Target, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+            let output = &mut participant.connection.output;
+            target.open.get_or_insert_with(|| {
+                output.put_slice(&[client_tag::COPY_DATA, 0, 0, 0, 0]);
+                output.len() - FRAME_HEADER_BYTES
+            });
+            output.extend_from_slice(bytes);
+        }
+    }
+
+    /// Before the outputs are sent: the length of each open CopyData.
+    fn close_messages(&mut self, targets: &mut [Target]) -> Result<(), Failure> {
+        for target in targets {
+            let Some(start) = target.open.take() else { continue };
+            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            let output = &mut participant.ok_or_else(gone)?.connection.output;
+            close_message(output, start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the COPY on all shards and reads all answers to their end.
+    async fn end_copies(&mut self, mut stream: Stream<'_>, mut stop: Option<Stop>) -> Result<String, Failure> {
+        for target in &stream.targets {
+            let Some(index) = self.index_of(target.shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let output = &mut participant.connection.output;
+            match (&target.answer, &stop) {
+                (Answer::Copying, None) => originate::bare(output, client_tag::COPY_DONE),
+                (Answer::Copying, Some(_)) => originate::copy_fail(output, FAIL_REASON),
+                (Answer::Refused(_) | Answer::Done(_), _) => {}
+            }
+        }
+        for target in &mut stream.targets {
+            // Lost already.
+            let Some(index) = self.index_of(target.shard) else { continue };
+            match self.read_copy_to_end(target, index).await {
+                Ok(()) => {}
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(lost) => stop = Some(Stop { failure: lost, line: None }),
+            }
+        }
+        match first_failure(&stream, stop) {
+            Some(failure) => Err(failure),
+            None => tag_of(&stream),
+        }
+    }
+
+    async fn read_copy_to_end(&mut self, target: &mut Target, index: usize) -> Result<(), Failure> {
+        while !target.is_ready {
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            self.take_answer(target, index, tag, body)?;
+        }
+        self.client.flush().await?;
+        // A shard that refused ignores what was sent after it; it must leave all the same.
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let connection: &mut Connection = &mut participant.connection;
+        match connection.flush().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+}
+
+/// How many lines the shard takes the piece for. Between quotes it counts the line ends of the style that it knows, which is none
+/// before its first line has ended: PostgreSQL counts carriage returns then.
+fn lines_there(target: &Target, piece: Piece<'_>) -> u64 {
+    match piece.kind {
+        PieceKind::Row { values } if piece.lines > 1 && target.lines.is_empty() => {
+            let values = piece.bytes.get(..values).unwrap_or_default();
+            1 + values.iter().filter(|byte| **byte == b'\r').count() as u64
+        }
+        PieceKind::Row { .. } | PieceKind::Everywhere | PieceKind::Broken => piece.lines,
+    }
+}
+
+fn close_message(output: &mut BytesMut, start: usize) -> Option<()> {
+    let length = u32::try_from(output.len().checked_sub(start + 1)?).ok()?;
+    output.get_mut(start + 1..start + FRAME_HEADER_BYTES)?.copy_from_slice(&length.to_be_bytes());
+    Some(())
+}
+
+fn gone() -> PgError {
+    PgError::internal("participant is gone")
+}
+
+/// By which the shards' answers to the proxy's own CopyFail are known.
+const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
+/// Data waiting for one shard; above this the client is not read.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// PostgreSQL's own limit of a message.
+const COPY_DATA_BYTES_MAX: usize = 0x3fff_ffff;

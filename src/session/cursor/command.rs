@@ -1,0 +1,340 @@
+//! DECLARE, FETCH, MOVE and CLOSE of cursors over several shards, in either protocol.
+//!
+//! What is not about such a cursor is left alone: it goes to the shard where its cursor is, or would be.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::route::Route;
+use super::super::statement::Statement;
+use super::super::{Failure, Session};
+use super::merged::{MergedCursor, NotMerged};
+use super::{Cursor, Source};
+use crate::error::{PgError, SqlState};
+use crate::execute::gather::{Fetch, Opening};
+use crate::plan::Gathering;
+use crate::routing::Inputs;
+use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
+use crate::wire::{self, originate};
+
+/// A statement of the extended protocol with its values; `None`: the simple protocol.
+pub(in crate::session) type Bound<'a> = Option<(&'a Arc<Statement>, &'a wire::Bind<'a>)>;
+
+/// What DECLARE says.
+struct Declared<'a> {
+    name: &'a str,
+    is_hold: bool,
+    is_binary: bool,
+    scroll: Scroll,
+    /// The text up to the query.
+    before: &'a str,
+}
+
+/// Where its rows come from.
+enum Target {
+    /// One shard, which has the cursor itself.
+    Shard,
+    Scatter(Vec<crate::shardmap::ShardId>),
+    Gather(Arc<Gathering>),
+}
+
+impl Session {
+    /// Runs the statement when it is about a cursor over several shards. False: it is not.
+    pub(in crate::session) async fn cursor_command(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        bound: Bound<'_>,
+    ) -> Result<bool, Failure> {
+        match &statement.command {
+            Command::DeclareCursor { name, is_hold, is_binary, scroll, start } => {
+                let before = text.get(statement.start..*start).unwrap_or_default();
+                let declared = Declared { name, is_hold: *is_hold, is_binary: *is_binary, scroll: *scroll, before };
+                self.declare_cursor(&declared, statement, text, bound).await
+            }
+            Command::Fetch { name, motion, is_move } => {
+                let name = Bytes::copy_from_slice(name.as_bytes());
+                let Some(cursor) = self.open_cursors.by_name.remove(&name) else { return Ok(false) };
+                self.fetch_cursor(name, cursor, (*motion, *is_move), statement.alone(text), bound).await?;
+                Ok(true)
+            }
+            Command::CloseCursor(Some(name)) => {
+                if !self.open_cursors.contains(name.as_bytes()) {
+                    return Ok(false);
+                }
+                self.close_cursor(name.as_bytes()).await?;
+                originate::command_complete(&mut self.client.output, "CLOSE CURSOR");
+                Ok(true)
+            }
+            Command::CloseCursor(None) if self.has_cursors_elsewhere() => self.close_all_cursors().await.map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// At Bind: will [`Session::cursor_command`] run it?
+    pub(in crate::session) async fn is_cursor_here(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<bool, Failure> {
+        let Some(analysis) = statement.analysis() else { return Ok(false) };
+        match &analysis.command {
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.open_cursors.contains(name.as_bytes())),
+            Command::CloseCursor(None) => Ok(self.has_cursors_elsewhere()),
+            Command::DeclareCursor { name, start, .. } => {
+                if self.open_cursors.contains(name.as_bytes()) {
+                    return Ok(true);
+                }
+                let query = self.query_of_cursor(*start, analysis, statement.text(), Some((statement, bind))).await?;
+                Ok(!matches!(self.cursor_target(&query, Some(bind)).await, Ok(Target::Shard)))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Execute of such a statement.
+    pub(in crate::session) async fn bound_cursor_command(
+        &mut self,
+        analysis: &Analysis,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<(), Failure> {
+        if Box::pin(self.cursor_command(analysis, statement.text(), Some((statement, bind)))).await? {
+            return Ok(());
+        }
+        // Closed since Bind.
+        let name = match &analysis.command {
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => name.as_str(),
+            _ => return Err(PgError::internal("a cursor of one shard").into()),
+        };
+        Err(PgError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist")).into())
+    }
+
+    async fn declare_cursor(
+        &mut self,
+        declared: &Declared<'_>,
+        statement: &Analysis,
+        text: &str,
+        bound: Bound<'_>,
+    ) -> Result<bool, Failure> {
+        let start = statement.start + declared.before.len();
+        let query = self.query_of_cursor(start, statement, text, bound).await?;
+        let is_taken = self.open_cursors.contains(declared.name.as_bytes());
+        let target = match self.cursor_target(&query, bound.map(|(_, bind)| bind)).await {
+            Ok(Target::Shard) if !is_taken => return Ok(false),
+            Ok(target) => target,
+            Err(failure) => {
+                // What PostgreSQL has to say against the query comes first.
+                if matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED) {
+                    self.describe(&query).await?;
+                }
+                return Err(failure);
+            }
+        };
+        self.describe(&query).await?;
+        if !declared.is_hold && !self.transaction.is_open() {
+            let message = "DECLARE CURSOR can only be used in transaction blocks";
+            return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        self.check_cursor_is_new(declared.name.as_bytes())?;
+        if declared.is_hold {
+            return Err(PgError::unsupported(
+                "a WITH HOLD cursor over several shards is not supported",
+                "Its rows would have to be kept beyond the transaction.",
+                "Declare it without HOLD inside of a transaction, or restrict it to one shard key.",
+            )
+            .into());
+        }
+        self.check_cursor_count()?;
+        let no_values = wire::bind(NO_VALUES).map_err(|error| PgError::internal(error.to_string()))?;
+        let bind = bound.map_or(&no_values, |(_, bind)| bind);
+        let (shards, reason) = match target {
+            Target::Shard => return Err(PgError::internal("a cursor of one shard").into()),
+            Target::Gather(gathering) => return self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true),
+            Target::Scatter(shards) if declared.scroll == Scroll::Yes => (shards, backwards()),
+            Target::Scatter(shards) => match self.open_merged(&query, bind, &shards).await {
+                Ok(cursor) => {
+                    let cursor = Cursor { scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
+                    self.keep_cursor(Bytes::copy_from_slice(declared.name.as_bytes()), cursor);
+                    originate::command_complete(&mut self.client.output, "DECLARE CURSOR");
+                    return Ok(true);
+                }
+                Err(NotMerged::Inexact(reason)) => (shards, reason),
+                Err(NotMerged::Failed(failure)) => return Err(failure),
+            },
+        };
+        let analysis = query.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
+        let gathering = self.instead(shards, analysis, query.text(), reason)?;
+        self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true)
+    }
+
+    async fn declare_gathered(
+        &mut self,
+        declared: &Declared<'_>,
+        query: &Arc<Statement>,
+        gathering: &Gathering,
+        bind: &wire::Bind<'_>,
+    ) -> Result<(), Failure> {
+        let body = [b"\0\0".as_slice(), bind.after_names].concat();
+        let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
+        let cursor = self.open_gathered(query, gathering, bind, Opening::Declare(declared.before)).await?;
+        let cursor = Cursor { scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
+        self.keep_cursor(Bytes::copy_from_slice(declared.name.as_bytes()), cursor);
+        originate::command_complete(&mut self.client.output, "DECLARE CURSOR");
+        Ok(())
+    }
+
+    /// The query of a DECLARE as a statement of its own, at the same place of its text.
+    async fn query_of_cursor(
+        &mut self,
+        start: usize,
+        statement: &Analysis,
+        text: &str,
+        bound: Bound<'_>,
+    ) -> Result<Arc<Statement>, Failure> {
+        let blanks = text.get(..start).unwrap_or_default().chars().count();
+        let query = format!("{:blanks$}{}", "", text.get(start..statement.end).unwrap_or_default());
+        let types = bound.map(|(statement, _)| statement.key.types.clone()).unwrap_or_default();
+        self.prepare(query.as_bytes(), types).await
+    }
+
+    async fn cursor_target(&mut self, query: &Arc<Statement>, bind: Option<&wire::Bind<'_>>) -> Result<Target, Failure> {
+        let analysis = query.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
+        let route = match bind {
+            Some(bind) => {
+                let types = self.describe(query).await?.parameter_types.clone();
+                self.route(analysis, &Inputs::bound(query.text(), &query.literals, bind, &types)).await?
+            }
+            None => self.route(analysis, &Inputs::literals(query.text(), &query.literals)).await?,
+        };
+        Ok(match route {
+            // What is not a query is refused there in PostgreSQL's words.
+            Route::Shard(_) | Route::Write(_) => Target::Shard,
+            Route::Scatter(shards) => Target::Scatter(shards),
+            Route::Gather(gathering) => Target::Gather(gathering),
+        })
+    }
+
+    /// Not only on one shard.
+    fn has_cursors_elsewhere(&self) -> bool {
+        let mut shards = self.cursors.values().map(|(shard, _)| *shard);
+        let first = shards.next();
+        !self.open_cursors.is_empty() || shards.any(|shard| Some(shard) != first)
+    }
+
+    async fn close_all_cursors(&mut self) -> Result<(), Failure> {
+        let names: Vec<Bytes> = self.open_cursors.by_name.keys().cloned().collect();
+        for name in &names {
+            self.close_cursor(name).await?;
+        }
+        for (_, (shard, _)) in std::mem::take(&mut self.cursors) {
+            if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {
+                self.finish_on(index, "CLOSE ALL").await?;
+            }
+        }
+        originate::command_complete(&mut self.client.output, "CLOSE CURSOR ALL");
+        Ok(())
+    }
+
+    async fn fetch_cursor(
+        &mut self,
+        name: Bytes,
+        mut cursor: Cursor,
+        (motion, is_move): (Motion, bool),
+        text: &str,
+        bound: Bound<'_>,
+    ) -> Result<(), Failure> {
+        let fetched = match &mut cursor.source {
+            Source::Gathered(gathered) => {
+                let fetch = match bound {
+                    Some((_, bind)) => Fetch::Bound { text, after_names: bind.after_names },
+                    None => Fetch::Query(text),
+                };
+                self.fetch_gathered(gathered, fetch).await
+            }
+            Source::Merged(merged) => match steps(merged, motion, cursor.scroll) {
+                Ok(steps) => {
+                    let formats = match bound {
+                        Some((_, bind)) => bind.result_formats,
+                        None if cursor.is_binary => BINARY,
+                        None => TEXT,
+                    };
+                    if let (None, false) = (bound, is_move) {
+                        let described = super::super::describe::with_formats(&cursor.rows, formats)?;
+                        self.client.output.extend_from_slice(&described);
+                    }
+                    self.walk(merged, steps, formats, is_move).await
+                }
+                Err(refusal) => {
+                    // Nothing was read: the cursor is as it was.
+                    self.open_cursors.by_name.insert(name, cursor);
+                    return Err(refusal.into());
+                }
+            },
+            Source::Failed => {
+                let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(&name));
+                Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
+            }
+        };
+        if fetched.is_err() && matches!(cursor.source, Source::Merged(_)) {
+            cursor.source = Source::Failed;
+        }
+        self.open_cursors.by_name.insert(name, cursor);
+        fetched
+    }
+
+    async fn walk(&mut self, cursor: &mut MergedCursor, steps: Steps, formats: &[u8], is_move: bool) -> Result<(), Failure> {
+        if steps.skipped > 0 {
+            // Rows that are passed come in the format of those that are shown.
+            cursor.set_formats(formats)?;
+            self.fetch_merged(cursor, Some(steps.skipped), formats, false).await?;
+        }
+        let shown = match steps.shown {
+            Some(0) => 0,
+            shown => self.fetch_merged(cursor, shown, formats, !is_move).await?,
+        };
+        originate::command_complete(&mut self.client.output, &format!("{} {shown}", if is_move { "MOVE" } else { "FETCH" }));
+        Ok(())
+    }
+}
+
+/// A walk forward: rows to pass by, then rows to show, or all.
+struct Steps {
+    skipped: u64,
+    shown: Option<u64>,
+}
+
+/// Only forward. An error where PostgreSQL would have one, or where it might not.
+fn steps(cursor: &MergedCursor, motion: Motion, scroll: Scroll) -> Result<Steps, PgError> {
+    let forward = |skipped: u64, shown| Ok(Steps { skipped, shown });
+    let is_on_row = cursor.position > 0 && !cursor.is_at_end;
+    match motion {
+        Motion::Forward(0) | Motion::Relative(0) if !is_on_row => forward(0, Some(0)),
+        Motion::Forward(count) if count > 0 => forward(0, Some(count.unsigned_abs())),
+        Motion::ForwardAll => forward(0, None),
+        Motion::Relative(count) if count > 0 => forward(count.unsigned_abs() - 1, Some(1)),
+        Motion::Absolute(count) if count > 0 && count.unsigned_abs() > cursor.position && !cursor.is_at_end => {
+            forward(count.unsigned_abs() - cursor.position - 1, Some(1))
+        }
+        Motion::Absolute(0) if cursor.position == 0 && !cursor.is_at_end => forward(0, Some(0)),
+        Motion::Forward(_) | Motion::BackwardAll | Motion::Relative(_) | Motion::Absolute(_) => Err(match scroll {
+            Scroll::No => PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+                .with_hint("Declare it with SCROLL option to enable backward scan."),
+            Scroll::Unsaid | Scroll::Yes => backwards(),
+        }),
+    }
+}
+
+fn backwards() -> PgError {
+    PgError::unsupported(
+        "going backwards in this cursor over several shards is not supported",
+        "Its rows come from the shards in one direction.",
+        "Declare it with SCROLL, so that its rows are brought together first.",
+    )
+}
+
+/// A Bind of nothing to nothing, results in text.
+const NO_VALUES: &[u8] = b"\0\0\0\0\0\0\0\0";
+const TEXT: &[u8] = &[];
+const BINARY: &[u8] = &[0, 1];

@@ -1,0 +1,65 @@
+//! Cursors over gathered rows: the scratch session keeps them, and is asked what the client asks.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::super::gather::{CANCEL_TIMEOUT, cancel, moved, release};
+use super::super::statement::Statement;
+use super::super::{Failure, Session, lost};
+use super::{Cursor, Source};
+use crate::backend::Pooled;
+use crate::error::PgError;
+use crate::execute::gather::{self, Fetch, GatherError, Opening};
+use crate::plan::Gathering;
+use crate::sql::analysis::Scroll;
+use crate::wire::{self, FieldDescription};
+
+pub(super) struct GatheredCursor {
+    /// In its transaction, with the cursor open.
+    scratch: Pooled,
+    columns: Vec<FieldDescription>,
+}
+
+impl Session {
+    /// Gathers, and opens the cursor over the rows. For a DECLARE the scroll option is in `opening`.
+    pub(super) async fn open_gathered(
+        &mut self,
+        statement: &Arc<Statement>,
+        gathering: &Gathering,
+        bind: wire::Bind<'_>,
+        opening: Opening<'_>,
+    ) -> Result<Cursor, Failure> {
+        let description = self.describe(statement).await?;
+        let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+        let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let scratch = self.gather_for_cursor(statement, gathering, bind, opening).await?;
+        let source = Source::Gathered(Box::new(GatheredCursor { scratch, columns }));
+        Ok(Cursor { source, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+    }
+
+    /// The scratch session's answer goes to the client.
+    pub(super) async fn fetch_gathered(&mut self, cursor: &mut GatheredCursor, fetch: Fetch<'_>) -> Result<(), Failure> {
+        self.cancel.started(&cursor.scratch);
+        let name = cursor.scratch.pool().address.name.clone();
+        let fetched = gather::fetch(&mut cursor.scratch, fetch, &cursor.columns, &mut self.client).await;
+        fetched.map_err(|error| match error {
+            GatherError::Shard { frame, .. } => Failure::Shard(moved(&frame, |_| 0)),
+            GatherError::Lost { error, .. } => lost(&name, &error).into(),
+            GatherError::Gone(end) => end.into(),
+            GatherError::TooLarge | GatherError::Differs => PgError::internal("a cursor ended as something else").into(),
+        })
+    }
+
+    /// The scratch transaction is rolled back and its connection goes to the pool, or is closed when it does not answer.
+    pub(super) async fn end_gathered(&mut self, cursor: GatheredCursor) {
+        let mut scratch = cursor.scratch;
+        let is_idle = scratch.input.is_empty() && scratch.output.is_empty() && matches!(scratch.status, b'T' | b'E');
+        if !is_idle {
+            cancel(&scratch).await;
+        } else if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut scratch)).await {
+            tracing::debug!(%error, "scratch session not rolled back");
+        }
+        release(&self.cancel, scratch);
+    }
+}

@@ -1,0 +1,428 @@
+//! Cursors whose rows are merged here: a portal on each shard, read in pieces.
+//!
+//! The portals are bound when the cursor is made, so that its snapshots are of that time, and are read by FETCH statements,
+//! whose results may have any format. Between two pieces the shards' connections serve whatever else the transaction does.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::super::describe::{TypeNames, frame, prepare_on};
+use super::super::elsewhere::{fragment_text, with_shard_named};
+use super::super::gather::duration;
+use super::super::statement::Statement;
+use super::super::{Failure, Session};
+use super::{Cursor, Source};
+use crate::backend::{ConnectionError, Reply};
+use crate::error::{PgError, SqlState};
+use crate::execute::{Need, Next, Pieces, Spec};
+use crate::routing::Inputs;
+use crate::shardmap::ShardId;
+use crate::sql::analysis::Scroll;
+use crate::sql::lexer::Literals;
+use crate::wire::{self, FieldDescription, originate, shard_tag};
+
+pub(super) struct MergedCursor {
+    /// Its portals' name.
+    portal: String,
+    /// In the order of the inputs of `pieces`.
+    shards: Vec<ShardId>,
+    pieces: Pieces,
+    /// Format codes of the client's columns, as rows are fetched: none is text, one is for all. `None`: nothing was fetched yet.
+    formats: Option<Vec<u8>>,
+    /// Number of the row that it stands on; 0 is before the first.
+    pub position: u64,
+    pub is_at_end: bool,
+    /// The client's columns.
+    columns: Vec<FieldDescription>,
+    /// Of the client's parameters: types, and the rest of a Bind of their values.
+    types: Vec<u32>,
+    values: Vec<u8>,
+}
+
+/// What a shard has said.
+#[derive(Default)]
+struct Heard {
+    rows: Vec<Bytes>,
+    columns: Vec<FieldDescription>,
+    /// The body of its ErrorResponse.
+    error: Option<Bytes>,
+}
+
+/// Why there is no cursor.
+pub(super) enum NotMerged {
+    /// Nothing has been done that counts: there may be another way.
+    Inexact(PgError),
+    Failed(Failure),
+}
+
+impl<F: Into<Failure>> From<F> for NotMerged {
+    fn from(failure: F) -> Self {
+        NotMerged::Failed(failure.into())
+    }
+}
+
+impl Session {
+    /// Binds a portal on each shard. `bind`: of the client, its values count.
+    pub(super) async fn open_merged(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        shards: &[ShardId],
+    ) -> Result<Cursor, NotMerged> {
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
+        let merge = analysis.merge.clone()?;
+        let description = self.describe(statement).await?;
+        let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+        let types = description.parameter_types.clone();
+        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, &types))?;
+        let key = self.statement_text(Bytes::from(fragment_text(analysis, &merge, statement.text())), types.clone().into());
+        let fragment = Statement {
+            id: self.gateway.registry.id(&key),
+            key,
+            analyzed: Arc::clone(&statement.analyzed),
+            context_id: 0,
+            literals: Literals::new(),
+            description: OnceLock::new(),
+        };
+        self.open_cursors.made += 1;
+        let portal = format!("shardgate_cursor_{}", self.open_cursors.made);
+        let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
+        let values = [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat();
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let home = self.home()?.id;
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let names = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
+            let connection = &mut *participant.connection;
+            prepare_on(connection, &fragment, names, false, prepared_max);
+            // The answers are read here, up to ReadyForQuery.
+            connection.pending.clear();
+            fragment.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &values));
+            originate::describe(&mut connection.output, b'P', portal.as_bytes());
+            originate::sync(&mut connection.output);
+        }
+        let heard = match self.hear_all(shards).await {
+            Ok(heard) => heard,
+            Err(failure) => {
+                for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+                    participant.connection.prepared.doubt(fragment.id);
+                }
+                return Err(match failure {
+                    Failure::Shard(frame) if merge.fragment.is_some() || analysis.start > 0 => {
+                        self.told_of_the_text(frame, analysis, statement.text()).await
+                    }
+                    failure => failure,
+                }
+                .into());
+            }
+        };
+        let fragment_columns = heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default();
+        let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let known = self.dates_are_iso();
+        let sorted = spec.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
+        let has_other_dates = !known && sorted.into_iter().any(|column| is_date(column.type_oid));
+        let pieces = Pieces::new(spec, fragment_columns, shards.len());
+        let cursor = |pieces| MergedCursor {
+            portal: portal.clone(),
+            shards: shards.to_vec(),
+            pieces,
+            formats: None,
+            position: 0,
+            is_at_end: false,
+            columns,
+            types,
+            values,
+        };
+        match pieces {
+            Ok(pieces) if !has_other_dates => {
+                let source = Source::Merged(Box::new(cursor(pieces)));
+                Ok(Cursor { source, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+            }
+            Ok(pieces) => {
+                self.close_merged(&cursor(pieces));
+                Err(NotMerged::Inexact(not_ordered("Dates are not in ISO form.".to_owned())))
+            }
+            Err(error) => {
+                self.close_portals(&portal, shards);
+                Err(NotMerged::Inexact(error.told()))
+            }
+        }
+    }
+
+    /// In text, dates are compared in the ISO form.
+    fn dates_are_iso(&self) -> bool {
+        let reported = || self.reported.iter().find(|(name, _)| &**name == "DateStyle").map(|(_, style)| &**style);
+        let style = self.effective("datestyle").or_else(reported);
+        style.is_none_or(|style| style.to_ascii_uppercase().starts_with("ISO"))
+    }
+
+    /// The portals end; the shards hear of it with the next message.
+    pub(super) fn close_merged(&mut self, cursor: &MergedCursor) {
+        self.close_portals(&cursor.portal, &cursor.shards);
+    }
+
+    fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
+        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+            originate::close(&mut participant.connection.output, b'P', portal.as_bytes());
+            participant.connection.expect(Reply::Close, false);
+            participant.needs_sync = true;
+        }
+    }
+
+    /// Hands the client so many rows, or all. Returns how many it got. `formats`: as Bind has them.
+    pub(super) async fn fetch_merged(
+        &mut self,
+        cursor: &mut MergedCursor,
+        wanted: Option<u64>,
+        formats: &[u8],
+        is_shown: bool,
+    ) -> Result<u64, Failure> {
+        if is_shown {
+            cursor.set_formats(formats)?;
+        } else if cursor.formats.is_none() {
+            cursor.set_formats(&[])?;
+        }
+        let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
+        let mut given = 0;
+        while wanted.is_none_or(|wanted| given < wanted) {
+            let left = wanted.map_or(u64::MAX, |wanted| wanted - given);
+            match cursor.pieces.next(left).map_err(|error| error.told())? {
+                Next::Row(row) => {
+                    given += 1;
+                    if is_shown {
+                        self.client.output.extend_from_slice(&row);
+                    }
+                    if self.client.output.len() >= OUTPUT_BYTES {
+                        self.client.flush().await?;
+                    }
+                }
+                Next::Needs(needs) => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into());
+                    }
+                    self.fetch_pieces(cursor, &needs).await?;
+                }
+                Next::LastStep(text) => self.open_last_step(cursor, &text).await?,
+                Next::End => {
+                    cursor.is_at_end = true;
+                    break;
+                }
+            }
+        }
+        cursor.position += given;
+        Ok(given)
+    }
+
+    async fn fetch_pieces(&mut self, cursor: &mut MergedCursor, needs: &[Need]) -> Result<(), Failure> {
+        let formats = cursor.fetch_formats();
+        let mut shards = Vec::with_capacity(needs.len());
+        for need in needs {
+            let shard = *cursor.shards.get(need.input).ok_or_else(|| PgError::internal("a cursor's shard is gone"))?;
+            let index = self.join(shard).await?;
+            self.sync(index).await?;
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let out = &mut participant.connection.output;
+            let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
+            originate::parse(out, b"", text.as_bytes(), &[]);
+            originate::bind(out, b"", b"", &formats);
+            originate::execute(out, b"", 0);
+            originate::sync(out);
+            participant.connection.unnamed = None;
+            shards.push(shard);
+        }
+        for (need, heard) in needs.iter().zip(self.hear_all(&shards).await?) {
+            let has_ended = (heard.rows.len() as u64) < u64::from(need.rows);
+            cursor.pieces.take(need.input, heard.rows, has_ended).map_err(|error| error.told())?;
+        }
+        Ok(())
+    }
+
+    /// The groups are whole: what is left to do is a query of its own, on one shard.
+    async fn open_last_step(&mut self, cursor: &mut MergedCursor, text: &str) -> Result<(), Failure> {
+        let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
+        self.close_merged(cursor);
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let portal = format!("{}_groups", cursor.portal);
+        if let Some(participant) = self.participants.get_mut(index) {
+            let out = &mut participant.connection.output;
+            originate::parse(out, b"", text.as_bytes(), &cursor.types);
+            originate::bind(out, portal.as_bytes(), b"", &cursor.values);
+            originate::describe(out, b'P', portal.as_bytes());
+            originate::sync(out);
+            participant.connection.unnamed = None;
+        }
+        let heard = self.hear_all(&[shard]).await?.pop().unwrap_or_default();
+        let is_same = |(here, there): (&FieldDescription, &FieldDescription)| here.type_oid == there.type_oid;
+        if heard.columns.len() != cursor.columns.len() || !heard.columns.iter().zip(&cursor.columns).all(is_same) {
+            return Err(PgError::unsupported(
+                "this expression over aggregates is not supported in a cursor over several shards",
+                "Over the groups of all shards its columns would be of other types.",
+                "Cast the expression to the type that it has, or run the query without a cursor.",
+            )
+            .into());
+        }
+        cursor.pieces = Pieces::new(Spec::default(), heard.columns, 1).map_err(|error| error.told())?;
+        cursor.portal = portal;
+        cursor.shards = vec![shard];
+        let formats = cursor.formats.take().unwrap_or_default();
+        cursor.set_formats(&formats)?;
+        Ok(())
+    }
+
+    /// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
+    async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
+        for shard in shards {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.cancel.started(&participant.connection);
+            if let Err(error) = participant.connection.flush().await {
+                return Err(self.participant_lost(index, &error));
+            }
+        }
+        let mut all = Vec::with_capacity(shards.len());
+        let mut failure = None;
+        for shard in shards {
+            match self.hear(*shard).await {
+                Ok(Heard { error: Some(body), .. }) => {
+                    let name = self.gateway.shard(*shard)?.name.clone();
+                    failure.get_or_insert_with(|| Failure::Shard(with_shard_named(&frame(shard_tag::ERROR, &body), &name)));
+                }
+                Ok(heard) => all.push(heard),
+                Err(Failure::End(end)) => return Err(end.into()),
+                // The others are read to their end, so that they stay usable.
+                Err(lost) => failure = Some(lost),
+            }
+        }
+        failure.map_or(Ok(all), Err)
+    }
+
+    async fn hear(&mut self, shard: ShardId) -> Result<Heard, Failure> {
+        let mut heard = Heard::default();
+        loop {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else {
+                return Err(PgError::internal("participant is gone").into());
+            };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let connection = &mut *participant.connection;
+            let (tag, body) = match connection.peek() {
+                Ok(Some(crate::backend::Frame { header, is_complete: true })) => {
+                    let whole = connection.input.split_to(header.total).freeze();
+                    (header.tag, whole)
+                }
+                Ok(Some(_) | None) => {
+                    self.fill(index).await?;
+                    continue;
+                }
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            let inner = body.slice(wire::FRAME_HEADER_BYTES.min(body.len())..);
+            match tag {
+                // Rows share the buffer that they were read into; a piece is small.
+                shard_tag::DATA_ROW => heard.rows.push(body),
+                shard_tag::ROW_DESCRIPTION => match wire::row_description(&inner) {
+                    Ok(mut columns) => {
+                        for column in &mut columns {
+                            column.type_oid = connection.oids.at_home(column.type_oid);
+                            column.table_oid = connection.oids.at_home(column.table_oid);
+                        }
+                        heard.columns = columns;
+                    }
+                    Err(error) => return Err(self.participant_lost(index, &error.into())),
+                },
+                shard_tag::NOTICE => self.client.output.extend_from_slice(&body),
+                shard_tag::ERROR => {
+                    if wire::error_fields(&inner).is_ok_and(|fields| fields.is_fatal()) {
+                        return Err(self.participant_lost(index, &ConnectionError::Closed));
+                    }
+                    heard.error.get_or_insert(inner);
+                }
+                shard_tag::READY => {
+                    connection.status = inner.first().copied().unwrap_or(b'E');
+                    return Ok(heard);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl MergedCursor {
+    /// In which format rows come from now on. Those that wait here already have one.
+    pub fn set_formats(&mut self, formats: &[u8]) -> Result<(), Failure> {
+        match &self.formats {
+            Some(known) if is_same_format(known, formats, self.columns.len()) => return Ok(()),
+            Some(_) => {
+                return Err(PgError::unsupported(
+                    "the format of a cursor's rows cannot change",
+                    "Rows of several shards wait in the format of the FETCH before.",
+                    "Ask for text, or for binary values, in every FETCH.",
+                )
+                .into());
+            }
+            None => {}
+        }
+        self.formats = Some(formats.to_vec());
+        let codes: Vec<i16> = self.codes();
+        self.pieces.set_formats(codes.into_iter());
+        Ok(())
+    }
+
+    /// One for each column of the fragments' rows.
+    fn codes(&self) -> Vec<i16> {
+        let formats = self.formats.as_deref().unwrap_or_default();
+        let visible = self.pieces.column_count().saturating_sub(self.pieces.hidden_columns());
+        let code = |column: usize| match formats.len() / 2 {
+            _ if self.pieces.has_last_step() => 0,
+            0 => 0,
+            1 => formats.get(1).copied().unwrap_or(0),
+            _ if column >= visible => 0,
+            _ => formats.get(column * 2 + 1).copied().unwrap_or(0),
+        };
+        (0..self.pieces.column_count()).map(|column| i16::from(code(column))).collect()
+    }
+
+    /// The rest of a Bind without parameters.
+    fn fetch_formats(&self) -> Vec<u8> {
+        let codes = self.codes();
+        let mut out = vec![0, 0, 0, 0];
+        out.extend(u16::try_from(codes.len()).unwrap_or(u16::MAX).to_be_bytes());
+        codes.iter().for_each(|code| out.extend(code.to_be_bytes()));
+        out
+    }
+}
+
+/// One code for all is the same as that code for each.
+fn is_same_format(known: &[u8], formats: &[u8], columns: usize) -> bool {
+    let spread = |formats: &[u8]| -> Vec<u8> {
+        let code = |column: usize| match formats.len() / 2 {
+            0 => 0,
+            1 => formats.get(1).copied().unwrap_or(0),
+            _ => formats.get(column * 2 + 1).copied().unwrap_or(0),
+        };
+        (0..columns).map(code).collect()
+    };
+    spread(known) == spread(formats)
+}
+
+fn not_ordered(detail: String) -> PgError {
+    PgError::unsupported(
+        "rows of several shards cannot be put in order",
+        detail,
+        "Set DateStyle to ISO, or add a condition on the shard key.",
+    )
+}
+
+fn is_date(type_oid: u32) -> bool {
+    matches!(type_oid, DATE | TIMESTAMP | TIMESTAMPTZ)
+}
+
+const DATE: u32 = 1082;
+const TIMESTAMP: u32 = 1114;
+const TIMESTAMPTZ: u32 = 1184;
+/// Rows are handed on in pieces of this size.
+const OUTPUT_BYTES: usize = 32 * 1024;

@@ -1,0 +1,143 @@
+//! Cursors and portals over several shards: what is kept of them between two requests of the client.
+//!
+//! A cursor over one shard lives on that shard, and nothing is known of it here. One over several is one of two:
+//!
+//! ```text
+//!   merged     a portal on each shard, in the session's transaction; rows come in pieces and are merged here   (`merged`)
+//!   gathered   a cursor of a scratch session over gathered rows, which does everything by itself              (`gathered`)
+//! ```
+//!
+//! DECLARE, FETCH, MOVE and CLOSE are SQL's way to them, Bind and Execute with a row limit the protocol's. Both have one name
+//! space, as in PostgreSQL. They end with the transaction, or with the savepoint that they were made after. WITH HOLD is
+//! refused, and so is going backwards in a merged one; a cursor that was declared SCROLL is gathered.
+
+mod command;
+mod gathered;
+mod merged;
+mod portal;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::{Session, SessionEnd};
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{Command, Scroll};
+use gathered::GatheredCursor;
+use merged::MergedCursor;
+
+/// The open cursors of one session.
+#[derive(Default)]
+pub(super) struct Cursors {
+    by_name: HashMap<Bytes, Cursor>,
+    /// How many have been made: their portals on the shards are numbered.
+    made: u64,
+}
+
+struct Cursor {
+    source: Source,
+    /// How many savepoints there were when it was made.
+    savepoints: usize,
+    scroll: Scroll,
+    /// DECLARE … BINARY: FETCH of the simple protocol gets binary values.
+    is_binary: bool,
+    /// Body of the RowDescription, all formats text.
+    rows: Bytes,
+}
+
+enum Source {
+    Merged(Box<MergedCursor>),
+    Gathered(Box<GatheredCursor>),
+    /// A FETCH has failed, and with it what it had read.
+    Failed,
+}
+
+/// Is it about a cursor?
+pub(super) fn concerns(command: &Command) -> bool {
+    matches!(command, Command::DeclareCursor { .. } | Command::Fetch { .. } | Command::CloseCursor(_))
+}
+
+impl Cursors {
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Body of the RowDescription of what FETCH returns.
+    pub fn rows(&self, name: &[u8]) -> Option<Bytes> {
+        self.by_name.get(name).map(|cursor| cursor.rows.clone())
+    }
+
+    /// A savepoint is released, and those after it: what was made in it is now the outer one's.
+    pub fn released(&mut self, savepoint: usize) {
+        self.by_name.values_mut().for_each(|cursor| cursor.savepoints = cursor.savepoints.min(savepoint));
+    }
+}
+
+impl Session {
+    /// For one more cursor over several shards.
+    fn check_cursor_count(&self) -> Result<(), PgError> {
+        let limit = self.gateway.config.cross_shard.cursors_max as usize;
+        if self.open_cursors.by_name.len() < limit {
+            return Ok(());
+        }
+        let message = format!("more than {limit} cursors over several shards in one session");
+        Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+            .with_detail("The limit is cross_shard.cursors_max.")
+            .with_hint("Close cursors that are no longer used, or raise the limit."))
+    }
+
+    fn check_cursor_is_new(&self, name: &[u8]) -> Result<(), PgError> {
+        let name_text = String::from_utf8_lossy(name);
+        if !self.open_cursors.contains(name) && !self.cursors.contains_key(&*name_text) {
+            return Ok(());
+        }
+        Err(PgError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name_text}\" already exists")))
+    }
+
+    fn keep_cursor(&mut self, name: Bytes, mut cursor: Cursor) {
+        cursor.savepoints = self.transaction.savepoints.len();
+        self.open_cursors.by_name.insert(name, cursor);
+    }
+
+    /// Its portals are closed, its scratch session goes back. Nothing is waited for on the shards.
+    pub(super) async fn close_cursor(&mut self, name: &[u8]) -> Result<(), SessionEnd> {
+        match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
+            Some(Source::Merged(cursor)) => self.close_merged(&cursor),
+            Some(Source::Gathered(cursor)) => self.end_gathered(*cursor).await,
+            Some(Source::Failed) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Bind of a portal of this name: the unnamed one is replaced, any other must not exist.
+    pub(super) async fn replace_portal(&mut self, name: &[u8]) -> Result<(), super::Failure> {
+        match name.is_empty() {
+            true => Ok(self.close_cursor(name).await?),
+            false => Ok(self.check_cursor_is_new(name)?),
+        }
+    }
+
+    /// With the transaction, whose end has closed the portals on the shards.
+    pub(super) async fn forget_cursors(&mut self) {
+        for (_, cursor) in std::mem::take(&mut self.open_cursors.by_name) {
+            if let Source::Gathered(cursor) = cursor.source {
+                self.end_gathered(*cursor).await;
+            }
+        }
+    }
+
+    /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
+    pub(super) async fn forget_cursors_after(&mut self, savepoint: usize) {
+        let is_gone = |_: &Bytes, cursor: &mut Cursor| cursor.savepoints > savepoint;
+        let gone: Vec<Cursor> = self.open_cursors.by_name.extract_if(is_gone).map(|(_, cursor)| cursor).collect();
+        for cursor in gone {
+            if let Source::Gathered(cursor) = cursor.source {
+                self.end_gathered(*cursor).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Portals of the extended protocol over several shards: Execute with a row limit, and what is left of the rows afterwards.
+//!
+//! Without a limit, and alone in its cycle, a portal needs nothing kept: the shards' answers stream through. With one it becomes
+//! a cursor of the portal's name. In a transaction block a named portal becomes one at Bind: what it shows is what was there
+//! then, whatever the transaction writes before its Execute.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::statement::{Portal, Statement};
+use super::super::{Failure, Session, SessionEnd};
+use super::merged::NotMerged;
+use super::{Cursor, Source};
+use crate::error::{PgError, SqlState};
+use crate::execute::gather::{Fetch, Opening};
+use crate::plan::Gathering;
+use crate::wire::{self, originate, shard_tag};
+
+impl Session {
+    /// A portal over several shards has been bound.
+    pub(in crate::session) async fn portal_bound(&mut self, name: &Bytes) -> Result<(), Failure> {
+        let is_block = self.transaction.is_open() && !self.batch.is_implicit;
+        if name.is_empty() || !is_block { Ok(()) } else { self.open_portal(name).await }
+    }
+
+    /// Execute of a portal over several shards.
+    pub(in crate::session) async fn execute_several(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
+        let name = Bytes::copy_from_slice(name);
+        match self.portals.get(&name) {
+            Some(Portal::Finished { .. }) => {
+                originate::command_complete(&mut self.client.output, "SELECT 0");
+                return Ok(());
+            }
+            Some(Portal::Scatter { statement, .. } | Portal::Gather { statement, .. }) => {
+                let statement = Arc::clone(statement);
+                if let Some(analysis) = statement.analysis() {
+                    self.check_not_failed(&analysis.command)?;
+                }
+            }
+            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. }) | None => {}
+        }
+        if !self.open_cursors.contains(&name) {
+            if row_limit <= 0 {
+                return self.execute_whole(&name).await;
+            }
+            if !self.transaction.is_open() {
+                self.begin_for_pipeline();
+            }
+            self.open_portal(&name).await?;
+        }
+        let Some(mut cursor) = self.open_cursors.by_name.remove(&name) else {
+            return Err(PgError::internal("a portal that was not opened").into());
+        };
+        let run = self.run_portal(&name, &mut cursor, row_limit).await;
+        if run.is_err() && matches!(cursor.source, Source::Merged(_)) {
+            cursor.source = Source::Failed;
+        }
+        self.open_cursors.by_name.insert(name, cursor);
+        run
+    }
+
+    /// Its answer streams through, and nothing is left.
+    async fn execute_whole(&mut self, name: &Bytes) -> Result<(), Failure> {
+        let (statement, bind) = match self.portals.get(name) {
+            Some(Portal::Scatter { statement, bind, shards }) => {
+                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                self.scatter_bound(&statement, &bind, &shards).await?;
+                (statement, bind)
+            }
+            Some(Portal::Gather { statement, bind, gathering }) => {
+                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+                self.gather_bound(&statement, &bind, &gathering).await?;
+                (statement, bind)
+            }
+            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+                return Err(PgError::internal("not a portal over several shards").into());
+            }
+        };
+        self.portals.insert(name.clone(), Portal::Finished { statement, bind });
+        Ok(())
+    }
+
+    async fn run_portal(&mut self, name: &Bytes, cursor: &mut Cursor, row_limit: i32) -> Result<(), Failure> {
+        match &mut cursor.source {
+            Source::Gathered(gathered) => {
+                let fetch = Fetch::Execute { portal: scratch_name(name), row_limit };
+                self.fetch_gathered(gathered, fetch).await
+            }
+            Source::Merged(merged) => {
+                let bind = match self.portals.get(name) {
+                    Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => bind.clone(),
+                    Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+                        return Err(PgError::internal("a cursor without its portal").into());
+                    }
+                };
+                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+                let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
+                let given = self.fetch_merged(merged, wanted, bind.result_formats, true).await?;
+                if wanted == Some(given) {
+                    originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED);
+                } else {
+                    originate::command_complete(&mut self.client.output, &format!("SELECT {given}"));
+                }
+                Ok(())
+            }
+            Source::Failed => {
+                let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name));
+                Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
+            }
+        }
+    }
+
+    async fn open_portal(&mut self, name: &Bytes) -> Result<(), Failure> {
+        self.check_cursor_count()?;
+        let cursor = match self.portals.get(name) {
+            Some(Portal::Scatter { statement, bind, shards }) => {
+                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                match self.open_merged(&statement, &values, &shards).await {
+                    Ok(cursor) => cursor,
+                    Err(NotMerged::Inexact(reason)) => {
+                        let analysis = statement.analysis().ok_or_else(|| PgError::internal("a portal over nothing"))?;
+                        let gathering = self.instead(shards, analysis, statement.text(), reason)?;
+                        self.open_gathered_portal(name, &statement, &bind, &gathering).await?
+                    }
+                    Err(NotMerged::Failed(failure)) => return Err(failure),
+                }
+            }
+            Some(Portal::Gather { statement, bind, gathering }) => {
+                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+                self.open_gathered_portal(name, &statement, &bind, &gathering).await?
+            }
+            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+                return Err(PgError::internal("not a portal over several shards").into());
+            }
+        };
+        self.keep_cursor(name.clone(), cursor);
+        Ok(())
+    }
+
+    async fn open_gathered_portal(
+        &mut self,
+        name: &Bytes,
+        statement: &Arc<Statement>,
+        bind: &Bytes,
+        gathering: &Gathering,
+    ) -> Result<Cursor, Failure> {
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        self.open_gathered(statement, gathering, bind, Opening::Portal(scratch_name(name))).await
+    }
+}
+
+/// The unnamed portal would end with any statement of the scratch session.
+fn scratch_name(name: &[u8]) -> &[u8] {
+    if name.is_empty() { b"shardgate_portal" } else { name }
+}

@@ -1,0 +1,87 @@
+-- Cursors over gathered rows.
+--! also binary
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT p.id, p.name, o.id AS order_id FROM people p JOIN shop.orders o ON o.person_id = p.id ORDER BY p.id, o.id;
+FETCH 3 FROM c;
+FETCH NEXT FROM c;
+MOVE 2 IN c;
+FETCH 2 FROM c;
+DECLARE d SCROLL CURSOR FOR SELECT level, count(*), string_agg(name, ',' ORDER BY name COLLATE "C", id) FROM people GROUP BY ROLLUP (level) ORDER BY level NULLS LAST;
+FETCH ALL FROM d;
+FETCH PRIOR FROM d;
+FETCH FIRST FROM d;
+FETCH BACKWARD 1 FROM d;
+FETCH 2 FROM c;
+MOVE ALL IN c;
+FETCH c;
+CLOSE c;
+FETCH c;
+ROLLBACK;
+FETCH d;
+--! end
+-- It does not see what is written later, and sees what was written before.
+--! script
+BEGIN;
+UPDATE people SET age = 99 WHERE id < 10;
+DECLARE c CURSOR FOR SELECT p.id, p.age FROM people p WHERE p.age > (SELECT avg(age) FROM people) ORDER BY p.id;
+UPDATE people SET age = 1 WHERE id < 20;
+FETCH 5 FROM c;
+FETCH ALL FROM c;
+SELECT count(*) FROM people WHERE age = 1;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+DECLARE a CURSOR FOR SELECT max(level) FROM people;
+SAVEPOINT s;
+DECLARE b CURSOR FOR SELECT min(level) FROM people;
+FETCH b;
+ROLLBACK TO s;
+FETCH a;
+FETCH b;
+ROLLBACK TO s;
+DECLARE b CURSOR FOR SELECT min(level) FROM people;
+RELEASE s;
+FETCH b;
+CLOSE ALL;
+FETCH a;
+COMMIT;
+--! end
+--! script
+BEGIN READ ONLY;
+DECLARE a CURSOR FOR SELECT name FROM people ORDER BY name, id;
+FETCH 4 FROM a;
+FETCH 4 FROM a;
+COMMIT;
+DECLARE a CURSOR FOR SELECT name FROM people ORDER BY name, id;
+BEGIN;
+DECLARE a CURSOR FOR SELECT nobody_knows FROM people ORDER BY name, id;
+ROLLBACK;
+BEGIN;
+DECLARE a CURSOR FOR SELECT 1 / (count(*) - count(*)) FROM people a JOIN people b ON a.age = b.age;
+FETCH a;
+ROLLBACK;
+--! end
+--! simple
+--! script
+BEGIN;
+DECLARE c BINARY CURSOR FOR SELECT a.id, max(b.score) FROM people a JOIN people b ON a.age = b.age GROUP BY a.id ORDER BY a.id;
+FETCH 3 FROM c;
+COMMIT;
+--! end
+--! extended
+--! script
+BEGIN;
+--! 30 | x
+DECLARE c CURSOR FOR SELECT a.id, b.id, $2::text AS given FROM people a JOIN people b ON a.age = b.age WHERE a.age > $1 ORDER BY 1, 2;
+FETCH 3 FROM c;
+FETCH 3 FROM c;
+COMMIT;
+--! end
+--! script
+BEGIN;
+--! refused
+DECLARE c CURSOR WITH HOLD FOR SELECT max(level) FROM people;
+ROLLBACK;
+--! end

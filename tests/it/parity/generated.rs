@@ -1,0 +1,219 @@
+//! Statements drawn from a seed, over tables drawn from it, are answered as by one PostgreSQL.
+//!
+//! Each round makes tables of every kind (`schema`) and asks many SELECTs (`query`, `expression`) of both sides, in the simple
+//! protocol and in the extended one with parameters, in text and binary. What differs is shrunk to the least statement that still
+//! differs and printed with the tables and the seed. What is refused is counted by construct.
+//!
+//! `SHARDGATE_GENERATED_SEED` makes the tables and statements of one round again, `SHARDGATE_GENERATED_ONLY` one statement of it,
+//! `SHARDGATE_GENERATED_COUNT` sets how many statements a round has.
+
+mod expression;
+mod query;
+mod schema;
+mod tree;
+mod values;
+
+use std::collections::BTreeMap;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::answer::{Answer, Part, RowOrder};
+use super::raw_client::{Format, Message, RawClient};
+use super::world::World;
+use crate::support::volume;
+use query::Generator;
+use schema::Schema;
+use tree::{Tree, Written};
+
+#[tokio::test]
+async fn generated_statements_are_answered_as_by_one_postgresql() {
+    let seed = number("SHARDGATE_GENERATED_SEED");
+    let count = number("SHARDGATE_GENERATED_COUNT").unwrap_or(volume(300, 2_000) as u64);
+    let mut tally = Tally::default();
+    for round in 0..seed.map_or(volume(1, 50), |_| 1) {
+        // The same statements in every `make test`: what they find is found at once, and by everybody.
+        let seed = seed.unwrap_or_else(|| volume(round + 1, rand::random::<u32>() as usize) as u64);
+        println!("seed {seed}");
+        run(seed, count, &mut tally).await;
+    }
+    tally.finish();
+}
+
+#[derive(Default)]
+struct Tally {
+    statements: usize,
+    failed: usize,
+    /// By what the refusals say.
+    refused: BTreeMap<String, usize>,
+    differences: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Simple,
+    Extended(Format),
+}
+
+enum Verdict {
+    Equal,
+    /// By one PostgreSQL too.
+    Failed,
+    Refused(String),
+    Differs,
+}
+
+struct Sides {
+    world: World,
+    plain: RawClient,
+    proxy: RawClient,
+}
+
+async fn run(seed: u64, count: u64, tally: &mut Tally) {
+    let schema = Schema::new(&mut StdRng::seed_from_u64(seed));
+    let world = World::start(schema.scene()).await;
+    let (plain, proxy) = (world.connect_plain().await, world.connect_proxy().await);
+    let mut sides = Sides { world, plain, proxy };
+    let only = number("SHARDGATE_GENERATED_ONLY");
+    for number in (0..count).filter(|number| only.is_none_or(|only| only == *number)) {
+        let statement = Generator::new(&schema, seed.wrapping_mul(1_000_003).wrapping_add(number)).statement();
+        let mode = [Mode::Simple, Mode::Extended(Format::Text), Mode::Simple, Mode::Extended(Format::Binary)][number as usize % 4];
+        tally.statements += 1;
+        let verdict = sides.verdict(&statement.tree, statement.order, mode).await;
+        if statement.writes {
+            // What the rows are afterwards tells more than the count in the tag; back to the first ones.
+            let is_refused = matches!(verdict, Verdict::Refused(_));
+            if let Some(difference) = sides.world.check_and_restore(is_refused).await {
+                let Written { text, values } = statement.tree.write(mode != Mode::Simple);
+                tally.differences.push(format!(
+                    "seed {seed}, statement {number}, {mode:?}: rows differ\n{}{}\n{text}\nwith {values:?}\n{difference}",
+                    schema.schema, schema.rows
+                ));
+            }
+        }
+        match verdict {
+            Verdict::Equal => {}
+            Verdict::Failed => tally.failed += 1,
+            Verdict::Refused(construct) => *tally.refused.entry(construct).or_default() += 1,
+            Verdict::Differs => {
+                let least = match statement.writes {
+                    true => statement.tree,
+                    false => sides.shrunk(statement.tree, statement.order, mode).await,
+                };
+                let (plain, proxy) = sides.answers(&least, mode).await;
+                let Written { text, values } = least.write(mode != Mode::Simple);
+                tally.differences.push(format!(
+                    "seed {seed}, statement {number}, {mode:?}, rows in {:?} order\n{}{}\n{text}\nwith {values:?}\nPostgreSQL:\n{plain}Shardgate:\n{proxy}",
+                    statement.order, schema.schema, schema.rows
+                ));
+                if tally.differences.len() == DIFFERENCES_MAX {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Sides {
+    async fn answers(&mut self, tree: &Tree, mode: Mode) -> (Answer, Answer) {
+        let Written { text, values } = tree.write(mode != Mode::Simple);
+        let format = match mode {
+            Mode::Simple => {
+                return (self.plain.query(&text, b"").await, self.proxy.query(&text, b"").await);
+            }
+            Mode::Extended(format) => format,
+        };
+        let values: Vec<Option<Vec<u8>>> = values.into_iter().map(|value| value.map(String::into_bytes)).collect();
+        let messages = [
+            Message::Parse { name: String::new(), text, types: Vec::new() },
+            Message::DescribeStatement(String::new()),
+            Message::Bind { portal: String::new(), statement: String::new(), format: Format::Text, values, results: vec![format] },
+            Message::Execute { portal: String::new(), rows: 0 },
+        ];
+        for client in [&mut self.plain, &mut self.proxy] {
+            messages.iter().for_each(|message| client.put(message));
+        }
+        (self.plain.sync(b"").await, self.proxy.sync(b"").await)
+    }
+
+    async fn verdict(&mut self, tree: &Tree, order: RowOrder, mode: Mode) -> Verdict {
+        let (plain, proxy) = self.answers(tree, mode).await;
+        if plain.is_closed() || proxy.is_closed() {
+            self.plain = self.world.connect_plain().await;
+            self.proxy = self.world.connect_proxy().await;
+            return Verdict::Differs;
+        }
+        let (one, other) = (plain.error().cloned(), proxy.error().cloned());
+        match (one, other) {
+            (_, Some(refusal)) if refusal.is_refusal() => Verdict::Refused(construct(refusal.get('M').unwrap_or_default())),
+            (Some(one), Some(other)) if one.get('C') == other.get('C') => Verdict::Failed,
+            // Which row is evaluated first is open.
+            (Some(one), _) if one.get('C').is_some_and(|code| code.starts_with("22")) => Verdict::Failed,
+            (Some(_), _) | (None, Some(_)) => Verdict::Differs,
+            (None, None) if comparable(plain, mode).lines(order) == comparable(proxy, mode).lines(order) => Verdict::Equal,
+            (None, None) => Verdict::Differs,
+        }
+    }
+
+    /// The least tree that is still answered differently, as far as so many tries find it.
+    async fn shrunk(&mut self, mut tree: Tree, order: RowOrder, mode: Mode) -> Tree {
+        let mut tries = 0;
+        'simpler: loop {
+            for simpler in tree.simpler() {
+                tries += 1;
+                if tries > TRIES_MAX {
+                    return tree;
+                }
+                let (plain, _) = self.answers(&simpler, mode).await;
+                if plain.error().is_none() && matches!(self.verdict(&simpler, order, mode).await, Verdict::Differs) {
+                    tree = simpler;
+                    continue 'simpler;
+                }
+            }
+            return tree;
+        }
+    }
+}
+
+impl Tally {
+    fn finish(self) {
+        let Tally { statements, failed, refused, differences } = self;
+        let all: usize = refused.values().sum();
+        println!("{statements} statements, {failed} of them errors on both sides, {all} refused ({:.2} %)", share(all, statements));
+        let mut refused: Vec<(String, usize)> = refused.into_iter().collect();
+        refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for (construct, count) in refused {
+            println!("  {count:6} ({:.2} %) {construct}", share(count, statements));
+        }
+        assert!(differences.is_empty(), "{} answers differ:\n\n{}", differences.len(), differences.join("\n\n"));
+        assert!(failed * 4 < statements, "most statements must run");
+    }
+}
+
+/// In the simple protocol PostgreSQL tells the type modifier that an expression has in its plan, which hangs on how far it was
+/// computed while planning.
+fn comparable(mut answer: Answer, mode: Mode) -> Answer {
+    for part in answer.parts.iter_mut().filter(|_| mode == Mode::Simple) {
+        if let Part::Columns(columns) = part {
+            columns.iter_mut().filter(|column| column.attnum == 0).for_each(|column| column.typmod = -1);
+        }
+    }
+    answer
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
+/// A refusal without the names in it.
+fn construct(message: &str) -> String {
+    let pieces = message.split('"').enumerate().map(|(index, piece)| if index % 2 == 0 { piece } else { "…" });
+    pieces.collect::<Vec<_>>().join("\"")
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}: {text:?} is no number")))
+}
+
+const DIFFERENCES_MAX: usize = 5;
+const TRIES_MAX: usize = 600;
