@@ -11,6 +11,7 @@ use super::filters::{ColumnName, Piece, TEXTS, Unqualified};
 use super::splicing::quoted;
 use super::survey::{Right, Survey};
 use crate::catalog::{Column, Relation};
+use crate::shard_key::oid;
 use crate::shardmap::GroupId;
 
 /// A relation of the survey that the catalogue has.
@@ -37,10 +38,72 @@ pub enum Place<'r> {
 /// Columns by the index of their relation in the survey.
 type At<'r> = (usize, &'r Column);
 
-/// `own`: of each relation, what must be true of a row that is needed, by its own columns. Returns what follows from joins.
-pub fn semijoins(survey: &Survey, known: &[Option<Known<'_>>], own: &[Vec<Vec<Piece>>]) -> Vec<Vec<Vec<Piece>>> {
+/// A row of the table is needed only if its column is among the values of a column of another one, by its primary key: that one
+/// may be loaded first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Partner {
+    pub column: String,
+    /// Type of the column, as SQL.
+    pub type_name: &'static str,
+    /// Index in the survey's relations.
+    pub relation: usize,
+    pub key: String,
+}
+
+/// What follows from joins, by relation.
+pub struct Joined {
+    pub conditions: Vec<Vec<Vec<Piece>>>,
+    pub partners: Vec<Vec<Partner>>,
+}
+
+/// `own`: of each relation, what must be true of a row that is needed, by its own columns.
+pub fn semijoins(survey: &Survey, known: &[Option<Known<'_>>], own: &[Vec<Vec<Piece>>]) -> Joined {
     let steps = steps(survey, known);
-    (0..survey.relations.len()).map(|relation| of_relation(relation, known, own, &steps)).collect()
+    let count = survey.relations.len();
+    let is_reference = |relation: usize| matches!(known.get(relation), Some(Some(Known { place: Place::Reference, .. })));
+    // Of reference tables first: the rows of a nation that are needed follow from its region.
+    let mut all = own.to_vec();
+    for (relation, conditions) in all.iter_mut().enumerate().filter(|(relation, _)| is_reference(*relation)) {
+        conditions.extend(of_relation(relation, known, own, &steps));
+    }
+    let conditions = (0..count).map(|relation| of_relation(relation, known, &all, &steps)).collect();
+    let partners = (0..count).map(|relation| partners_of(relation, known, &steps)).collect();
+    Joined { conditions, partners }
+}
+
+fn partners_of(relation: usize, known: &[Option<Known<'_>>], steps: &[(At<'_>, At<'_>)]) -> Vec<Partner> {
+    let partner = |(from, to): &(At<'_>, At<'_>)| {
+        let own = known.get(relation).copied().flatten()?;
+        let other = known.get(to.0).copied().flatten()?;
+        let is_primary = |unique: &&crate::catalog::Unique| unique.is_primary && unique.columns == [Some(to.1.name.clone())];
+        other.relation.uniques.iter().find(is_primary)?;
+        let (column, key) = (from.1.name.clone(), to.1.name.clone());
+        let is_apart = from.0 == relation && other.relation.oid != own.relation.oid && !is_beside(&own, from.1, &other, to.1);
+        is_apart.then_some(Partner { column, type_name: listed(from.1)?, relation: to.0, key })
+    };
+    steps.iter().filter_map(partner).collect()
+}
+
+/// Equal values of these two columns are on the same shard.
+fn is_beside(own: &Known<'_>, column: &Column, other: &Known<'_>, other_column: &Column) -> bool {
+    match (own.place, other.place) {
+        (_, Place::Reference) => true,
+        (Place::Sharded { group, key }, Place::Sharded { group: other_group, key: other_key }) => {
+            group == other_group && column.name == key && other_column.name == other_key
+        }
+        (_, _) => false,
+    }
+}
+
+/// Lists of these have neither quotes nor settings.
+fn listed(column: &Column) -> Option<&'static str> {
+    match column.type_oid {
+        oid::INT2 => Some("pg_catalog.int2"),
+        oid::INT4 => Some("pg_catalog.int4"),
+        oid::INT8 => Some("pg_catalog.int8"),
+        oid::UUID => Some("pg_catalog.uuid"),
+        _ => None,
+    }
 }
 
 fn of_relation(
@@ -49,7 +112,9 @@ fn of_relation(
     own: &[Vec<Vec<Piece>>],
     steps: &[(At<'_>, At<'_>)],
 ) -> Vec<Vec<Piece>> {
-    let Some(Some(Known { place: Place::Sharded { group, key }, .. })) = known.get(relation) else { return Vec::new() };
+    let Some(own_known) = known.get(relation).and_then(Option::as_ref).filter(|known| known.place != Place::Elsewhere) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     let starts = steps.iter().map(|(from, _)| *from).filter(|(index, _)| *index == relation);
     let mut started: Vec<i16> = Vec::new();
@@ -71,11 +136,7 @@ fn of_relation(
         }
         for (other, column) in reached.into_iter().skip(1) {
             let (Some(Some(known)), Some(conditions)) = (known.get(other), own.get(other)) else { continue };
-            let is_there = match known.place {
-                Place::Sharded { group: of, key: other_key } => of == *group && start.1.name == *key && column.name == other_key,
-                Place::Reference => true,
-                Place::Elsewhere => false,
-            };
+            let is_there = is_beside(own_known, start.1, known, column);
             if other != relation && is_there && !conditions.is_empty() && !known.relation.has_row_security {
                 found.push(membership(start.1, column, known, conditions));
             }
