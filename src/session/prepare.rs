@@ -230,6 +230,7 @@ impl Session {
         let types = self.type_names(shard, prepared)?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let index = self.join(shard).await?;
+        self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());

@@ -73,7 +73,7 @@ impl Session {
     /// A statement that draws numbers from sequences.
     async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
         self.note_numbers(statement.numbers);
-        let drawn = if statement.numbers == Numbers::Drawn { self.draw_into(text).await? } else { None };
+        let drawn = if self.draws(statement) { self.draw_into(text).await? } else { None };
         let run = match drawn {
             None => self.run_routed(statement, text, &read.literals).await,
             Some(drawn) => {
