@@ -16,5 +16,6 @@ mod prepared;
 mod schema;
 mod snapshots;
 mod stage;
+mod staged;
 
 pub use stage::Stage;
