@@ -38,6 +38,7 @@ impl SqlState {
     pub const DEADLOCK_DETECTED: Self = Self(*b"40P01");
     pub const INSUFFICIENT_PRIVILEGE: Self = Self(*b"42501");
     pub const SYNTAX_ERROR: Self = Self(*b"42601");
+    pub const GENERATED_ALWAYS: Self = Self(*b"428C9");
     pub const INVALID_COLUMN_REFERENCE: Self = Self(*b"42P10");
     pub const UNDEFINED_COLUMN: Self = Self(*b"42703");
     pub const UNDEFINED_FUNCTION: Self = Self(*b"42883");

@@ -168,7 +168,7 @@ impl Session {
                         .recipe
                         .inputs
                         .iter()
-                        .map(|input| (shard.clone(), input.query(&|number| Some(format!("${number}")))))
+                        .map(|input| (shard.clone(), input.shown(&|number| Some(format!("${number}")))))
                         .collect::<Vec<_>>()
                 };
                 let on = shards.iter().flat_map(fragments).collect();

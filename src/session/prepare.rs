@@ -347,7 +347,7 @@ impl Session {
         }
         let prepared = self.current_statement(name.as_bytes()).await?;
         let rows = self.describe(&prepared).await?.rows.clone();
-        Ok(Some(Description { parameter_types: Vec::new(), rows }))
+        Ok(Some(Description::new(Vec::new(), rows)))
     }
 }
 

@@ -162,8 +162,16 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) if statement.copy_in.is_none() => self.admit(statement, shard).await,
-            _ if statement.copy_in.is_some() => Box::pin(self.route_copy(statement, target)).await,
+            _ if statement.copy_in.is_some() => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
+                Box::pin(self.route_copy(statement, target)).await
+            }
             _ => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
@@ -245,6 +253,7 @@ impl Session {
         if let [home] = *shards {
             return Ok(Route::Shard(home));
         }
+        self.check_drift_of_copies()?;
         plan::admit_several(&shards, &self.transaction_scope())?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },

@@ -3,11 +3,13 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod concurrent_index;
 mod context;
 pub mod copy_in;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+pub mod drawing;
 mod execute;
 pub mod explain;
 pub mod gather;

@@ -252,6 +252,36 @@ fn comparisons_that_do_not_filter_the_table_stay() {
 }
 
 #[test]
+fn rows_without_a_partner_on_their_shard_stay() {
+    let conditions = |text: &str| match fragment(text).split_once(" WHERE ") {
+        Some((_, conditions)) => conditions.replace("\"public\".", "").replace('"', ""),
+        None => String::new(),
+    };
+    for (text, expected) in [
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.k AND u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t JOIN u ON t.k = u.k WHERE u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t, ref WHERE x > 1 AND k = id AND g = 1", "x > (1) AND k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u WHERE y = 1)", "k IN (SELECT k FROM u WHERE y = (1))"),
+        ("SELECT id FROM ref WHERE g = 1 AND id > (SELECT avg(x) FROM t WHERE k = id)", "k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND a.k = b.k AND u.y = 1", {
+            "((k IN (SELECT k FROM u WHERE y = (1))) OR (k IN (SELECT k FROM u WHERE y = (1))))"
+        }),
+        // Not by another column, of another group, on the side that is kept, or where names are not certain.
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.t_k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, home h WHERE t.k = h.id AND h.name = 'a'", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k WHERE u.y = 5 OR u.y IS NULL", ""),
+        ("SELECT max(t.x) FROM t, u WHERE (t.k = u.k OR t.x = 1) AND u.y = 5", ""),
+        ("SELECT max(x) FROM t WHERE k NOT IN (SELECT u.k FROM u WHERE y = 1)", ""),
+        ("SELECT id FROM ref WHERE g = 1 OR id > (SELECT avg(x) FROM t WHERE k = id)", ""),
+        ("SELECT max(x) FROM t, (SELECT 1 AS id) i, ref r WHERE t.k = i.id AND r.g = 1", ""),
+    ] {
+        assert_eq!(conditions(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_column_wins_over_a_row_of_the_same_name() {
     assert_eq!(
         refusal("SELECT max(z::text) FROM t z"),

@@ -79,12 +79,27 @@ async fn run(seed: u64, count: u64, tally: &mut Tally) {
         let statement = Generator::new(&schema, seed.wrapping_mul(1_000_003).wrapping_add(number)).statement();
         let mode = [Mode::Simple, Mode::Extended(Format::Text), Mode::Simple, Mode::Extended(Format::Binary)][number as usize % 4];
         tally.statements += 1;
-        match sides.verdict(&statement.tree, statement.order, mode).await {
+        let verdict = sides.verdict(&statement.tree, statement.order, mode).await;
+        if statement.writes {
+            // What the rows are afterwards tells more than the count in the tag; back to the first ones.
+            let is_refused = matches!(verdict, Verdict::Refused(_));
+            if let Some(difference) = sides.world.check_and_restore(is_refused).await {
+                let Written { text, values } = statement.tree.write(mode != Mode::Simple);
+                tally.differences.push(format!(
+                    "seed {seed}, statement {number}, {mode:?}: rows differ\n{}{}\n{text}\nwith {values:?}\n{difference}",
+                    schema.schema, schema.rows
+                ));
+            }
+        }
+        match verdict {
             Verdict::Equal => {}
             Verdict::Failed => tally.failed += 1,
             Verdict::Refused(construct) => *tally.refused.entry(construct).or_default() += 1,
             Verdict::Differs => {
-                let least = sides.shrunk(statement.tree, statement.order, mode).await;
+                let least = match statement.writes {
+                    true => statement.tree,
+                    false => sides.shrunk(statement.tree, statement.order, mode).await,
+                };
                 let (plain, proxy) = sides.answers(&least, mode).await;
                 let Written { text, values } = least.write(mode != Mode::Simple);
                 tally.differences.push(format!(
