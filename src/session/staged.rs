@@ -33,6 +33,16 @@ pub(super) struct Staging {
     refusal: PgError,
 }
 
+/// An INSERT whose rows are too many for one statement.
+#[derive(Clone, Copy)]
+struct Batches<'a> {
+    stage: &'a Stage,
+    answer: &'a Answer,
+    /// The client's statement, and what else is replaced in it.
+    alone: &'a str,
+    others: &'a [Splice],
+}
+
 /// How the client asked.
 pub(super) enum Asked<'a> {
     /// In the simple protocol: the rows as the home shard described them.
@@ -185,6 +195,15 @@ impl Session {
                 answer
             });
             match answered {
+                Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
+                    let batches = Batches { stage, answer: &answer, alone, others: &splices };
+                    return match self.write_batches(&batches, asked, begins).await {
+                        Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                            Err(staging.refusal.clone().into())
+                        }
+                        written => written,
+                    };
+                }
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
                     None => {
@@ -232,6 +251,29 @@ impl Session {
             Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
             written => written,
         }
+    }
+
+    /// The rows of an INSERT in several statements, each of a bounded size.
+    async fn write_batches(&mut self, batches: &Batches<'_>, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        let Batches { stage, answer, alone, others } = *batches;
+        let rows_max = (BATCH_VALUES_MAX / answer.columns.len().max(1)).max(1);
+        let mut is_begun = !begins;
+        let mut count = 0;
+        for rows in answer.rows.chunks(rows_max) {
+            let batch = Answer { columns: answer.columns.clone(), rows: rows.to_vec() };
+            let Some(text) = stage.constant(&batch, &self.context.catalog)? else { continue };
+            let mut splices = others.to_vec();
+            splices.push(Splice { start: stage.start, end: stage.end, text });
+            let text = spliced(alone, &splices);
+            let writing = self.find_write(&text).await?;
+            if !std::mem::replace(&mut is_begun, true) {
+                self.begin_one_statement();
+            }
+            self.check_commit_support(&writing.shards).await?;
+            let tag = self.write_text_of(&writing, &text, asked).await?;
+            count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(format!("INSERT 0 {count}"))
     }
 
     /// Where the write goes now that its queries are constants.
@@ -511,6 +553,10 @@ fn is_about_the_text(frame: &[u8]) -> bool {
     sqlstate.is_some_and(|sqlstate| sqlstate.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE.0)
 }
 
+fn value_count(answer: &Answer) -> usize {
+    answer.rows.len().saturating_mul(answer.columns.len())
+}
+
 fn not_answered() -> PgError {
     PgError::unsupported(
         "a sub-select that writes is not supported across shards",
@@ -527,6 +573,8 @@ fn not_exact(setting: &str) -> PgError {
     )
 }
 
+/// Values of one INSERT; a text has a bound of literals.
+const BATCH_VALUES_MAX: usize = 10_000;
 /// Object, row and transaction identifiers.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
 /// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.

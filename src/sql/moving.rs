@@ -30,7 +30,7 @@ pub struct Moving {
     pub column_count: usize,
 }
 
-/// `text`: one UPDATE alone. `None`: it is not about one sharded table in a form that is known, or something looks at the
+/// `text`: one UPDATE alone. `None`: it assigns no column of the key, it is not about one sharded table in a form that is known, or something looks at the
 /// difference.
 pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> {
     let parsed = parse::parse(text)?;
@@ -88,6 +88,8 @@ impl Pieces<'_> {
         let returning = self.word_at_top(filter.unwrap_or(set), &["returning"]);
         let end = self.end(returning);
         let assigned = self.assignments(update, set + 1, filter.or(returning))?;
+        // Anything else that cannot run on several shards is not about moving rows.
+        assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
         let table = self.slice(first, set)?;
         let called = match name.alias() {
             Some(alias) => quoted(alias.aliasname()?),

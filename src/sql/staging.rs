@@ -18,6 +18,7 @@ use super::analysis::Splice;
 use super::context::Context;
 use super::lexer::{self, Token, TokenKind};
 use super::parse;
+use super::query::{Resolved, resolve};
 use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
@@ -67,6 +68,8 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A query takes row locks.
     pub has_locks: bool,
+    /// An INSERT whose rows may go in several statements: nothing tells that from one.
+    pub may_batch: bool,
 }
 
 /// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
@@ -160,6 +163,7 @@ impl Finder<'_> {
                 Some((start, end)) => {
                     self.add(start, end, (start, end), StageKind::Source, has_locks(select));
                     self.defaults(insert, context, None);
+                    self.stages.may_batch = may_batch(insert, context);
                 }
                 None => self.is_unknown = true,
             },
@@ -491,6 +495,27 @@ fn is_time(value: &nodes::SQLValueFunction) -> bool {
             | Operation::SVFOP_LOCALTIMESTAMP
             | Operation::SVFOP_LOCALTIMESTAMP_N
     )
+}
+
+/// No trigger and no row of the same table looks at the rows of one statement together.
+fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
+    let relation = insert.relation().and_then(|name| match resolve(context, name, &context.search_path) {
+        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(relation),
+        Resolved::Home(None)
+        | Resolved::View(_)
+        | Resolved::System
+        | Resolved::Map(_)
+        | Resolved::Proxy(_)
+        | Resolved::Mixed(_) => None,
+    });
+    insert.on_conflict_clause().is_none()
+        && insert.returning_clause().is_none()
+        && relation.is_some_and(|relation| {
+            relation.triggers.is_empty()
+                && relation.rules.is_empty()
+                && relation.children.is_empty()
+                && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid)
+        })
 }
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {

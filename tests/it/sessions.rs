@@ -19,5 +19,6 @@ mod prepared;
 mod schema;
 mod snapshots;
 mod stage;
+mod staged;
 
 pub use stage::Stage;

@@ -194,3 +194,5 @@ COPY stamps (id, what) FROM STDIN;
 1	a
 2	b
 \.
+-- More rows than one statement takes.
+INSERT INTO accounts (id, name) SELECT g, 'many' FROM generate_series(10000, 22000) g;
