@@ -12,6 +12,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
 use super::SessionEnd;
+use crate::execute::CopyRows;
 use crate::net::ClientStream;
 use crate::wire::FrameHeader;
 
@@ -24,11 +25,13 @@ pub(super) struct Client {
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
+    /// Rows of several shards go out as COPY data.
+    pub copy_rows: Option<Box<CopyRows>>,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, copy_rows: None }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.

@@ -5,6 +5,7 @@ pub mod body;
 mod cache;
 mod context;
 pub mod copy_in;
+pub mod copy_out;
 #[cfg(test)]
 mod corpus;
 mod ddl;

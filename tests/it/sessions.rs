@@ -8,6 +8,7 @@ mod copies;
 mod explain;
 mod gathered;
 mod limits;
+mod locks;
 mod merges;
 mod outage;
 mod parity;

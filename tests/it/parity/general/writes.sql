@@ -197,8 +197,6 @@ UPDATE accounts SET note = (SELECT what FROM audit WHERE id = 1) WHERE id = 6;
 DELETE FROM accounts a USING orders o WHERE o.account_id = a.id;
 --! refused
 TRUNCATE entries;
---! refused
-COPY accounts TO STDOUT;
 -- Writes whose rows lie on several shards.
 --! any order
 UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;
