@@ -276,7 +276,7 @@ impl Session {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
-        if super::cursor::concerns(&analysis.command) && Box::pin(self.is_cursor_here(&statement, bind)).await? {
+        if super::inner_query::has_inner_query(&analysis.command) && Box::pin(self.runs_inner_query(&statement, bind)).await? {
             self.answer_parse().await?;
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
             self.answer(shard_tag::BIND_COMPLETE);

@@ -135,6 +135,12 @@ impl Session {
         let analysis = hinted.as_ref().unwrap_or(analysis);
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
+            Ok(Route::Scatter(shards))
+                if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
+            {
+                self.evaluated(&execution, &types).await?;
+                self.lock_values(&prepared, &shards, &parameters, bind).await
+            }
             Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
                 self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await

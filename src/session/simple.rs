@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 
+use super::inner_query::has_inner_query;
 use super::route::Route;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
@@ -52,7 +53,7 @@ impl Session {
                     self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
                 }
-                if super::cursor::concerns(&statement.command) && Box::pin(self.cursor_command(statement, text, None)).await? {
+                if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
                     return Ok(());
                 }
                 if statement.numbers != Numbers::None {
@@ -198,7 +199,7 @@ impl Session {
             self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
         }
-        if super::cursor::concerns(&statement.command) && self.cursor_command(statement, text, None).await? {
+        if has_inner_query(&statement.command) && self.run_inner_query(statement, text, None).await? {
             return Ok(());
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
