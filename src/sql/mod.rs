@@ -3,11 +3,13 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod concurrent_index;
 mod context;
 pub mod copy_in;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+pub mod drawing;
 mod execute;
 pub mod explain;
 pub mod gather;
@@ -15,6 +17,7 @@ pub mod gather;
 mod hostile;
 pub mod lexer;
 pub mod literal;
+pub mod moving;
 mod notes;
 mod parse;
 mod placing;
@@ -24,10 +27,12 @@ mod second;
 mod session_command;
 mod set_config;
 mod shardgate_call;
+pub mod staging;
 mod statement;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod truncate;
 pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};

@@ -5,10 +5,13 @@
 
 mod answers;
 mod copies;
+mod ddl;
 mod explain;
+mod foreign_types;
 mod gathered;
 mod limits;
 mod merges;
+mod numbers;
 mod outage;
 mod parity;
 mod pinned;
@@ -16,5 +19,6 @@ mod prepared;
 mod schema;
 mod snapshots;
 mod stage;
+mod staged;
 
 pub use stage::Stage;

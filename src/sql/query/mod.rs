@@ -30,6 +30,7 @@ mod limits;
 mod merge;
 mod merge_into;
 mod modify;
+mod numbered;
 mod outline;
 mod placement;
 mod predicate;
