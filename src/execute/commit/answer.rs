@@ -21,7 +21,7 @@ pub struct Answer {
     /// A warning came with the last command: for PREPARE and COMMIT, that a standby may not have it.
     pub has_warned_at_end: bool,
     /// Warnings of the command that is not complete yet: PostgreSQL sends them before its tag.
-    warns: bool,
+    pub(super) warns: bool,
     pub end: End,
     /// First columns of the rows.
     pub values: Vec<Option<Bytes>>,
