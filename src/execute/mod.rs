@@ -19,6 +19,7 @@
 mod aggregate;
 pub mod commit;
 pub mod copy_in;
+mod copy_out;
 pub mod deadlock;
 pub mod gather;
 mod last_step;
@@ -29,6 +30,7 @@ pub mod recovery;
 mod scatter;
 mod sort_key;
 
+pub use copy_out::{CopyModel, CopyRows};
 pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
-pub use pieces::{Need, Next, Pieces};
+pub use pieces::{Need, Next, Pieces, without_last_columns};
 pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

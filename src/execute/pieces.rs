@@ -36,6 +36,8 @@ pub struct Pieces {
     limit: Option<u64>,
     /// Of the last row within LIMIT, where rows equal to it come too.
     last: Option<Vec<SortValue>>,
+    /// The shard of the row that was handed out last.
+    origin: usize,
 }
 
 /// What comes next.
@@ -95,6 +97,7 @@ impl Pieces {
             to_skip: 0,
             limit: None,
             last: None,
+            origin: 0,
         };
         pieces.check_types()?;
         Ok(pieces)
@@ -103,6 +106,16 @@ impl Pieces {
     /// Columns of the fragments' rows.
     pub fn column_count(&self) -> usize {
         self.columns.len()
+    }
+
+    /// No row of this shard is at hand, and there may be more.
+    pub fn lacks_row(&self, input: usize) -> bool {
+        self.inputs.get(input).is_some_and(|input| input.rows.is_empty() && !input.has_ended)
+    }
+
+    /// The shard whose row was handed out last.
+    pub fn origin(&self) -> usize {
+        self.origin
     }
 
     /// Columns at the end that the client does not see.
@@ -287,10 +300,11 @@ impl Pieces {
             return Ok(None);
         }
         self.given += 1;
+        self.origin = index;
         if self.spec.has_ties && self.limit == Some(self.given) {
             self.last = Some(row.values);
         }
-        Ok(Some(Next::Row(visible(row.frame, self.spec.hidden_columns))))
+        Ok(Some(Next::Row(without_last_columns(row.frame, self.spec.hidden_columns))))
     }
 
     /// The shard whose front row is next; ties by shard.
@@ -372,7 +386,8 @@ fn unordered(column: usize) -> CombineError {
     CombineError::Inexact(format!("the order of column {} is not known to the proxy", column + 1))
 }
 
-fn visible(frame: Bytes, hidden: usize) -> Bytes {
+/// A DataRow without what was added for the merge.
+pub fn without_last_columns(frame: Bytes, hidden: usize) -> Bytes {
     if hidden == 0 {
         return frame;
     }

@@ -93,9 +93,12 @@ fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
         Effect::Read => {}
         // Which rows are its own each shard knows; rows of VALUES are split before.
         Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete)) => {}
+        // Where rows can be locked on several shards, the merge says so.
+        Effect::ReadLocking if matches!(analysis.command, Command::Query(QueryKind::Select)) => {}
         Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),
     }
     match &analysis.merge {
+        Ok(merge) if merge.locking.is_none() && analysis.effect == Effect::ReadLocking => Err(several_shards_written(shard_count)),
         Ok(_) => Ok(()),
         Err(refusal) => Err(refusal.clone()),
     }

@@ -13,6 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::SessionEnd;
 use super::staged::Diverted;
+use crate::execute::CopyRows;
 use crate::net::ClientStream;
 use crate::wire::FrameHeader;
 
@@ -27,11 +28,13 @@ pub(super) struct Client {
     is_at_end: bool,
     /// What is sent is kept instead, up to so many bytes.
     diversion: Option<(Diverted, usize)>,
+    /// Rows of several shards go out as COPY data.
+    pub copy_rows: Option<Box<CopyRows>>,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, diversion: None }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, diversion: None, copy_rows: None }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.

@@ -154,8 +154,8 @@ impl Session {
         if let Command::Explain { .. } = &analysis.command {
             return self.explain(analysis, statement.text(), Some((statement, &bind))).await;
         }
-        if super::cursor::concerns(&analysis.command) {
-            return self.bound_cursor_command(analysis, statement, &bind).await;
+        if super::inner_query::has_inner_query(&analysis.command) {
+            return self.execute_inner_query(analysis, statement, &bind).await;
         }
         if super::temporary::has_parameters(analysis) {
             return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;

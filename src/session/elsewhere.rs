@@ -33,10 +33,16 @@ impl RowSink for Client {
     type Gone = SessionEnd;
 
     fn buffer(&mut self) -> &mut BytesMut {
-        &mut self.output
+        match &mut self.copy_rows {
+            Some(copy) => &mut copy.frames,
+            None => &mut self.output,
+        }
     }
 
     async fn send(&mut self) -> Result<(), SessionEnd> {
+        if let Some(copy) = &mut self.copy_rows {
+            copy.turn(&mut self.output);
+        }
         self.flush().await
     }
 }
@@ -54,6 +60,9 @@ impl Session {
             Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
+                if merge.locking.is_some() {
+                    return self.lock_text(&shards, statement, text).await;
+                }
                 let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
                 let fragment = fragment_text(statement, &merge, text);
                 let mut indexes = Vec::with_capacity(shards.len());
@@ -85,6 +94,16 @@ impl Session {
             }
             Route::Write(writing) => self.write_text(&writing, statement, text).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
+        }
+    }
+
+    async fn lock_text(&mut self, shards: &[ShardId], statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        // An empty portal, an empty statement name, no parameters, results in text.
+        let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
+        match self.lock_rows_alone(&prepared, &bind, shards).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            locked => locked,
         }
     }
 
@@ -143,6 +162,9 @@ impl Session {
         let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
+        if merge.locking.is_some() {
+            return self.lock_rows_bound(statement, &bind, shards).await;
+        }
         let types = self.describe(statement).await?.parameter_types.clone();
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
@@ -240,7 +262,7 @@ impl Session {
         match merged {
             Ok(ScatterEnd { last_step: Some(text), .. }) => Ok(Scattered::LastStep(text)),
             Ok(end) => {
-                originate::command_complete(&mut self.client.output, &format!("SELECT {}", end.rows));
+                originate::command_complete(self.client.buffer(), &format!("SELECT {}", end.rows));
                 Ok(Scattered::Answered)
             }
             Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {

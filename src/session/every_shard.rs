@@ -107,6 +107,8 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         let connection = &mut *participant.connection;
+        // What was filled may have been numbered.
+        connection.drawn_by = None;
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
         connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);

@@ -145,6 +145,7 @@ impl Session {
                 let route = if shard == MAP_DATABASE { "local" } else { "single shard" };
                 (Head::new(route, why), None, vec![shard])
             }
+            Ok(Route::Scatter(_)) if is_analyze && inner.effect == Effect::ReadLocking => return Err(locks_not_analyzed().into()),
             Ok(Route::Scatter(shards)) => {
                 let merge = inner.merge.clone()?;
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
@@ -484,6 +485,14 @@ const XML_OID: u32 = 142;
 /// An answer of EXPLAIN has one line for each row.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn locks_not_analyzed() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of row locks over several shards is not supported",
+        "Each shard would lock rows that the statement itself would not.",
+        "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
+    )
 }
 
 fn write_not_analyzed() -> PgError {

@@ -238,7 +238,7 @@ impl Session {
         let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
         self.check_not_failed(&analysis.command)?;
         self.note_numbers(analysis.numbers);
-        if let (Numbers::Drawn, Ok(())) = (analysis.numbers, Self::check_parameter_count(&statement, &bind)) {
+        if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
             // What PostgreSQL has to say against the statement is about the client's own text.
             self.answer_parse().await?;
             self.describe(&statement).await?;
@@ -276,7 +276,7 @@ impl Session {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
-        if super::cursor::concerns(&analysis.command) && Box::pin(self.is_cursor_here(&statement, bind)).await? {
+        if super::inner_query::has_inner_query(&analysis.command) && Box::pin(self.runs_inner_query(&statement, bind)).await? {
             self.answer_parse().await?;
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
             self.answer(shard_tag::BIND_COMPLETE);

@@ -364,7 +364,7 @@ impl Session {
 }
 
 /// A Bind of nothing to nothing, but for its values.
-fn bind_body(values: &[Parameter<'_>], result_formats: &[u8]) -> Vec<u8> {
+pub(super) fn bind_body(values: &[Parameter<'_>], result_formats: &[u8]) -> Vec<u8> {
     let count = |length: usize| u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
     let mut body = vec![0, 0];
     body.extend(count(values.len()));

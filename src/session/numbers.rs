@@ -93,12 +93,21 @@ impl Session {
     pub(super) fn note_numbers(&mut self, numbers: Numbers) {
         match numbers {
             Numbers::None | Numbers::Drawn => {}
-            Numbers::AtHome => self.drawn.last = Last::AtHome,
+            Numbers::AtHome => {
+                self.drawn.last = Last::AtHome;
+                self.drawn.drawn_at_home += 1;
+            }
             Numbers::Unseen => {
                 self.drawn.last = Last::Unknown;
                 self.drawn.current.values_mut().for_each(|current| *current = Current::Unknown);
             }
         }
+    }
+
+    /// Does the proxy draw the statement's numbers? Not where it goes to one shard unchanged, by a hint.
+    pub(super) fn draws(&self, statement: &Analysis) -> bool {
+        let is_hinted = statement.shard_hint.is_some() || self.effective("shardgate.shard").is_some_and(|shard| !shard.is_empty());
+        statement.numbers == Numbers::Drawn && !is_hinted
     }
 
     /// A text of the simple protocol with its numbers; `None`: it runs as it is.
@@ -248,20 +257,29 @@ impl Session {
         }
     }
 
+    /// A statement runs on a shard as it is: what it draws is drawn there.
+    #[inline]
+    pub(super) fn note_drawn_there(&mut self, index: usize, statement: &Analysis) {
+        match statement.numbers {
+            Numbers::None => {}
+            Numbers::Drawn | Numbers::Unseen if statement.session_calls.contains(&SessionCall::SequenceValue) => {}
+            Numbers::Drawn | Numbers::Unseen => self.note_numbers(Numbers::Unseen),
+            Numbers::AtHome => {
+                self.note_numbers(Numbers::AtHome);
+                if let Some(participant) = self.participants.get_mut(index) {
+                    participant.connection.drawn_by = Some((self.cancel_key.0, self.drawn.drawn_at_home));
+                }
+            }
+        }
+    }
+
     /// `currval` and `lastval` of the home shard's sequences: only on a connection on which this session was the last to draw.
     pub(super) fn check_sequence_value(&mut self, index: usize, statement: &Analysis) -> Result<(), PgError> {
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
-        let asks = statement.session_calls.contains(&SessionCall::SequenceValue);
-        if statement.numbers == Numbers::AtHome {
-            self.drawn.drawn_at_home += 1;
-        }
-        let own = Some((self.cancel_key.0, self.drawn.drawn_at_home));
-        let is_own = participant.connection.drawn_by == own;
-        if statement.numbers == Numbers::AtHome {
-            participant.connection.drawn_by = own;
-            return Ok(());
-        }
-        if !asks || (is_own && self.drawn.drawn_at_home > 0) {
+        let Some(participant) = self.participants.get(index) else { return Ok(()) };
+        let own = (self.cancel_key.0, self.drawn.drawn_at_home);
+        let is_own = self.drawn.drawn_at_home > 0 && participant.connection.drawn_by == Some(own);
+        let draws = statement.numbers == Numbers::AtHome;
+        if draws || is_own || !statement.session_calls.contains(&SessionCall::SequenceValue) {
             return Ok(());
         }
         Err(PgError::unsupported(

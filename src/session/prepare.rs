@@ -135,6 +135,12 @@ impl Session {
         let analysis = hinted.as_ref().unwrap_or(analysis);
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
+            Ok(Route::Scatter(shards))
+                if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
+            {
+                self.evaluated(&execution, &types).await?;
+                self.lock_values(&prepared, &shards, &parameters, bind).await
+            }
             Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
                 self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
@@ -230,6 +236,7 @@ impl Session {
         let types = self.type_names(shard, prepared)?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let index = self.join(shard).await?;
+        self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());

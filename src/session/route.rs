@@ -405,6 +405,7 @@ impl Session {
 
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
+        self.note_drawn_there(index, statement);
         let reason = match &statement.command {
             Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),

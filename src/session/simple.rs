@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 
+use super::inner_query::has_inner_query;
 use super::route::Route;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
@@ -52,7 +53,7 @@ impl Session {
                     self.gateway.counters.statement(RouteKind::Local);
                     return Box::pin(self.own_command(statement, text)).await;
                 }
-                if super::cursor::concerns(&statement.command) && Box::pin(self.cursor_command(statement, text, None)).await? {
+                if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
                     return Ok(());
                 }
                 if statement.numbers != Numbers::None {
@@ -73,7 +74,7 @@ impl Session {
     /// A statement that draws numbers from sequences.
     async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
         self.note_numbers(statement.numbers);
-        let drawn = if statement.numbers == Numbers::Drawn { self.draw_into(text).await? } else { None };
+        let drawn = if self.draws(statement) { self.draw_into(text).await? } else { None };
         let run = match drawn {
             None => self.run_routed(statement, text, &read.literals).await,
             Some(drawn) => {
@@ -198,7 +199,7 @@ impl Session {
             self.gateway.counters.statement(RouteKind::Local);
             return self.own_command(statement, text).await;
         }
-        if super::cursor::concerns(&statement.command) && self.cursor_command(statement, text, None).await? {
+        if has_inner_query(&statement.command) && self.run_inner_query(statement, text, None).await? {
             return Ok(());
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();

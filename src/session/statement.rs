@@ -10,7 +10,7 @@ use crate::backend::{NestedValues, StatementId, StatementText};
 use crate::plan::Gathering;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
-use crate::sql::analysis::Analysis;
+use crate::sql::analysis::{Analysis, Effect};
 use crate::sql::lexer::Literals;
 
 /// A text that was prepared: by Parse, or by SQL's PREPARE.
@@ -29,6 +29,11 @@ impl Statement {
     /// The statement, or `None` for an empty text. A prepared text holds at most one.
     pub fn analysis(&self) -> Option<&Analysis> {
         self.analyzed.statements.first()
+    }
+
+    /// FOR UPDATE, FOR SHARE.
+    pub fn has_locks(&self) -> bool {
+        self.analysis().is_some_and(|analysis| analysis.effect == Effect::ReadLocking)
     }
 
     /// The text where it has literals: without any nobody reads it.

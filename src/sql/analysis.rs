@@ -238,6 +238,26 @@ pub struct Merge {
     pub hidden_columns: usize,
     /// Rows of several shards become one.
     pub combine: Option<Combine>,
+    /// The rows are locked where they are.
+    pub locking: Option<Locking>,
+}
+
+/// FOR UPDATE and its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Locking {
+    pub wait: LockWait,
+    /// The clauses, byte offsets into the whole text.
+    pub clauses: Vec<Range<usize>>,
+}
+
+/// What happens at a row that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockWait {
+    Wait,
+    /// NOWAIT
+    Error,
+    /// SKIP LOCKED
+    Skip,
 }
 
 /// How equal rows, or parts of one group, become one row.

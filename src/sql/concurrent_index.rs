@@ -16,7 +16,7 @@ pub struct ConcurrentIndex {
 /// `None`: another statement, one that lets PostgreSQL choose the name, or one about several indexes.
 pub fn concurrent_index(text: &str, context: &Context) -> Option<ConcurrentIndex> {
     let tree = parse::parse(text).ok()?;
-    match tree.stmts().into_iter().next()? {
+    match tree.stmts().next()? {
         Node::IndexStmt(index) if index.concurrent => {
             let table = index.relation()?;
             let found = context.catalog.resolve(table.schemaname(), table.relname()?, &context.search_path)?;

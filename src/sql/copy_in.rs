@@ -50,6 +50,22 @@ pub struct CopyKey {
     pub is_forced_null: bool,
 }
 
+impl CopyFormat {
+    /// As the options say. Bad ones are PostgreSQL's to refuse.
+    pub fn read(copy: &nodes::CopyStmt) -> Self {
+        match text(copy, "format") {
+            Some("csv") => {
+                let quote = byte(copy, "quote", b'"');
+                let (delimiter, escape) = (byte(copy, "delimiter", b','), byte(copy, "escape", quote));
+                CopyFormat::Csv { delimiter, quote, escape, null: null(copy, "") }
+            }
+            Some("binary") => CopyFormat::Binary,
+            // One that PostgreSQL does not know it refuses.
+            Some(_) | None => CopyFormat::Text { delimiter: byte(copy, "delimiter", b'\t'), null: null(copy, "\\N") },
+        }
+    }
+}
+
 impl CopyIn {
     /// Without the key. Errors: an option that the proxy cannot follow.
     pub fn read(copy: &nodes::CopyStmt, schema: &str, table: &str) -> Result<Self, PgError> {
@@ -63,16 +79,7 @@ impl CopyIn {
                 "Leave out FREEZE.",
             ));
         }
-        let format = match text(copy, "format") {
-            Some("csv") => {
-                let quote = byte(copy, "quote", b'"');
-                let (delimiter, escape) = (byte(copy, "delimiter", b','), byte(copy, "escape", quote));
-                CopyFormat::Csv { delimiter, quote, escape, null: null(copy, "") }
-            }
-            Some("binary") => CopyFormat::Binary,
-            // One that PostgreSQL does not know it refuses.
-            Some(_) | None => CopyFormat::Text { delimiter: byte(copy, "delimiter", b'\t'), null: null(copy, "\\N") },
-        };
+        let format = CopyFormat::read(copy);
         let encoding = text(copy, "encoding").map(str::to_owned);
         let has_header = option_is_on(copy.options(), "header");
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
@@ -96,7 +103,7 @@ pub fn listed_columns(copy: &nodes::CopyStmt) -> Vec<&str> {
     copy.attlist().iter().map(|node| node.as_str().unwrap_or_default()).collect()
 }
 
-fn text<'n>(copy: &'n nodes::CopyStmt, name: &str) -> Option<&'n str> {
+pub(super) fn text<'n>(copy: &'n nodes::CopyStmt, name: &str) -> Option<&'n str> {
     let option = copy.options().iter().find(|option| option.defname() == Some(name))?;
     option.arg().as_str()
 }

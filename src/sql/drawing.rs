@@ -135,7 +135,7 @@ impl Edits {
 /// Where numbers go in this text, which is one INSERT of rows or one SELECT of calls.
 pub fn drawing(text: &str, context: &Context) -> Result<Drawing, PgError> {
     let tree = parse::parse(text)?;
-    let mut statements = tree.stmts().into_iter();
+    let mut statements = tree.stmts();
     let edits = match (statements.next(), statements.next()) {
         (Some(Node::InsertStmt(insert)), None) => rows(text, insert, context)?,
         (Some(Node::SelectStmt(select)), None) => calls(text, select, context)?,

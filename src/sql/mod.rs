@@ -6,6 +6,7 @@ mod cache;
 pub mod concurrent_index;
 mod context;
 pub mod copy_in;
+pub mod copy_out;
 #[cfg(test)]
 mod corpus;
 mod ddl;

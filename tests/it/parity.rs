@@ -55,6 +55,8 @@ async fn statements_are_answered_as_by_one_postgresql() {
         ("staged.sql", include_str!("parity/general/staged.sql")),
         ("prepared.sql", include_str!("parity/general/prepared.sql")),
         ("scripts.sql", include_str!("parity/general/scripts.sql")),
+        ("copy_out.sql", include_str!("parity/general/copy_out.sql")),
+        ("locks.sql", include_str!("parity/general/locks.sql")),
         ("cursors.sql", include_str!("parity/general/cursors.sql")),
     ] {
         runner.run(&case::cases(file, text)).await;
@@ -80,5 +82,6 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     runner.run(&case::cases("reads.sql", include_str!("parity/gather/reads.sql"))).await;
     runner.run(&case::cases("scripts.sql", include_str!("parity/gather/scripts.sql"))).await;
     runner.run(&case::cases("cursors.sql", include_str!("parity/gather/cursors.sql"))).await;
+    runner.run(&case::cases("copy_out.sql", include_str!("parity/gather/copy_out.sql"))).await;
     runner.tally.finish("gather");
 }

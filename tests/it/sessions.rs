@@ -10,6 +10,7 @@ mod explain;
 mod foreign_types;
 mod gathered;
 mod limits;
+mod locks;
 mod merges;
 mod numbers;
 mod outage;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::super::inner_query::Bound;
 use super::super::route::Route;
 use super::super::statement::Statement;
 use super::super::{Failure, Session};
@@ -17,9 +18,6 @@ use crate::plan::Gathering;
 use crate::routing::Inputs;
 use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
 use crate::wire::{self, originate};
-
-/// A statement of the extended protocol with its values; `None`: the simple protocol.
-pub(in crate::session) type Bound<'a> = Option<(&'a Arc<Statement>, &'a wire::Bind<'a>)>;
 
 /// What DECLARE says.
 struct Declared<'a> {
@@ -91,24 +89,6 @@ impl Session {
             }
             _ => Ok(false),
         }
-    }
-
-    /// Execute of such a statement.
-    pub(in crate::session) async fn bound_cursor_command(
-        &mut self,
-        analysis: &Analysis,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-    ) -> Result<(), Failure> {
-        if Box::pin(self.cursor_command(analysis, statement.text(), Some((statement, bind)))).await? {
-            return Ok(());
-        }
-        // Closed since Bind.
-        let name = match &analysis.command {
-            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => name.as_str(),
-            _ => return Err(PgError::internal("a cursor of one shard").into()),
-        };
-        Err(PgError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist")).into())
     }
 
     async fn declare_cursor(

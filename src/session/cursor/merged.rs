@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::super::describe::{TypeNames, frame, prepare_on};
 use super::super::elsewhere::{fragment_text, with_shard_named};
 use super::super::gather::duration;
+use super::super::lock_rows::no_cursor;
 use super::super::statement::Statement;
 use super::super::{Failure, Session};
 use super::{Cursor, Source};
@@ -43,9 +44,9 @@ pub(super) struct MergedCursor {
 
 /// What a shard has said.
 #[derive(Default)]
-struct Heard {
-    rows: Vec<Bytes>,
-    columns: Vec<FieldDescription>,
+pub(in crate::session) struct Heard {
+    pub rows: Vec<Bytes>,
+    pub columns: Vec<FieldDescription>,
     /// The body of its ErrorResponse.
     error: Option<Bytes>,
 }
@@ -86,8 +87,10 @@ impl Session {
             literals: Literals::new(),
             description: OnceLock::new(),
         };
-        self.open_cursors.made += 1;
-        let portal = format!("shardgate_cursor_{}", self.open_cursors.made);
+        if merge.locking.is_some() {
+            return Err(no_cursor().into());
+        }
+        let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
         let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
         let values = [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat();
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
@@ -165,7 +168,7 @@ impl Session {
         self.close_portals(&cursor.portal, &cursor.shards);
     }
 
-    fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
+    pub(in crate::session) fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
             originate::close(&mut participant.connection.output, b'P', portal.as_bytes());
             participant.connection.expect(Reply::Close, false);
@@ -275,7 +278,7 @@ impl Session {
     }
 
     /// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
-    async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
+    pub(in crate::session) async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
         for shard in shards {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) else { continue };
             let Some(participant) = self.participants.get_mut(index) else { continue };

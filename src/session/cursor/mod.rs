@@ -24,6 +24,7 @@ use super::{Session, SessionEnd};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Command, Scroll};
 use gathered::GatheredCursor;
+pub(super) use merged::Heard;
 use merged::MergedCursor;
 
 /// The open cursors of one session.
@@ -58,6 +59,12 @@ pub(super) fn concerns(command: &Command) -> bool {
 }
 
 impl Cursors {
+    /// For names on the shards that no other of this session has.
+    pub fn number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

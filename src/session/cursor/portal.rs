@@ -21,7 +21,9 @@ impl Session {
     /// A portal over several shards has been bound.
     pub(in crate::session) async fn portal_bound(&mut self, name: &Bytes) -> Result<(), Failure> {
         let is_block = self.transaction.is_open() && !self.batch.is_implicit;
-        if name.is_empty() || !is_block { Ok(()) } else { self.open_portal(name).await }
+        // Rows are locked when it is executed.
+        let has_locks = matches!(self.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
+        if name.is_empty() || !is_block || has_locks { Ok(()) } else { self.open_portal(name).await }
     }
 
     /// Execute of a portal over several shards.

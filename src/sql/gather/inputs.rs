@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 
 use super::filters::{self, Piece, Writer};
+use super::groups;
 use super::semijoins::{Joined, Known, Partner, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
@@ -235,6 +236,13 @@ impl<'c> Inputs<'c> {
                 }
             }
         }
+        for level in &survey.levels {
+            if let Some((index, condition)) = groups::condition(survey, level, &known, &self.context.catalog)
+                && let Some(own) = own.get_mut(index)
+            {
+                own.push(condition);
+            }
+        }
         let Joined { conditions, partners } = semijoins(survey, &known, &own);
         let own = own.into_iter().zip(conditions).map(|(own, joined)| [own, joined].concat());
         for (((class, place), conditions), partners) in classes.iter().zip(uses).zip(own).zip(partners) {
@@ -298,7 +306,7 @@ impl<'c> Inputs<'c> {
 
     /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
     pub fn note_columns(&mut self, survey: &Survey, classes: &[Class]) -> Result<(), PgError> {
-        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star);
+        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star && !column.is_ignored);
         for (used, class) in survey.relations.iter().zip(classes) {
             let relation = match class {
                 Class::InPlace => continue,

@@ -17,6 +17,7 @@
 
 mod constants;
 mod filters;
+mod groups;
 mod inputs;
 mod lookups;
 mod refusals;

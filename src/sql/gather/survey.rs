@@ -10,6 +10,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::filters::{self, ColumnName, Filter, Unqualified};
+use super::groups::{self, Groups};
 use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
@@ -63,6 +64,8 @@ pub struct ColumnUse {
     pub path: Vec<String>,
     /// Ends in `*`.
     pub is_star: bool,
+    /// The list of an EXISTS, which nobody looks at.
+    pub is_ignored: bool,
     /// The direct argument of this function, unqualified.
     pub argument_of: Option<String>,
 }
@@ -93,6 +96,7 @@ pub struct Level {
     pub entered_by: Option<i32>,
     /// Its only column.
     pub output: Option<ColumnName>,
+    pub groups: Option<Groups>,
 }
 
 /// `column = column`, or `column IN (SELECT …)`, in a conjunction.
@@ -124,7 +128,14 @@ pub enum Step {
 
 /// Surveys a query.
 pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
-    let mut walk = Walk { survey: Survey::default(), is_repeated: false, entered_by: None, around: Vec::new() };
+    let mut walk = Walk {
+        survey: Survey::default(),
+        is_repeated: false,
+        is_exists: false,
+        ignores_star: false,
+        entered_by: None,
+        around: Vec::new(),
+    };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
 }
@@ -153,10 +164,15 @@ struct Walk {
     survey: Survey,
     /// What is walked next is the outermost level of a sub-select that PostgreSQL does not make a join of.
     is_repeated: bool,
+    /// It is that of an EXISTS.
+    is_exists: bool,
+    /// A star that is met now stands for nothing.
+    ignores_star: bool,
     /// The place of that sub-select.
     entered_by: Option<i32>,
-    /// Levels whose tables are visible in what is walked, the innermost last.
-    around: Vec<usize>,
+    /// Levels whose tables are visible in what is walked, the innermost last; `None` where it also sees tables of a level that is
+    /// not known yet.
+    around: Vec<Option<usize>>,
 }
 
 impl Walk {
@@ -177,6 +193,7 @@ impl Walk {
         }
         let is_repeated = std::mem::take(&mut self.is_repeated);
         let entered_by = self.entered_by.take();
+        let is_exists = std::mem::take(&mut self.is_exists) && select.op == nodes::SetOperation::SETOP_NONE;
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -192,7 +209,9 @@ impl Walk {
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
+            self.ignores_star = is_exists && matches!(target.val(), Node::ColumnRef(_));
             self.expression(Node::ResTarget(target), &visible)?;
+            self.ignores_star = false;
         }
         self.expression(select.where_clause(), &visible)?;
         for item in select.group_clause() {
@@ -235,19 +254,20 @@ impl Walk {
             false => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
         };
         self.survey.levels.push(Level {
-            parent: self.around.last().copied(),
+            parent: self.around.last().copied().flatten(),
             is_closed: read.has_tables_only && relations.len() == read.places.len(),
             relations,
             kept: self.at(&kept),
             unqualified: unqualified.clone(),
             entered_by,
             output,
+            groups: groups::groups(select),
         });
         for (root, places) in read.conditions {
             let relations = self.at(&places);
             self.conjuncts(root, &relations, &unqualified, level, is_repeated);
         }
-        self.around.push(level);
+        self.around.push(Some(level));
     }
 
     /// Relations by the places of their names; not WITH queries.
@@ -329,7 +349,10 @@ impl Walk {
             Node::RangeSubselect(subselect) => {
                 self.note(format!("lateral {}", subselect.lateral));
                 self.alias(subselect.alias());
-                self.query(subselect.subquery(), visible)
+                match subselect.lateral {
+                    true => self.beside(|walk| walk.query(subselect.subquery(), visible)),
+                    false => self.query(subselect.subquery(), visible),
+                }
             }
             Node::RangeFunction(function) => {
                 self.note(format!("lateral {} {} {}", function.lateral, function.ordinality, function.is_rowsfrom));
@@ -337,21 +360,23 @@ impl Walk {
                 for item in function.functions() {
                     // The call, and perhaps its column definitions.
                     let call = item.as_node_list().and_then(NodeList::first).unwrap_or(item);
-                    self.expression(call, visible)?;
+                    self.beside(|walk| walk.expression(call, visible))?;
                 }
                 Ok(())
             }
             Node::RangeTableFunc(table) => {
                 self.alias(table.alias());
-                for expression in [table.docexpr(), table.rowexpr()] {
-                    self.expression(expression, visible)?;
-                }
-                self.expressions_of(table.namespaces().iter(), visible)?;
-                for column in table.columns() {
-                    self.expression(column.colexpr(), visible)?;
-                    self.expression(column.coldefexpr(), visible)?;
-                }
-                Ok(())
+                self.beside(|walk| {
+                    for expression in [table.docexpr(), table.rowexpr()] {
+                        walk.expression(expression, visible)?;
+                    }
+                    walk.expressions_of(table.namespaces().iter(), visible)?;
+                    for column in table.columns() {
+                        walk.expression(column.colexpr(), visible)?;
+                        walk.expression(column.coldefexpr(), visible)?;
+                    }
+                    Ok(())
+                })
             }
             Node::JoinExpr(join) => self.join(join, visible),
             Node::RangeTableSample(_) => Err(refusals::table_sample()),
@@ -370,7 +395,15 @@ impl Walk {
             self.item_of_from(join.larg(), visible)?;
             self.item_of_from(join.rarg(), visible)
         })?;
-        self.expression(join.quals(), visible)
+        self.beside(|walk| walk.expression(join.quals(), visible))
+    }
+
+    /// Walks what sees tables of the same FROM.
+    fn beside(&mut self, walk: impl FnOnce(&mut Self) -> Result<(), PgError>) -> Result<(), PgError> {
+        self.around.push(None);
+        let walked = walk(self);
+        self.around.pop();
+        walked
     }
 
     fn relation(&mut self, relation: &nodes::RangeVar, visible: &Names) -> Result<(), PgError> {
@@ -462,7 +495,8 @@ impl Walk {
             self.note(format!("sub-select {}", sublink.sub_link_type));
             self.operator(sublink.oper_name());
             self.entered_by = Some(sublink.location);
-            self.is_repeated = sublink.sub_link_type != nodes::SubLinkType::EXISTS_SUBLINK;
+            self.is_exists = sublink.sub_link_type == nodes::SubLinkType::EXISTS_SUBLINK;
+            self.is_repeated = !self.is_exists;
             self.query(sublink.subselect(), visible)?;
         }
         Ok(())
@@ -472,7 +506,9 @@ impl Walk {
         let is_star = matches!(column.fields().iter().next_back(), Some(Node::A_Star(_)));
         let path = column.fields().iter().filter_map(Node::as_str).map(str::to_owned).collect();
         self.survey.trace.push(Step::Column(self.survey.columns.len()));
-        self.survey.columns.push(ColumnUse { location: usize::try_from(column.location).ok(), path, is_star, argument_of });
+        let is_ignored = is_star && self.ignores_star;
+        let location = usize::try_from(column.location).ok();
+        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of });
     }
 
     /// Notes a call; the places of its direct arguments that are columns.

@@ -17,7 +17,7 @@ use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
-use crate::sql::analysis::{Fact, KeyValue, Merge, Part};
+use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
@@ -58,6 +58,10 @@ pub struct Reader<'c> {
     pub draws_calls: bool,
     /// Of the outermost query.
     pub distinct_on_items: Vec<OnItem>,
+    /// Of the outermost query, where they can be taken on several shards.
+    pub locking: Option<Locking>,
+    /// A query inside takes row locks too.
+    pub has_inner_locks: bool,
 }
 
 impl<'c> Reader<'c> {
@@ -80,6 +84,8 @@ impl<'c> Reader<'c> {
             groups: None,
             draws_calls: false,
             distinct_on_items: Vec::new(),
+            locking: None,
+            has_inner_locks: false,
         }
     }
 
@@ -285,6 +291,8 @@ impl<'c> Reader<'c> {
         if !select.locking_clause().is_empty() {
             block.is_locking = true;
             self.notes.locks();
+            self.locking = self.row_locks(select, &frame);
+            self.has_inner_locks |= self.depth > 1;
         }
         let order = self.order(select, Some(&frame), &outputs);
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {

@@ -76,6 +76,14 @@ impl Reader<'_> {
                 assembly.merge.combine = Some(self.hide_keys(distinct, &mut assembly)?);
                 self.finish_merge(assembly)
             }
+            CombinedBy::Locks => {
+                let locking = self.locking.take().ok_or(combined.reason)?;
+                let mut assembly = self.ordered(select, bound)?;
+                assembly.merge.locking = Some(locking);
+                // Offsets of this text only.
+                self.notes.is_bound_to_text = true;
+                self.finish_merge(assembly)
+            }
             CombinedBy::Other => Err(combined.reason),
         }
     }

@@ -27,6 +27,7 @@ mod insert;
 mod last_step;
 mod leaves;
 mod limits;
+mod locking;
 mod merge;
 mod merge_into;
 mod modify;

@@ -22,6 +22,8 @@ pub struct Outline {
     pub having: Option<Range<usize>>,
     pub limit: Option<Range<usize>>,
     pub offset: Option<Range<usize>>,
+    /// FOR UPDATE and its kind, each from its first word on.
+    pub locking: Vec<Range<usize>>,
     /// HAVING, WINDOW, ORDER BY, LIMIT and whatever else follows the rows and their groups; empty at the end when nothing does.
     pub tail: Range<usize>,
     /// Within the tail, what follows HAVING.
@@ -64,6 +66,7 @@ impl Outline {
             && self.targets.iter().zip(targets).all(|(range, location)| is_at(range, location))
             && self.group_items.len() == select.group_clause().len()
             && self.order_items.len() == select.sort_clause().iter().count()
+            && self.locking.len() == select.locking_clause().iter().count()
             && self.having.is_some() != matches!(select.having_clause(), Node::None)
             // LIMIT ALL and LIMIT NULL are in the text all the same.
             && (self.limit.is_some() || !has_limit)
@@ -81,6 +84,7 @@ enum Taken {
 struct Walk<'t> {
     text: &'t str,
     clause: Clause,
+    clause_start: usize,
     depth: usize,
     /// Tokens of the item that is read.
     item: Vec<Token>,
@@ -100,6 +104,7 @@ impl<'t> Walk<'t> {
         let mut walk = Walk {
             text,
             clause: Clause::Targets,
+            clause_start: start,
             depth: 0,
             item: Vec::new(),
             tail: None,
@@ -198,6 +203,7 @@ impl<'t> Walk<'t> {
 
     fn begin(&mut self, clause: Clause, start: usize) {
         self.clause = clause;
+        self.clause_start = start;
         if !matches!(clause, Clause::Targets | Clause::Rows | Clause::Groups) {
             self.tail.get_or_insert(start);
             if clause != Clause::Having {
@@ -251,7 +257,8 @@ impl<'t> Walk<'t> {
             Clause::Limit => self.outline.limit = Some(range?),
             Clause::Offset => self.outline.offset = Some(self.without_rows()?),
             Clause::Fetch => self.outline.limit = self.fetch_count(),
-            Clause::Rows | Clause::Window | Clause::Locking => {}
+            Clause::Locking => self.outline.locking.push(self.clause_start..range?.end),
+            Clause::Rows | Clause::Window => {}
         }
         self.item.clear();
         Some(())

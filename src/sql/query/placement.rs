@@ -70,7 +70,9 @@ pub enum CombinedBy {
     DistinctOn,
     /// UNION without ALL.
     Union,
-    /// Windows, INTERSECT, locks.
+    /// FOR UPDATE and its kind.
+    Locks,
+    /// Windows, INTERSECT.
     Other,
 }
 
@@ -207,9 +209,9 @@ impl Reader<'_> {
             )
         } else if block.is_locking {
             needed(
-                CombinedBy::Other,
-                "FOR UPDATE and FOR SHARE are not supported across shards",
-                "Each shard would lock rows of its own.",
+                CombinedBy::Locks,
+                "these row locks are not supported across shards",
+                "Rows are locked over several shards by a plain SELECT, where every table that is locked is sharded.",
             )
         } else {
             None

@@ -59,6 +59,11 @@ impl Stage {
         self.keys[&format!("shard{shard}")][nth]
     }
 
+    /// Whether this id of `accounts` lives there.
+    pub fn is_on(&self, shard: usize, id: i64) -> bool {
+        self.keys[&format!("shard{shard}")].contains(&id)
+    }
+
     /// The same tables and rows in a database without a proxy, for comparison.
     pub async fn create_plain(&self) {
         self.cluster.map_server().create_database(PLAIN).await.expect("a database");

@@ -96,7 +96,8 @@ async fn tags_that_are_ignored_are_seen() {
         let mut client = stage.client().await;
         write(&mut client, &stage, &uuid(1)).await;
         let told = commit(&mut client).await;
-        assert!(matches!(told, Told::Failed(_)), "{told:?}");
+        // With the mistake even the client hears of success: what the shard did outside of a transaction has stayed.
+        assert!(is_planted || matches!(told, Told::Failed(_)), "{told:?}");
         let there = found_now(&stage, &uuid(1)).await;
         assert_eq!(there == 0, !is_planted, "on {there} shards");
     }

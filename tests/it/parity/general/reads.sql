@@ -507,7 +507,6 @@ SELECT id, iv FROM kitchen ORDER BY iv, id;
 SELECT id, m FROM kitchen ORDER BY m, id;
 SELECT id FROM accounts ORDER BY id FETCH FIRST 3 ROWS WITH TIES;
 SELECT id FROM accounts ORDER BY id LIMIT (SELECT 3);
---! refused
 SELECT id FROM accounts FOR UPDATE;
 --! refused
 SELECT * FROM accounts TABLESAMPLE BERNOULLI (100);

@@ -221,7 +221,6 @@ SELECT id, f8 FROM kitchen ORDER BY abs(f8), id;
 SELECT id, num FROM kitchen ORDER BY num NULLS FIRST, id;
 SELECT id, c FROM kitchen ORDER BY c DESC, id;
 SELECT id, ti FROM kitchen ORDER BY ti DESC NULLS LAST, id;
---! refused
 SELECT id FROM accounts ORDER BY id FOR UPDATE;
 SELECT id FROM accounts WHERE id = 3 ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1;
 -- Writes that reach further than they look.

@@ -185,8 +185,6 @@ UPDATE orders SET total = 0 WHERE day > '2024-01-14';
 INSERT INTO languages VALUES ('it', 'Italian');
 UPDATE languages SET name = 'x' WHERE code = 'de';
 DELETE FROM languages;
---! refused
-COPY accounts TO STDOUT;
 -- Writes whose rows lie on several shards.
 --! any order
 UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;

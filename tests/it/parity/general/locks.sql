@@ -1,0 +1,102 @@
+-- Rows that are locked on several shards.
+SELECT id, name, balance FROM accounts ORDER BY id FOR UPDATE;
+SELECT id, name FROM accounts WHERE balance > 10 ORDER BY balance DESC, id FOR NO KEY UPDATE;
+SELECT * FROM accounts WHERE id > 3 ORDER BY id LIMIT 4 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id LIMIT 3 OFFSET 2 FOR UPDATE;
+SELECT id, score FROM accounts ORDER BY id DESC FETCH FIRST 2 ROWS ONLY FOR SHARE;
+SELECT id FROM accounts ORDER BY name COLLATE "C", id FOR KEY SHARE LIMIT 5;
+SELECT id FROM accounts ORDER BY id LIMIT 3 FOR UPDATE NOWAIT;
+SELECT id, note FROM accounts ORDER BY id LIMIT 3 FOR UPDATE SKIP LOCKED;
+SELECT id FROM accounts ORDER BY balance NULLS FIRST, id LIMIT 300 OFFSET 1 FOR UPDATE SKIP LOCKED;
+SELECT id FROM accounts ORDER BY id FOR UPDATE SKIP LOCKED;
+SELECT id FROM accounts ORDER BY id LIMIT 0 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id LIMIT NULL FOR UPDATE SKIP LOCKED;
+SELECT id FROM accounts FOR UPDATE;
+--! count only
+SELECT id FROM accounts LIMIT 3 FOR UPDATE;
+--! count only
+SELECT id FROM accounts LIMIT 3 FOR UPDATE SKIP LOCKED;
+SELECT id FROM empty_one FOR UPDATE;
+SELECT id FROM empty_one ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED;
+SELECT a.id, e.n, e.amount FROM accounts a JOIN entries e ON e.account_id = a.id ORDER BY a.id, e.n FOR UPDATE;
+SELECT a.id, e.n FROM accounts a JOIN entries e ON e.account_id = a.id ORDER BY a.id, e.n LIMIT 4 FOR UPDATE OF e NOWAIT;
+SELECT e.account_id, e.n, k.label FROM entries e JOIN kinds k ON k.kind = e.kind ORDER BY 1, 2 LIMIT 5 FOR UPDATE OF e;
+SELECT e.account_id, e.n, k.label FROM entries e LEFT JOIN kinds k ON k.kind = e.kind ORDER BY 1, 2 FOR SHARE OF e SKIP LOCKED;
+--! 3 | 2
+--! 0 | 1
+--! 100 | 5
+--! 2 | NULL
+SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2 FOR UPDATE;
+--! 3 | 2
+SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED;
+-- What PostgreSQL refuses.
+SELECT DISTINCT id FROM accounts FOR UPDATE;
+SELECT count(*) FROM accounts FOR UPDATE;
+SELECT id FROM accounts FOR UPDATE OF nothing;
+SELECT nothing FROM accounts ORDER BY id LIMIT 1 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id FETCH FIRST 2 ROWS WITH TIES FOR UPDATE SKIP LOCKED;
+SELECT 1 / (id - id) FROM accounts FOR UPDATE;
+-- In a transaction.
+--! also binary
+--! script
+BEGIN;
+UPDATE accounts SET note = 'mine' WHERE id < 5;
+SELECT id, note, balance, opened FROM accounts ORDER BY id LIMIT 6 FOR UPDATE;
+UPDATE accounts SET note = 'locked' WHERE id = 3;
+SAVEPOINT s;
+SELECT id, note FROM accounts ORDER BY id LIMIT 4 FOR UPDATE SKIP LOCKED;
+ROLLBACK TO s;
+SELECT id, note FROM accounts ORDER BY id LIMIT 4 FOR UPDATE SKIP LOCKED;
+RELEASE s;
+SELECT id, note FROM accounts ORDER BY id FOR SHARE;
+COMMIT;
+SELECT id, note FROM accounts ORDER BY id LIMIT 4;
+--! end
+--! script
+BEGIN READ ONLY;
+SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE;
+ROLLBACK;
+--! end
+--! script
+PREPARE next(int) AS SELECT id, name FROM accounts WHERE id > 2 ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED;
+EXECUTE next(3);
+BEGIN;
+EXECUTE next(2);
+EXECUTE next(1 + 1);
+COMMIT;
+--! end
+--! simple
+SELECT 1; SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE; SELECT 2;
+--! simple
+SELECT 1; SELECT nothing FROM accounts ORDER BY id LIMIT 2 FOR UPDATE; SELECT 2;
+--! total order
+COPY (SELECT id, name FROM accounts ORDER BY id LIMIT 4 FOR UPDATE) TO STDOUT;
+-- What is refused.
+--! refused
+SELECT id FROM accounts ORDER BY id LIMIT -1 FOR UPDATE;
+--! refused
+SELECT e.n, k.label FROM entries e LEFT JOIN kinds k ON k.kind = e.kind FOR UPDATE;
+--! refused
+SELECT e.account_id, e.n, k.label FROM entries e JOIN kinds k ON k.kind = e.kind ORDER BY 1, 2 FOR UPDATE;
+--! refused
+SELECT a.id FROM accounts a JOIN books b ON b.pages = a.id FOR UPDATE;
+--! refused
+SELECT id FROM active_accounts ORDER BY id FOR UPDATE;
+--! refused
+SELECT id FROM (SELECT * FROM accounts FOR UPDATE) a ORDER BY id;
+--! refused
+SELECT id FROM accounts ORDER BY name COLLATE "en-x-icu" FOR UPDATE;
+--! refused
+SELECT id FROM accounts ORDER BY id FETCH FIRST 2 ROWS WITH TIES FOR UPDATE;
+--! refused
+SELECT id FROM accounts ORDER BY id LIMIT (SELECT 2) FOR UPDATE;
+--! refused
+UPDATE accounts SET note = 'next' WHERE id = (SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED);
+--! refused
+EXPLAIN ANALYZE SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE;
+--! script
+BEGIN;
+--! refused
+DECLARE c CURSOR FOR SELECT id FROM accounts ORDER BY id FOR UPDATE;
+ROLLBACK;
+--! end

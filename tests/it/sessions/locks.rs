@@ -1,0 +1,180 @@
+//! Row locks over several shards, against other sessions: exactly the rows of the answer are locked, in their order, and for as
+//! long as the transaction.
+
+use std::time::Duration;
+
+use super::stage::{Stage, succeed};
+use crate::support::{ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_locks_are_taken_where_the_rows_are() {
+    let settings = vec![("cross_shard.merge_bytes_max", "65536".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    first_rows_are_locked_and_no_others(&stage).await;
+    a_limit_waits_for_its_own_rows_only(&stage).await;
+    what_changed_meanwhile_is_seen(&stage).await;
+    nowait_fails_for_its_own_rows_only(&stage).await;
+    the_same_locks_do_not_cross(&stage).await;
+    locks_end_with_the_statement(&stage).await;
+    too_many_rows_are_refused(&stage).await;
+    a_wait_ends_when_it_is_cancelled(&stage).await;
+    every_job_is_taken_once(&stage).await;
+    stage.assert_log_is_clean();
+}
+
+/// What another session can lock at once.
+async fn free(stage: &Stage) -> Vec<i64> {
+    let mut client = stage.client().await;
+    client.query("SELECT id FROM accounts ORDER BY id FOR UPDATE SKIP LOCKED");
+    ids(&mut client).await
+}
+
+async fn ids(client: &mut WireClient) -> Vec<i64> {
+    let answers = client.answers().await;
+    let rows = answers.iter().filter(|message| message.tag == b'D');
+    rows.map(|row| row.columns()[0].as_deref().expect("an id").parse().expect("a number")).collect()
+}
+
+async fn first_rows_are_locked_and_no_others(stage: &Stage) {
+    let mut client = stage.client().await;
+    for (locking, locked) in [
+        ("ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED", 1..=5),
+        ("ORDER BY id LIMIT 3 OFFSET 2 FOR UPDATE SKIP LOCKED", 1..=5),
+        ("ORDER BY id LIMIT 5 FOR UPDATE", 1..=5),
+        ("ORDER BY id DESC LIMIT 4 FOR NO KEY UPDATE NOWAIT", 87..=90),
+        ("WHERE id > 80 FOR UPDATE", 81..=90),
+    ] {
+        succeed(&mut client, "BEGIN").await;
+        succeed(&mut client, &format!("SELECT id FROM accounts {locking}")).await;
+        let expected: Vec<i64> = (1..=90).filter(|id| !locked.contains(id)).collect();
+        assert_eq!(free(stage).await, expected, "{locking}");
+        // Those that are locked are passed by.
+        let mut other = stage.client().await;
+        other.query("SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED");
+        assert_eq!(ids(&mut other).await, expected[..2], "{locking}");
+        succeed(&mut client, "ROLLBACK").await;
+    }
+    assert_eq!(free(stage).await.len(), 90);
+}
+
+/// A row beyond the limit is held by somebody else, and does not matter.
+async fn a_limit_waits_for_its_own_rows_only(stage: &Stage) {
+    let (mut holder, mut client) = (stage.client().await, stage.client().await);
+    succeed(&mut holder, "BEGIN").await;
+    succeed(&mut holder, "SELECT id FROM accounts WHERE id IN (3, 4, 5, 6) ORDER BY id FOR UPDATE").await;
+    client.query("SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE");
+    assert_eq!(ids(&mut client).await, [1, 2]);
+    succeed(&mut holder, "ROLLBACK").await;
+}
+
+async fn what_changed_meanwhile_is_seen(stage: &Stage) {
+    let (mut holder, mut waiter) = (stage.client().await, stage.client().await);
+    succeed(&mut holder, "BEGIN").await;
+    succeed(&mut holder, "SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE").await;
+    waiter.query("SELECT id, owner FROM accounts WHERE balance = 100 ORDER BY id LIMIT 3 FOR UPDATE");
+    waiter.flush().await;
+    let shard = if stage.is_on(0, 1) { 0 } else { 1 };
+    stage.until_active(shard, "FETCH FORWARD").await;
+    succeed(&mut holder, "UPDATE accounts SET balance = 99 WHERE id = 1").await;
+    succeed(&mut holder, "UPDATE accounts SET owner = 'changed' WHERE id = 2").await;
+    succeed(&mut holder, "COMMIT").await;
+    let told = waiter.transcript().await;
+    assert!(told.contains("D(2,changed) D(3,o3) D(4,o4)"), "{told}");
+    assert!(!told.contains("D(1,"), "{told}");
+    succeed(&mut holder, "UPDATE accounts SET balance = 100, owner = 'o' || id WHERE id IN (1, 2)").await;
+}
+
+async fn nowait_fails_for_its_own_rows_only(stage: &Stage) {
+    let (mut holder, mut client) = (stage.client().await, stage.client().await);
+    succeed(&mut holder, "BEGIN").await;
+    succeed(&mut holder, "SELECT id FROM accounts ORDER BY id LIMIT 3 FOR UPDATE").await;
+    let told = client.ask("SELECT id FROM accounts ORDER BY id LIMIT 2 FOR UPDATE NOWAIT").await;
+    assert!(told.contains("E(55P03 could not obtain lock on row in relation \"accounts\")"), "{told}");
+    client.query("SELECT id FROM accounts ORDER BY id DESC LIMIT 2 FOR UPDATE NOWAIT");
+    assert_eq!(ids(&mut client).await, [90, 89]);
+    client.query("SELECT id FROM accounts ORDER BY id LIMIT 2 FOR SHARE SKIP LOCKED");
+    assert_eq!(ids(&mut client).await, [4, 5]);
+    succeed(&mut holder, "ROLLBACK").await;
+}
+
+/// They wait for each other on the first shard, and then go on.
+async fn the_same_locks_do_not_cross(stage: &Stage) {
+    for locking in ["FOR UPDATE", "ORDER BY id FOR UPDATE", "ORDER BY id LIMIT 20 FOR UPDATE"] {
+        let mut tasks = Vec::new();
+        for _ in 0..4 {
+            let mut client = stage.client().await;
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..3 {
+                    succeed(&mut client, "BEGIN").await;
+                    succeed(&mut client, &format!("SELECT id FROM accounts {locking}")).await;
+                    succeed(&mut client, "COMMIT").await;
+                }
+            }));
+        }
+        for task in tasks {
+            tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody waits for ever").expect("answered");
+        }
+    }
+}
+
+async fn locks_end_with_the_statement(stage: &Stage) {
+    let mut client = stage.client().await;
+    succeed(&mut client, "SELECT id FROM accounts ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED").await;
+    client.unnamed("SELECT id FROM accounts ORDER BY id LIMIT $1 FOR UPDATE", &["7"]).sync();
+    client.transcript().await;
+    assert_eq!(free(stage).await.len(), 90);
+}
+
+async fn too_many_rows_are_refused(stage: &Stage) {
+    let mut client = stage.client().await;
+    let told = client.ask("SELECT id, repeat('x', 2000) FROM accounts ORDER BY id LIMIT 80 FOR UPDATE").await;
+    assert!(told.contains("E(53400 the locked rows of the statement take more than 65536 bytes)"), "{told}");
+    assert_eq!(free(stage).await.len(), 90);
+}
+
+async fn a_wait_ends_when_it_is_cancelled(stage: &Stage) {
+    let (mut holder, mut waiter) = (stage.client().await, stage.client().await);
+    succeed(&mut holder, "BEGIN").await;
+    succeed(&mut holder, "SELECT id FROM accounts WHERE id > 85 FOR UPDATE").await;
+    waiter.query("SELECT id FROM accounts ORDER BY id FOR UPDATE");
+    waiter.flush().await;
+    let shard = if (86..=90).any(|id| stage.is_on(0, id)) { 0 } else { 1 };
+    stage.until_active(shard, "FETCH FORWARD").await;
+    waiter.cancel().await;
+    let told = waiter.transcript().await;
+    assert!(told.contains("E(57014 canceling statement due to user request)"), "{told}");
+    succeed(&mut holder, "ROLLBACK").await;
+    assert_eq!(free(stage).await.len(), 90);
+}
+
+/// Workers that take jobs from one queue until it is empty.
+async fn every_job_is_taken_once(stage: &Stage) {
+    let mut tasks = Vec::new();
+    for worker in 0..6 {
+        let mut client = stage.client().await;
+        tasks.push(tokio::spawn(async move {
+            let mut taken = Vec::new();
+            // Others may hold for a moment what is left: an empty answer says it only when it comes again.
+            let mut empty = 0;
+            while empty < 20 {
+                succeed(&mut client, "BEGIN").await;
+                client.query("SELECT id FROM accounts WHERE balance = 100 ORDER BY id LIMIT 3 FOR UPDATE SKIP LOCKED");
+                let jobs = ids(&mut client).await;
+                for id in &jobs {
+                    succeed(&mut client, &format!("UPDATE accounts SET balance = {worker} WHERE id = {id}")).await;
+                }
+                succeed(&mut client, "COMMIT").await;
+                empty = if jobs.is_empty() { empty + 1 } else { 0 };
+                assert!(jobs.len() <= 3, "{jobs:?}");
+                taken.extend(jobs);
+            }
+            taken
+        }));
+    }
+    let mut taken = Vec::new();
+    for task in tasks {
+        taken.extend(task.await.expect("worked"));
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=90).collect::<Vec<i64>>());
+}
