@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod clock;
 mod context;
 pub mod copy_in;
 pub mod copy_out;

@@ -10,7 +10,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, execute, schema_guard, session_command, set_config};
+use super::{clock, ddl, execute, schema_guard, session_command, set_config};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -136,6 +136,7 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);
     }
     let mut reader = Reader::new(context, source.text, source.literals);
+    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);

@@ -5,6 +5,7 @@
 
 mod answers;
 mod copies;
+mod cursors;
 mod explain;
 mod gathered;
 mod limits;
