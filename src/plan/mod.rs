@@ -11,6 +11,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Target;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Scope};
+use crate::sql::clock;
 use crate::sql::gather::{HomeTables, Recipe};
 
 /// How a statement runs.
@@ -135,10 +136,10 @@ pub fn gather(
     check_fan_out(&shards, scope)?;
     let home = if scope.has_written_home { HomeTables::Shipped } else { HomeTables::InPlace };
     let recipe = recipe(home)?;
-    if scope.is_open && recipe.has_clock {
+    if scope.is_open && recipe.has_clock && !clock::is_movable(&recipe.text) {
         return Err(PgError::unsupported(
             "the transaction's time is not supported in this statement inside a transaction block",
-            "It needs rows of several shards, which are brought together in a transaction of its own, with another time.",
+            "It needs rows of several shards, which are brought together in a transaction of its own, with another time, and where it reads the time another cannot be put in its place.",
             "Pass the time as a parameter, or run the statement outside of the transaction block.",
         ));
     }

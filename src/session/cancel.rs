@@ -92,6 +92,12 @@ impl CancelTarget {
         }
     }
 
+    /// This backend works for the session no more: before it is somebody else's.
+    pub fn ended(&self, connection: &Connection) {
+        let Some(handle) = &connection.cancel_handle else { return };
+        self.state.lock().running.retain(|known| !Arc::ptr_eq(known, handle));
+    }
+
     /// Ready when a cancel request comes; made when the session begins to wait for a connection, it misses none from then on.
     pub fn cancelled(&self) -> Notified<'_> {
         self.stop_waiting.notified()

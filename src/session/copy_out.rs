@@ -11,7 +11,7 @@ use super::describe::{error_frame, frame};
 use super::gather::moved;
 use super::route::Route;
 use super::statement::Statement;
-use super::{Failure, Session, lost};
+use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Connection, ConnectionError};
 use crate::error::{PgError, SqlState};
 use crate::execute::{CopyModel, CopyRows};
@@ -41,7 +41,7 @@ impl Session {
     }
 
     /// Runs it where its rows are on several shards. False: they are on one.
-    pub(super) async fn copy_out(&mut self, statement: &Analysis, text: &str) -> Result<bool, Failure> {
+    pub(super) async fn copy_out(&mut self, statement: &Analysis, text: &str, is_bound: bool) -> Result<bool, Failure> {
         let (copy, query, route) = match self.source_of_copy(statement, text).await? {
             Source::Shard => return Ok(false),
             Source::Refused => {
@@ -62,6 +62,11 @@ impl Session {
         self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
         let bind = Bytes::from_static(if is_binary { ALL_BINARY } else { ALL_TEXT });
         let run = match route {
+            // By itself it is a transaction, which ends with it.
+            Route::Scatter(shards) if query.has_locks() && !is_bound => {
+                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+                self.lock_rows_alone(&query, &bind, &shards).await
+            }
             Route::Scatter(shards) => self.scatter_bound(&query, &bind, &shards).await,
             Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
             Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),

@@ -64,7 +64,14 @@ impl Session {
                     return self.lock_text(&shards, statement, text).await;
                 }
                 let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
-                let fragment = fragment_text(statement, &merge, text);
+                let fragment = match self.with_instant(fragment_text(statement, &merge, text), &shards).await {
+                    Ok(fragment) => fragment,
+                    Err(Failure::Error(refusal)) => {
+                        let gathering = self.instead(shards, statement, text, refusal)?;
+                        return self.gather_text(&gathering, statement, text).await;
+                    }
+                    Err(failure) => return Err(failure),
+                };
                 let mut indexes = Vec::with_capacity(shards.len());
                 for shard in &shards {
                     indexes.push(self.join_clean(*shard).await?);
@@ -167,7 +174,14 @@ impl Session {
         }
         let types = self.describe(statement).await?.parameter_types.clone();
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
-        let fragment = Bytes::from(fragment_text(analysis, &merge, statement.text()));
+        let fragment = match self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
+            Ok(fragment) => Bytes::from(fragment),
+            Err(Failure::Error(refusal)) => {
+                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), refusal)?;
+                return self.gather_bound(statement, client_bind, &gathering).await;
+            }
+            Err(failure) => return Err(failure),
+        };
         let key = self.statement_text(fragment, types.into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),

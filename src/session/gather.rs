@@ -26,6 +26,7 @@ use crate::routing::Parameter;
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
+use crate::sql::clock;
 use crate::sql::gather::{Recipe, Source, recipe};
 use crate::wire;
 
@@ -161,7 +162,15 @@ impl Session {
             let (format, value) = asked.bind.parameter(index)?;
             parameter::as_sql(*types.get(index)?, format, value)
         };
-        let gathering = with_values(asked.gathering, &value);
+        let mut gathering = with_values(asked.gathering, &value);
+        let mut instant = None;
+        if self.transaction.is_open() && gathering.recipe.has_clock {
+            // A transaction of its own has a time of its own.
+            instant = Some(self.instant(&gathering.shards).await?);
+            let replaced = clock::replaced(&gathering.recipe.text)?;
+            gathering.recipe.set_text(replaced, asked.text.len());
+        }
+        let asked = Asked { gathering: &gathering, ..asked };
         let recipe = &gathering.recipe;
         let mut statement = Final {
             client_text: asked.text,
@@ -178,6 +187,9 @@ impl Session {
             statement.is_permitted = true;
         }
         let mut hands = self.take_connections(&gathering).await?;
+        if let Some(instant) = &instant {
+            hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
+        }
         let run = self.run_gathering(&mut hands, recipe, &statement, asked.then).await;
         let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
         let failure = match failure {
@@ -185,6 +197,7 @@ impl Session {
             None => None,
         };
         if let (None, Then::Keep(_)) = (&failure, asked.then) {
+            self.cancel.ended(&hands.scratch);
             return Ok(Some(hands.scratch));
         }
         self.give_back(hands, failure.is_none()).await;
@@ -447,6 +460,7 @@ pub(super) async fn cancel(connection: &Pooled) {
 }
 
 pub(super) fn release(cancel: &super::cancel::CancelTarget, mut connection: Pooled) {
+    cancel.ended(&connection);
     connection.is_cancel_pending |= cancel.was_sent_to(connection.process_id());
     connection.release();
 }

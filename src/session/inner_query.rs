@@ -23,7 +23,7 @@ impl Session {
     /// Runs the statement if the rows of its query are on several shards. False: it belongs to one.
     pub(super) async fn run_inner_query(&mut self, statement: &Analysis, text: &str, bound: Bound<'_>) -> Result<bool, Failure> {
         match &statement.command {
-            Command::Copy(CopyDirection::ToStdout) => self.copy_out(statement, text).await,
+            Command::Copy(CopyDirection::ToStdout) => self.copy_out(statement, text, bound.is_some()).await,
             _ => self.cursor_command(statement, text, bound).await,
         }
     }

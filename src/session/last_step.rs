@@ -20,8 +20,9 @@ impl Session {
     pub(super) async fn run_last_step(&mut self, shard: ShardId, text: &str, asked: Asked<'_>) -> Result<Scattered, Failure> {
         let rows = asked.description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let text = self.with_instant(text.to_owned(), &[shard]).await?;
         let step = LastStep {
-            text,
+            text: &text,
             types: &asked.description.parameter_types,
             after_names: asked.after_names,
             columns: &columns,

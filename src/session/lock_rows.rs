@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::cursor::Heard;
-use super::describe::{TypeNames, prepare_on, with_formats};
+use super::describe::{Description, TypeNames, prepare_on, with_formats};
 use super::elsewhere::fragment_text;
 use super::gather::bind_body;
 use super::participant::Participant;
@@ -85,7 +85,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let description = self.describe(statement).await?;
         let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let plan = self.lock_plan(statement, bind, shards, &description.parameter_types)?;
+        let plan = self.lock_plan(statement, bind, shards, &description).await?;
         if describes {
             let described = with_formats(&rows, bind.result_formats)?;
             self.client.buffer().extend_from_slice(&described);
@@ -130,13 +130,14 @@ impl Session {
         self.lock_rows(statement, bind, shards, false).await
     }
 
-    fn lock_plan(
+    async fn lock_plan(
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
         shards: &[ShardId],
-        types: &[u32],
-    ) -> Result<Plan, PgError> {
+        description: &Description,
+    ) -> Result<Plan, Failure> {
+        let types = description.parameter_types.as_slice();
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement locked"))?;
         let merge = analysis.merge.clone()?;
         let locking = merge.locking.clone().ok_or_else(|| PgError::internal("a statement without locks"))?;
@@ -146,7 +147,8 @@ impl Session {
                 "row locks with this LIMIT or OFFSET are not supported across shards",
                 "It is an expression, whose value is not known before a row is locked.",
                 "Compute the number first and pass it.",
-            ));
+            )
+            .into());
         }
         let has_limit = matches!(spec.limit, Rows::Known(_));
         let make = |session: &Self, text: String| {
@@ -160,15 +162,19 @@ impl Session {
                 description: OnceLock::new(),
             }
         };
-        let guide = (has_limit && locking.wait != LockWait::Skip)
-            .then(|| make(self, text_without_locks(analysis, &merge, &locking, statement.text())));
-        let fragment = make(self, fragment_text(analysis, &merge, statement.text()));
+        let guide = match has_limit && locking.wait != LockWait::Skip {
+            true => {
+                let text = text_without_locks(analysis, &merge, &locking, statement.text());
+                let text = self.with_instant(text, shards).await?;
+                Some(make(self, text))
+            }
+            false => None,
+        };
+        let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await?;
+        let fragment = make(self, text);
         let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
-        let columns = statement
-            .description
-            .get()
-            .and_then(|description| wire::row_description(description.rows.as_deref()?).ok())
-            .map_or(0, |columns| columns.len());
+        let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+        let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
         let codes = codes(bind.result_formats, columns, merge.hidden_columns);
         let mut formats = vec![0, 0, 0, 0];
         formats.extend(u16::try_from(codes.len()).unwrap_or(u16::MAX).to_be_bytes());

@@ -37,6 +37,7 @@ mod gateway;
 mod gather;
 mod greet;
 mod inner_query;
+mod instant;
 mod join;
 mod last_step;
 mod lock_rows;

@@ -290,7 +290,8 @@ impl Session {
         let spec = Spec { describes: bind.is_none(), ..self.spec(&merge, inputs)? };
         let description = self.describe(prepared).await?;
         let types = description.parameter_types.clone();
-        let key = self.statement_text(Bytes::from(fragment_text(analysis, &merge, prepared.text())), types.into());
+        let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
+        let key = self.statement_text(Bytes::from(text), types.into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,

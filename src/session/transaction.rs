@@ -58,6 +58,8 @@ pub(super) struct Transaction {
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
     pub has_snapshots_open: bool,
+    /// Its time, once a statement over several shards has asked for it.
+    pub instant: Option<String>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
@@ -73,6 +75,7 @@ impl Transaction {
             sets: Vec::new(),
             has_spares: false,
             has_snapshots_open: false,
+            instant: None,
             lost: None,
             settings_before: None,
         }
@@ -132,6 +135,7 @@ impl Transaction {
         self.sets.clear();
         self.has_spares = false;
         self.has_snapshots_open = false;
+        self.instant = None;
         self.lost = None;
         self.settings_before.take()
     }

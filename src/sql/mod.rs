@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod clock;
 pub mod concurrent_index;
 mod context;
 pub mod copy_in;

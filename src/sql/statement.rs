@@ -10,7 +10,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
+use super::{clock, ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -147,6 +147,7 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         reader.draws_calls = true;
         reader.note_numbers(Numbers::Drawn);
     }
+    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);

@@ -5,6 +5,7 @@
 
 mod answers;
 mod copies;
+mod cursors;
 mod ddl;
 mod explain;
 mod foreign_types;

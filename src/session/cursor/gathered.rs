@@ -43,6 +43,7 @@ impl Session {
         self.cancel.started(&cursor.scratch);
         let name = cursor.scratch.pool().address.name.clone();
         let fetched = gather::fetch(&mut cursor.scratch, fetch, &cursor.columns, &mut self.client).await;
+        self.cancel.ended(&cursor.scratch);
         fetched.map_err(|error| match error {
             GatherError::Shard { frame, .. } => Failure::Shard(moved(&frame, |_| 0)),
             GatherError::Lost { error, .. } => lost(&name, &error).into(),

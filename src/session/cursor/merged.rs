@@ -78,7 +78,12 @@ impl Session {
         let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let types = description.parameter_types.clone();
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, &types))?;
-        let key = self.statement_text(Bytes::from(fragment_text(analysis, &merge, statement.text())), types.clone().into());
+        let fragment = match self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
+            Ok(fragment) => fragment,
+            Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
+            Err(failure) => return Err(failure.into()),
+        };
+        let key = self.statement_text(Bytes::from(fragment), types.clone().into());
         let fragment = Statement {
             id: self.gateway.registry.id(&key),
             key,
@@ -251,6 +256,7 @@ impl Session {
         let index = self.join(shard).await?;
         self.sync(index).await?;
         let portal = format!("{}_groups", cursor.portal);
+        let text = self.with_instant(text.to_owned(), &[shard]).await?;
         if let Some(participant) = self.participants.get_mut(index) {
             let out = &mut participant.connection.output;
             originate::parse(out, b"", text.as_bytes(), &cursor.types);

@@ -85,6 +85,16 @@ pub struct Keys {
     pub relation: String,
 }
 
+impl Recipe {
+    /// Another text for the same; no position in it is one of the client's. `length`: of the client's statement.
+    pub fn set_text(&mut self, text: Option<String>, length: usize) {
+        if let Some(text) = text {
+            self.splices = vec![Splice { start: 0, end: length, text: text.clone() }];
+            self.text = text;
+        }
+    }
+}
+
 impl Input {
     /// The fragment with its predicates, as far as the parameters in them have values. `value`: a parameter's, as SQL.
     pub fn query(&self, value: &dyn Fn(u16) -> Option<String>) -> String {

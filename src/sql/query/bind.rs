@@ -17,7 +17,7 @@ use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
-use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part};
+use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part, SessionCall};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
@@ -62,6 +62,8 @@ pub struct Reader<'c> {
     pub locking: Option<Locking>,
     /// A query inside takes row locks too.
     pub has_inner_locks: bool,
+    /// The statement is a SELECT, in whose text one time can be put in the place of each shard's clock.
+    pub moves_clocks: bool,
 }
 
 impl<'c> Reader<'c> {
@@ -86,6 +88,7 @@ impl<'c> Reader<'c> {
             distinct_on_items: Vec::new(),
             locking: None,
             has_inner_locks: false,
+            moves_clocks: false,
         }
     }
 
@@ -98,6 +101,15 @@ impl<'c> Reader<'c> {
             Some(combined) => self.combine(select, &bound, combined),
             None => self.merge(select, &bound),
         })
+    }
+
+    /// The clock is read here.
+    pub fn note_clock(&mut self, name: &str) {
+        if self.moves_clocks && self.view_depth == 0 {
+            self.notes.session_call(SessionCall::Server);
+        } else {
+            self.notes.clock(name);
+        }
     }
 
     /// CALL: the procedure and its arguments.

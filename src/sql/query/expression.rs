@@ -80,7 +80,7 @@ impl<'c> Reader<'c> {
             self.notes.touches_anything.get_or_insert_with(|| format!("The statement has {unknown}, which may read any table."));
         }
         if let Some(name) = clock {
-            self.notes.clock(name);
+            self.note_clock(name);
         }
         for column in columns {
             self.note_column(column);

@@ -122,7 +122,7 @@ impl<'c> Reader<'c> {
                     self.notes.not_pushable(volatile(name));
                 }
             }
-            Nature::Clock => self.notes.clock(&format!("{name}()")),
+            Nature::Clock => self.note_clock(&format!("{name}()")),
             Nature::Server => {
                 if !catalog_functions::ONCE_ANYWHERE.contains(&name) {
                     self.notes.session_call(SessionCall::Server);

@@ -189,7 +189,7 @@ async fn rows_pass_through_in_bounded_memory() {
     assert!(after < before + 8 * 1024, "{before} KiB before, {after} KiB after 64 MB of rows");
 }
 
-fn resident_kib(stage: &Stage) -> u64 {
+pub(super) fn resident_kib(stage: &Stage) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", stage.proxy.pid())).expect("the proxy's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -210,7 +210,7 @@ impl Lock {
     }
 }
 
-async fn until_gone(stage: &Stage, shard: usize, condition: &str) {
+pub(super) async fn until_gone(stage: &Stage, shard: usize, condition: &str) {
     let client = stage.cluster.connect_shard(shard).await;
     let sql = format!(
         "SELECT FROM pg_stat_activity WHERE datname = current_database() AND {condition} AND query NOT LIKE 'BEGIN; LOCK%'"

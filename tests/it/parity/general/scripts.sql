@@ -602,3 +602,20 @@ INSERT INTO books VALUES ('9999999990', 'New', 10, 'en'), ('999999999Z', 'Nowher
 ROLLBACK;
 SELECT count(*) FROM books WHERE isbn = '9999999990';
 --! end
+-- One time for all shards, under the names that its readers have.
+--! script
+SELECT now(), id, current_date, current_timestamp(3), localtime(0), localtimestamp, current_time, transaction_timestamp() FROM accounts LIMIT 0;
+SELECT now()::date, extract(epoch FROM now()), now() AS other, statement_timestamp(), date_trunc('day', now()) FROM accounts LIMIT 0;
+SELECT DISTINCT now() = transaction_timestamp(), current_date = now()::date, localtimestamp = now()::timestamp, localtime(2) = now()::time(2) FROM accounts;
+SELECT count(*) FROM (SELECT DISTINCT now(), current_timestamp FROM accounts) x;
+SELECT count(*) FROM accounts WHERE opened < now() AND opened < current_date AND opened < localtimestamp;
+SELECT count(DISTINCT now()), min(now()) = max(now()) FROM accounts;
+SELECT id FROM accounts WHERE opened < pg_catalog.now() - interval '1 day' ORDER BY id LIMIT 3;
+BEGIN;
+SELECT DISTINCT now() = transaction_timestamp(), statement_timestamp() >= now() FROM accounts;
+SELECT count(*) FROM accounts WHERE opened < now();
+SELECT min(now()) = max(now()) AS same, now() IS NOT NULL FROM accounts a JOIN orders o ON o.account_id = a.id;
+DECLARE c CURSOR FOR SELECT id, now() - now() AS nothing FROM accounts ORDER BY id;
+FETCH 2 FROM c;
+COMMIT;
+--! end

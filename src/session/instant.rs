@@ -1,0 +1,82 @@
+//! One instant for a statement over several shards, and for all such statements of a transaction.
+//!
+//! It is that of the first shard that the transaction has begun on; outside of a transaction of the statement's first shard. The
+//! shards get it as a setting, before what they run.
+
+use super::{Failure, Session};
+use crate::backend::Reply;
+use crate::error::PgError;
+use crate::shardmap::ShardId;
+use crate::sql::clock;
+use crate::wire::originate;
+
+/// As PostgreSQL prints them in UTC, which it reads back under any settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Instant {
+    pub transaction: String,
+    pub statement: String,
+}
+
+impl Instant {
+    /// A query that gives it to the server that runs it. `is_local`: for the open transaction only.
+    pub fn sql(&self, is_local: bool) -> String {
+        // Digits, dashes, colons: nothing to quote.
+        format!(
+            "SELECT pg_catalog.set_config('{}', '{}', {is_local}), pg_catalog.set_config('{}', '{}', {is_local})",
+            clock::INSTANT,
+            self.transaction,
+            clock::STATEMENT_INSTANT,
+            self.statement
+        )
+    }
+}
+
+impl Session {
+    /// What these shards are to run, with one instant for all.
+    pub(super) async fn with_instant(&mut self, text: String, shards: &[ShardId]) -> Result<String, Failure> {
+        let Some(replaced) = clock::replaced(&text)? else { return Ok(text) };
+        let instant = self.instant(shards).await?;
+        let sql = instant.sql(false);
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let connection = &mut *participant.connection;
+            originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
+            originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
+            originate::execute(&mut connection.output, b"", 0);
+            connection.unnamed = None;
+            connection.expect(Reply::ParseUnnamed, false);
+            connection.expect(Reply::Bind, false);
+            connection.expect(Reply::Execute, false);
+            participant.needs_sync = true;
+            self.sync(index).await?;
+        }
+        Ok(replaced)
+    }
+
+    /// Asked of a shard that the transaction is on.
+    pub(super) async fn instant(&mut self, shards: &[ShardId]) -> Result<Instant, Failure> {
+        let begun = self.participants.iter().find(|participant| participant.has_begun && !participant.is_spare);
+        let shard = begun.map(|participant| participant.shard).or(shards.first().copied());
+        let shard = shard.ok_or_else(|| PgError::internal("no shard"))?;
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let rows = match participant.connection.simple(CLOCK).await {
+            Ok(rows) => rows,
+            Err(error) => return Err(self.participant_lost(index, &error)),
+        };
+        let mut values = rows.into_iter().flatten().flatten().map(|value| String::from_utf8_lossy(&value).into_owned());
+        let (Some(transaction), Some(statement)) = (values.next(), values.next()) else {
+            return Err(PgError::internal("a clock without a time").into());
+        };
+        if !self.transaction.is_open() {
+            return Ok(Instant { transaction: statement.clone(), statement });
+        }
+        let transaction = self.transaction.instant.get_or_insert(transaction).clone();
+        Ok(Instant { transaction, statement })
+    }
+}
+
+const CLOCK: &str = "SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD HH24:MI:SS.US\"+00\"'), \
+                     pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.statement_timestamp()), 'YYYY-MM-DD HH24:MI:SS.US\"+00\"')";

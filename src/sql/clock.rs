@@ -1,0 +1,250 @@
+//! The clock of the transaction in a statement over several shards: one instant for all of them.
+//!
+//! Each server has a clock of its own, and its transaction begins when it is first touched. So what reads the clock is replaced,
+//! in the text that a shard runs, by a setting that all of them get, as a sub-select whose column has the name of what it
+//! replaces: names of columns stay what they are. Found token by token: what cannot be told from a name is refused.
+//!
+//! Not seen: clocks in the definitions of views and functions, which stay the shard's own.
+
+use super::lexer::{self, LiteralClass, Token, TokenKind};
+use crate::error::PgError;
+
+/// The setting with the time of the transaction.
+pub const INSTANT: &str = "shardgate_clock.transaction";
+/// The setting with the time of the statement.
+pub const STATEMENT_INSTANT: &str = "shardgate_clock.statement";
+
+/// The text with its clocks replaced; `None`: it has none.
+pub fn replaced(text: &str) -> Result<Option<String>, PgError> {
+    if !mentions_clock(text) {
+        return Ok(None);
+    }
+    let tokens: Vec<Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
+    let piece = |index: usize| tokens.get(index).and_then(|token: &Token| text.get(token.start..token.end)).unwrap_or_default();
+    let mut out = String::with_capacity(text.len() + 128);
+    let mut copied = 0;
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        let found = if token.kind == TokenKind::Word { clock(&tokens, index, &piece)? } else { None };
+        let Some((sql, first, last)) = found else {
+            index += 1;
+            continue;
+        };
+        let (Some(start), Some(end)) = (tokens.get(first), tokens.get(last)) else { break };
+        out.push_str(text.get(copied..start.start).unwrap_or_default());
+        out.push_str(&sql);
+        copied = end.end;
+        index = last + 1;
+    }
+    if copied == 0 {
+        return Ok(None);
+    }
+    if has_literal(text) {
+        return Err(not_replaced());
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    Ok(Some(out))
+}
+
+/// A string that PostgreSQL may read as a time of the transaction: `'now'`, `'today'`.
+pub fn has_literal(text: &str) -> bool {
+    lexer::tokens(text).any(|token| {
+        let is_string = matches!(token.kind, TokenKind::Literal(LiteralClass::String | LiteralClass::Other));
+        let lower = text.get(token.start..token.end).unwrap_or_default().to_ascii_lowercase();
+        let mut words = lower.split(|character: char| !character.is_ascii_alphabetic());
+        is_string && words.any(|word| matches!(word, "now" | "today" | "tomorrow" | "yesterday"))
+    })
+}
+
+/// Every clock of the text can be replaced.
+pub fn is_movable(text: &str) -> bool {
+    replaced(text).is_ok_and(|replaced| replaced.is_some())
+}
+
+fn mentions_clock(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    ["now", "current_", "localtime", "_timestamp", "age"].iter().any(|word| lower.contains(word))
+}
+
+/// What stands for the clock that begins at this token, and its first and last token.
+fn clock<'t>(tokens: &[Token], index: usize, piece: &impl Fn(usize) -> &'t str) -> Result<Option<(String, usize, usize)>, PgError> {
+    let word = piece(index).to_ascii_lowercase();
+    let before = index.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
+    let is_call = piece(index + 1) == "(";
+    match word.as_str() {
+        "now" | "transaction_timestamp" | "statement_timestamp" if is_call => {
+            if piece(index + 2) != ")" {
+                return Ok(None);
+            }
+            let first = match before.as_str() {
+                "." if piece(index.saturating_sub(2)).eq_ignore_ascii_case("pg_catalog") => index - 2,
+                // Somebody's own function of this name.
+                "." => return Ok(None),
+                // FROM of a query, but for `extract(day FROM now())`.
+                "from" if !is_inside_call(index, piece) => return Err(not_replaced()),
+                "join" | "lateral" => return Err(not_replaced()),
+                _ => index,
+            };
+            if piece(index + 3).eq_ignore_ascii_case("over") {
+                return Err(not_replaced());
+            }
+            let setting = if word == "statement_timestamp" { STATEMENT_INSTANT } else { INSTANT };
+            Ok(Some((value(setting, "pg_catalog.timestamptz", "", &word), first, index + 2)))
+        }
+        // Of one argument it is the time until today.
+        "age" if is_call && !has_comma(index + 1, piece) => Err(not_replaced()),
+        "current_timestamp" | "current_date" | "current_time" | "localtime" | "localtimestamp" => {
+            if matches!(before.as_str(), "." | "as") {
+                return Ok(None);
+            }
+            if is_label(tokens, index, &before) {
+                return Err(not_replaced());
+            }
+            let has_precision = is_call && piece(index + 3) == ")";
+            if is_call && !has_precision {
+                return Err(not_replaced());
+            }
+            let precision = if has_precision { format!("({})", piece(index + 2)) } else { String::new() };
+            let type_name = match word.as_str() {
+                "current_timestamp" => "pg_catalog.timestamptz",
+                "current_date" => "pg_catalog.date",
+                "current_time" => "pg_catalog.timetz",
+                "localtime" => "pg_catalog.time",
+                _ => "pg_catalog.timestamp",
+            };
+            Ok(Some((value(INSTANT, type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn value(setting: &str, type_name: &str, precision: &str, name: &str) -> String {
+    let instant = format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz");
+    match (type_name, precision) {
+        ("pg_catalog.timestamptz", "") => format!("(SELECT {instant} AS {name})"),
+        _ => format!("(SELECT {instant}::{type_name}{precision} AS {name})"),
+    }
+}
+
+/// After an operand an expression cannot begin: the word would be a column's label.
+fn is_label(tokens: &[Token], index: usize, before: &str) -> bool {
+    let Some(token) = index.checked_sub(1).and_then(|index| tokens.get(index)) else { return false };
+    match token.kind {
+        TokenKind::Word => !BEFORE_EXPRESSIONS.contains(&before),
+        TokenKind::Symbol => matches!(before, ")" | "]"),
+        TokenKind::Literal(_) | TokenKind::QuotedIdentifier | TokenKind::Parameter => true,
+        TokenKind::Comment => false,
+    }
+}
+
+/// The innermost parentheses around it are those of a call whose arguments are parted by FROM.
+fn is_inside_call<'t>(index: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
+    let mut depth = 0_usize;
+    for before in (0..index).rev() {
+        match piece(before) {
+            ")" => depth += 1,
+            "(" if depth == 0 => {
+                let name = before.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
+                return matches!(name.as_str(), "extract" | "substring" | "trim" | "overlay");
+            }
+            "(" => depth -= 1,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn has_comma<'t>(open: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
+    let mut depth = 0_usize;
+    for index in open.. {
+        match piece(index) {
+            "(" => depth += 1,
+            ")" if depth <= 1 => return false,
+            ")" => depth -= 1,
+            "," if depth == 1 => return true,
+            "" => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn not_replaced() -> PgError {
+    PgError::unsupported(
+        "this use of the clock is not supported across shards",
+        "Every shard has a clock of its own, and where the statement reads it one time for all cannot be put in its place.",
+        "Pass the time as a parameter.",
+    )
+}
+
+/// Words after which an expression begins.
+const BEFORE_EXPRESSIONS: [&str; 31] = [
+    "select",
+    "distinct",
+    "all",
+    "and",
+    "or",
+    "not",
+    "between",
+    "then",
+    "when",
+    "else",
+    "in",
+    "on",
+    "where",
+    "having",
+    "by",
+    "case",
+    "limit",
+    "offset",
+    "like",
+    "ilike",
+    "to",
+    "from",
+    "using",
+    "values",
+    "returning",
+    "set",
+    "is",
+    "any",
+    "some",
+    "array",
+    "filter",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz AS now)";
+
+    #[test]
+    fn clocks_are_replaced_under_their_own_names() {
+        let text = |sql: &str| replaced(sql).expect("replaced");
+        assert_eq!(text("SELECT now(), id FROM t WHERE at < Now ( )"), Some(format!("SELECT {NOW}, id FROM t WHERE at < {NOW}")));
+        assert_eq!(text("SELECT pg_catalog.now()"), Some(format!("SELECT {NOW}")));
+        let date = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz::pg_catalog.date AS current_date)";
+        assert_eq!(text("SELECT current_date - 1"), Some(format!("SELECT {date} - 1")));
+        let time = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz::pg_catalog.time(3) AS localtime)";
+        assert_eq!(text("SELECT f(localtime(3))"), Some(format!("SELECT f({time})")));
+        for same in [
+            "SELECT now FROM t",
+            "SELECT mine.now()",
+            "SELECT 1 AS current_date",
+            "SELECT 'now()'",
+            "SELECT age(a, b)",
+            "SELECT t.localtime",
+        ] {
+            assert_eq!(text(same), None, "{same}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_refused() {
+        for sql in ["SELECT 1 current_date", "SELECT * FROM now() n", "SELECT age(at) FROM t"] {
+            assert!(replaced(sql).is_err(), "{sql}");
+        }
+        assert!(!is_movable("SELECT 'today'::date, now()"));
+        assert!(is_movable("SELECT now() - interval '1 day', extract(epoch FROM now())"));
+    }
+}
