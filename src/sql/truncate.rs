@@ -42,7 +42,7 @@ pub fn of_all_that_is_emptied(
     }
     // Of those that are named the schema guard has spoken.
     let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
-    if restarts && let Some(relation) = emptied.iter().copied().find(|relation| is_numbered(&relation)) {
+    if restarts && let Some(relation) = emptied.iter().copied().find(is_numbered) {
         let refusal = PgError::unsupported(
             format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", relation.name),
             "Its numbers come from a cluster-wide sequence, of which every proxy holds a block.",

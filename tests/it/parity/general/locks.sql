@@ -90,7 +90,6 @@ SELECT id FROM accounts ORDER BY name COLLATE "en-x-icu" FOR UPDATE;
 SELECT id FROM accounts ORDER BY id FETCH FIRST 2 ROWS WITH TIES FOR UPDATE;
 --! refused
 SELECT id FROM accounts ORDER BY id LIMIT (SELECT 2) FOR UPDATE;
---! refused
 UPDATE accounts SET note = 'next' WHERE id = (SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED);
 --! refused
 EXPLAIN ANALYZE SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE;
