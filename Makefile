@@ -42,14 +42,15 @@ lint: ## formatting, clippy and rustdoc, warnings as errors; cargo-deny where in
 	    echo "$(CARGO) deny check"; $(CARGO) deny --offline check bans licenses sources; \
 	fi
 
-bench: setup ## pgbench: direct, PgBouncer where installed, the proxy; as tables (BENCH_SECONDS=6 BENCH_ROUNDS=3 …)
+bench: setup ## pgbench: direct, PgBouncer where installed, the proxy; TPC-H over shards; as tables (BENCH_SECONDS=6 BENCH_ROUNDS=3 …)
 	$(CARGO) bench --locked --bench compare
+	$(CARGO) bench --locked --bench queries
 
 soak: fuzz ## each fuzz target (FUZZ_SECONDS=60), then the tests at many times their volume
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	    SHARDGATE_SOAK=1 $(CARGO) nextest run --release --locked --no-fail-fast --profile soak; \
+	    SHARDGATE_SOAK=1 $(CARGO) nextest run --cargo-profile soak --locked --no-fail-fast --profile soak; \
 	else \
-	    SHARDGATE_SOAK=1 $(CARGO) test --release --locked --no-fail-fast --lib --bins --tests; \
+	    SHARDGATE_SOAK=1 $(CARGO) test --profile soak --locked --no-fail-fast --lib --bins --tests; \
 	fi
 
 # Needs a nightly toolchain and cargo-fuzz.

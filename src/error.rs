@@ -21,6 +21,7 @@ impl SqlState {
     pub const INVALID_PARAMETER_VALUE: Self = Self(*b"22023");
     pub const INVALID_TEXT_REPRESENTATION: Self = Self(*b"22P02");
     pub const CHARACTER_NOT_IN_REPERTOIRE: Self = Self(*b"22021");
+    pub const CARDINALITY_VIOLATION: Self = Self(*b"21000");
     pub const BAD_COPY_FILE_FORMAT: Self = Self(*b"22P04");
     pub const ACTIVE_SQL_TRANSACTION: Self = Self(*b"25001");
     pub const READ_ONLY_SQL_TRANSACTION: Self = Self(*b"25006");
@@ -37,6 +38,7 @@ impl SqlState {
     pub const DEADLOCK_DETECTED: Self = Self(*b"40P01");
     pub const INSUFFICIENT_PRIVILEGE: Self = Self(*b"42501");
     pub const SYNTAX_ERROR: Self = Self(*b"42601");
+    pub const GENERATED_ALWAYS: Self = Self(*b"428C9");
     pub const INVALID_COLUMN_REFERENCE: Self = Self(*b"42P10");
     pub const UNDEFINED_COLUMN: Self = Self(*b"42703");
     pub const UNDEFINED_FUNCTION: Self = Self(*b"42883");

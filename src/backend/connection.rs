@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,7 +22,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
-use super::{CustomNames, ForeignOids, PreparedStatements, Settings, StatementId};
+use super::{CustomNames, ForeignOids, NestedValues, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
 use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
@@ -61,6 +62,8 @@ pub enum Reply {
     DescribePortal,
     /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
     Execute,
+    /// The same; the values of each row are translated by this entry of [`Connection::nested`].
+    ExecuteNested(u16),
     /// Everything up to ReadyForQuery.
     Query,
     /// The same, of a text that another shard answers for all: only an error is news.
@@ -107,6 +110,8 @@ pub struct Connection {
     pub custom_names: CustomNames,
     /// What the shard's oids are at home, for row descriptions.
     pub oids: Arc<ForeignOids>,
+    /// For the answers of [`Reply::ExecuteNested`] that are due.
+    nested: Vec<NestedValues>,
     /// ParameterStatus values as last reported.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     pub opened_at: Instant,
@@ -116,6 +121,8 @@ pub struct Connection {
     pub runtime: usize,
     /// A cancel request may still arrive at this backend: it must be proven quiet before anyone else gets it.
     pub is_cancel_pending: bool,
+    /// Who has drawn from the shard's own sequences on it last, a session and the how manieth time.
+    pub drawn_by: Option<(i32, u64)>,
     /// The session left something behind that no SET can undo.
     pub is_pinned: bool,
 }
@@ -136,11 +143,13 @@ impl Connection {
             settings: Arc::new(Settings::default()),
             custom_names: CustomNames::default(),
             oids: Arc::default(),
+            nested: Vec::new(),
             parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             opened_at: now,
             idle_since: None,
             runtime,
             is_cancel_pending: false,
+            drawn_by: None,
             is_pinned: false,
         }
     }
@@ -148,6 +157,34 @@ impl Connection {
     #[inline]
     pub fn expect(&mut self, reply: Reply, is_visible: bool) {
         self.pending.push_back(Pending { reply, is_visible });
+    }
+
+    /// The answer to Execute, whose rows hold values that name types.
+    pub fn expect_nested(&mut self, nested: &NestedValues) {
+        if self.pending.is_empty() {
+            self.nested.clear();
+        }
+        let known = self.nested.iter().position(|known| known == nested);
+        let index = known.unwrap_or_else(|| {
+            self.nested.push(nested.clone());
+            self.nested.len() - 1
+        });
+        // Far more than a pipeline can hold.
+        self.expect(Reply::ExecuteNested(u16::try_from(index).unwrap_or(u16::MAX)), true);
+    }
+
+    /// Translates the body of a DataRow, at this place of the input.
+    pub fn translate_row(&mut self, nested: &NestedValues, body: Range<usize>) {
+        if let Some(body) = self.input.get_mut(body).filter(|_| !nested.is_empty()) {
+            self.oids.translate_row(nested, body);
+        }
+    }
+
+    /// The same, for the answer of [`Reply::ExecuteNested`].
+    pub fn translate_row_of(&mut self, entry: u16, body: Range<usize>) {
+        if let (Some(nested), Some(body)) = (self.nested.get(usize::from(entry)), self.input.get_mut(body)) {
+            self.oids.translate_row(nested, body);
+        }
     }
 
     /// Writes what is waiting and reads at least one byte. Cancel safe: bytes are in `output` or `input` or on the wire.

@@ -15,7 +15,7 @@ mod settings;
 mod target;
 
 pub use connection::{CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
-pub use foreign_oids::{ForeignOids, OID_NAMES_SQL, OidNames};
+pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record};
 pub use health::{Backoff, Health};
 pub use open::{OpenError, open};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};

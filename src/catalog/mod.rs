@@ -8,9 +8,11 @@ use std::collections::HashMap;
 
 mod closure;
 mod definitions;
+mod numbering;
 
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
+pub use numbering::{Numbering, SequenceName, identity_in_default};
 
 pub type Oid = u32;
 

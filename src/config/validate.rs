@@ -88,6 +88,7 @@ fn cross_shard(config: &Config) -> Result<(), ConfigError> {
     within("cross_shard.cursors_max", limits.cursors_max, 1..=10_000)?;
     within("cross_shard.fan_out_max", limits.fan_out_max, 1..=100_000)?;
     within("cross_shard.commit_timeout_ms", limits.commit_timeout_ms, 100..=HOUR_MS)?;
+    within("cross_shard.sequence_block", limits.sequence_block, 1..=1_000_000)?;
     within("cross_shard.statement_bytes_max", limits.statement_bytes_max, 1024..=1 << 30)?;
     within("cross_shard.prepared_statements_max", limits.prepared_statements_max, 1..=1_000_000)?;
     within("cross_shard.idle_in_pipeline_timeout_ms", limits.idle_in_pipeline_timeout_ms, 100..=DAY_MS)

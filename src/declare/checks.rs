@@ -9,6 +9,7 @@ use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
 
 use super::names::{quote_identifier, quote_table};
+use super::sequences;
 
 /// One reason, as a sentence, and a way out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Candidate<'_> {
             // Every row is everywhere, so every constraint is checked everywhere.
             CandidateKind::Reference => {}
         }
+        found.extend(sequences::obstacles(self.relation));
         found.extend(self.foreign_keys());
         found.extend(self.referencing_keys());
         found.extend(self.relation.triggers.iter().filter_map(|trigger| self.trigger(trigger)));

@@ -33,6 +33,7 @@ mod placement;
 mod references;
 mod rows_copy;
 mod schema_copy;
+mod sequences;
 mod shard_connection;
 mod sharding;
 mod shards;

@@ -8,7 +8,7 @@ use super::gate::LockedTables;
 use super::shard_connection::ShardConnection;
 use super::sharding::{ensure_table, refuse};
 use super::shards::read_catalog;
-use super::{BODY_READER, Caller, Control, names, rows_copy};
+use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
 use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{ShardState, TableKind};
@@ -37,10 +37,16 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
     let candidate = Candidate { catalog: &catalog, map: &snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
     refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())?;
 
+    if sequences::adopt(control, caller, &snapshot, &mut home, relation).await? {
+        home.close().await;
+        return Box::pin(declare(control, caller, table)).await;
+    }
     let mut others = Vec::new();
     for shard in snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
         let mut connection = control.open(shard).await?;
+        sequences::adopt_elsewhere(control, &mut connection, relation).await?;
         ensure_table(&mut home, &home_shard.url, &catalog, relation, &mut connection).await?;
+        sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         others.push(connection);
     }
     let mut locked = LockedTables::lock(&mut home, &[relation]).await?;

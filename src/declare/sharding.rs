@@ -17,7 +17,7 @@ use super::gate::LockedTables;
 use super::key::TableKey;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
-use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy};
+use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
 /// What a user asks for.
 struct Request<'a> {
@@ -115,9 +115,16 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         reader: &BODY_READER,
     };
     refuse(&format!("cannot distribute table \"{}\"", relation.name), &candidate.obstacles())?;
+    if sequences::adopt(control, caller, &snapshot, &mut home, relation).await? {
+        // With the home shard's schema as it is now.
+        home.close().await;
+        return Box::pin(declare(control, caller, request)).await;
+    }
     for shard in snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
         let mut connection = control.open(shard).await?;
+        sequences::adopt_elsewhere(control, &mut connection, relation).await?;
         ensure_table(&mut home, &home_shard.url, &catalog, relation, &mut connection).await?;
+        sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         refuse_rows(&mut connection, relation).await?;
         connection.close().await;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::gate::LockedTables;
 use super::rows_copy;
 use super::shard_connection::ShardConnection;
-use super::{Control, arguments::Arguments, schema_copy, support};
+use super::{Control, arguments::Arguments, schema_copy, sequences, support};
 use crate::backend::catalog_reader;
 use crate::catalog::{Catalog, Relation};
 use crate::error::{PgError, SqlState};
@@ -182,6 +182,8 @@ async fn prepare(
     home_catalog: &Catalog,
 ) -> Result<(), PgError> {
     let snapshot = control.fresh_snapshot().await?;
+    let cluster: Vec<_> = snapshot.sequences.keys().cloned().collect();
+    sequences::own(shard, &cluster).await?;
     let references = reference_tables(&snapshot, home_catalog);
     let mut locked = LockedTables::lock(home, &references).await?;
     let copied = copy_all(locked.connection(), shard, &references).await;

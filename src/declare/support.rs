@@ -4,10 +4,13 @@
 //! * `decisions`, `applied`, `decide`, `joined`, `resolve` and the role `shardgate_2pc`: the decision of a transaction over
 //!   several shards is a row on one of them, prepared transactions are owned by a role without rights so that any proxy may
 //!   finish them, and only who knows a transaction's secret may decide it.
+//! * `next_id` and its blocks: numbers of sequences of the whole cluster ([`numbers`]).
 //! * `refuse_while_declaring`: the gate's trigger function ([`super::gate`]).
 //!
 //! Idempotent. The tables and functions are needed and their failure is an error; the role needs CREATEROLE, which a managed
 //! service may not give: without it everything but writes over several shards works, and `shardgate check` says so.
+
+mod numbers;
 
 use super::names::{quote_identifier, quote_literal};
 use super::shard_connection::ShardConnection;
@@ -15,7 +18,7 @@ use crate::error::{PgError, SqlState};
 
 /// Makes what is missing and returns the shard's uuid.
 pub(super) async fn ensure(shard: &mut ShardConnection, client_roles: &[String]) -> Result<String, PgError> {
-    shard.run(OBJECTS).await.map_err(|error| explain(&shard.name, error))?;
+    shard.run(&format!("{OBJECTS}{}{COMMIT}", numbers::OBJECTS)).await.map_err(|error| explain(&shard.name, error))?;
     ensure_role(shard, client_roles).await?;
     shard.value("SELECT shard::text FROM shardgate.identity").await
 }
@@ -63,6 +66,7 @@ pub(super) async fn for_commits(
 const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL
      AND to_regclass('shardgate.applied') IS NOT NULL AND to_regprocedure('shardgate.decide(text, text)') IS NOT NULL
      AND to_regprocedure('shardgate.joined(text, text)') IS NOT NULL AND to_regprocedure('shardgate.resolve(text, uuid)') IS NOT NULL
+     AND to_regprocedure('shardgate.numbers_used(regclass)') IS NOT NULL
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {
@@ -137,8 +141,8 @@ BEGIN
         DETAIL = 'The statement was planned before the declaration. Nothing was changed.',
         HINT = 'Repeat the transaction.';
 END $$;
-GRANT USAGE ON SCHEMA shardgate TO PUBLIC;
-COMMIT;"#;
+GRANT USAGE ON SCHEMA shardgate TO PUBLIC;"#;
+const COMMIT: &str = "COMMIT;";
 
 /// Membership lets a session take the role for PREPARE TRANSACTION and for finishing what another session prepared.
 async fn ensure_role(shard: &mut ShardConnection, client_roles: &[String]) -> Result<(), PgError> {

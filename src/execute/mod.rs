@@ -14,13 +14,16 @@
 //! [`copy_in`] tells apart the rows of a COPY FROM STDIN, so that each goes to its shard.
 //!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
+//! [`deadlock`] breaks rings of transactions that no shard sees by itself. [`numbers`] gives cluster-wide numbers to sessions and shards.
 
 mod aggregate;
 pub mod commit;
 pub mod copy_in;
 mod copy_out;
+pub mod deadlock;
 pub mod gather;
 mod last_step;
+pub mod numbers;
 mod numeric;
 mod pieces;
 pub mod recovery;

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::sort_key::{SortValue, compare, decode, is_float};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
 use crate::shard_key::Format;
 use crate::sql::analysis::{Combine, DistinctRows, SortKey};
@@ -120,6 +120,8 @@ struct Input<'a> {
     head: Head,
     /// ReadyForQuery has come.
     is_ready: bool,
+    /// Columns whose values name types by this shard's oids.
+    nested: NestedValues,
 }
 
 /// Reads every connection to its ReadyForQuery. On an error the others are read to their end too, so that they stay usable.
@@ -128,7 +130,8 @@ pub async fn scatter<S: RowSink>(
     spec: &Spec,
     sink: &mut S,
 ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-    let inputs = connections.into_iter().map(|connection| Input { connection, head: Head::End, is_ready: false }).collect();
+    let input = |connection| Input { connection, head: Head::End, is_ready: false, nested: NestedValues::default() };
+    let inputs = connections.into_iter().map(input).collect();
     let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
     let mut result = merge.run(sink).await;
     for (index, input) in merge.inputs.iter_mut().enumerate() {
@@ -361,6 +364,9 @@ impl Merge<'_, '_> {
                 }
                 continue;
             };
+            if header.tag == shard_tag::DATA_ROW {
+                input.connection.translate_row(&input.nested, FRAME_HEADER_BYTES..header.total);
+            }
             let bytes = input.connection.input.get(..header.total).unwrap_or_default();
             let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
             match header.tag {
@@ -372,11 +378,11 @@ impl Merge<'_, '_> {
                     input.head = Head::Row { total: header.total, values };
                     return Ok(());
                 }
-                shard_tag::ROW_DESCRIPTION if self.columns.is_empty() => {
-                    self.columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
-                    for column in &mut self.columns {
-                        column.type_oid = input.connection.oids.at_home(column.type_oid);
-                        column.table_oid = input.connection.oids.at_home(column.table_oid);
+                shard_tag::ROW_DESCRIPTION => {
+                    let mut columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
+                    input.nested = input.connection.oids.translate_columns(&mut columns);
+                    if self.columns.is_empty() {
+                        self.columns = columns;
                     }
                 }
                 shard_tag::ERROR => {

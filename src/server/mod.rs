@@ -10,6 +10,9 @@
 pub mod admin;
 mod build;
 mod client;
+mod deadlocks;
+mod drift;
+mod numbers;
 mod operations;
 mod recovery;
 mod schema_watch;
@@ -82,6 +85,9 @@ impl Server {
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
         tokio::spawn(recovery::run(Arc::clone(&gateway.recovery), abort.clone()));
+        tokio::spawn(drift::run(Arc::clone(&gateway), stop.clone()));
+        tokio::spawn(deadlocks::run(Arc::clone(&gateway), abort.clone()));
+        tokio::spawn(numbers::run(Arc::clone(&gateway.numbers), Arc::clone(&gateway.map), abort.clone()));
         let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.

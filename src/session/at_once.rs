@@ -21,7 +21,7 @@ use super::{Session, SessionEnd};
 use crate::backend::{Pooled, Reply, StatementId};
 use crate::routing::{Inputs, MapSource, SingleKey};
 use crate::shardmap::MapSnapshot;
-use crate::sql::analysis::{Analysis, Command, Effect, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Scope};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag, originate};
 
@@ -97,6 +97,11 @@ impl Session {
         if statement.context_id != self.context.id || cycle.bind.parameter_count != expected {
             return None;
         }
+        // In binary form they may name types, by other oids on other shards.
+        let has_binary = cycle.bind.has_binary_results() || cycle.bind.has_binary_parameters();
+        if has_binary && !statement.description.get().is_some_and(|description| description.has_system_types_only()) {
+            return None;
+        }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
         let (map, mut connection) = self.place_at_once(analysis, &inputs, Some(statement.id))?;
         statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, cycle.bind.after_names));
@@ -156,6 +161,7 @@ impl Session {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
             && analysis.session_calls.is_empty()
+            && analysis.numbers == Numbers::None
             && analysis.shard_hint.is_none()
             && !analysis.has_unknown_names;
         let Scope::Placed { parts, .. } = &analysis.scope else { return None };

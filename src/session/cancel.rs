@@ -64,6 +64,14 @@ impl CancelRegistry {
         sessions.iter().for_each(|session| session.stop.set());
     }
 
+    /// As a cancel request of the client would; `session` is the process id that it was told.
+    pub async fn cancel_session(&self, session: i32) {
+        let target = self.sessions.lock().iter().find(|(key, _)| key.0 == session).map(|(_, target)| Arc::clone(target));
+        if let Some(target) = target {
+            target.cancel().await;
+        }
+    }
+
     /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.
     pub async fn cancel(&self, key: CancelKey) -> CancelOutcome {
         let target = self.sessions.lock().get(&key).cloned();

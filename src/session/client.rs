@@ -12,6 +12,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
 use super::SessionEnd;
+use super::staged::Diverted;
 use crate::execute::CopyRows;
 use crate::net::ClientStream;
 use crate::wire::FrameHeader;
@@ -25,13 +26,15 @@ pub(super) struct Client {
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
+    /// What is sent is kept instead, up to so many bytes.
+    diversion: Option<(Diverted, usize)>,
     /// Rows of several shards go out as COPY data.
     pub copy_rows: Option<Box<CopyRows>>,
 }
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, copy_rows: None }
+        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, diversion: None, copy_rows: None }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -86,6 +89,10 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        if self.diversion.is_some() {
+            self.keep_diverted();
+            return Ok(());
+        }
         self.flushes += u64::from(!self.output.is_empty());
         poll_fn(|context| {
             while !self.output.is_empty() {
@@ -102,6 +109,25 @@ impl Client {
             }
         })
         .await
+    }
+
+    /// From now on what is sent is kept, until [`Client::end_diversion`]. What is more than `bytes_max` is thrown away.
+    pub fn divert(&mut self, bytes_max: usize) {
+        self.diversion = Some((Diverted { is_whole: true, ..Diverted::default() }, bytes_max));
+    }
+
+    pub fn end_diversion(&mut self) -> Diverted {
+        self.keep_diverted();
+        self.diversion.take().map(|(diverted, _)| diverted).unwrap_or_default()
+    }
+
+    fn keep_diverted(&mut self) {
+        let Some((diverted, bytes_max)) = &mut self.diversion else { return };
+        diverted.is_whole &= diverted.frames.len().saturating_add(self.output.len()) <= *bytes_max;
+        if diverted.is_whole {
+            diverted.frames.unsplit(self.output.split());
+        }
+        self.output.clear();
     }
 
     fn release_buffers(&mut self) {

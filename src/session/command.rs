@@ -172,7 +172,7 @@ impl Session {
         let Some(analysis) = statement.analysis() else { return Some(Description::default()) };
         if let Command::Fetch { name, is_move: false, .. } = &analysis.command {
             let rows = self.open_cursors.rows(name.as_bytes())?;
-            return Some(Description { parameter_types: Vec::new(), rows: Some(rows) });
+            return Some(Description::new(Vec::new(), Some(rows)));
         }
         if !is_own(&analysis.command) {
             return None;
@@ -181,19 +181,19 @@ impl Session {
             Command::Shardgate(call) => {
                 let columns = declare::describe(&call.function).unwrap_or_default();
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
-                Some(Description { parameter_types, rows: Some(rows_body(&columns_of(call, columns))) })
+                Some(Description::new(parameter_types, Some(rows_body(&columns_of(call, columns)))))
             }
             Command::SetConfig(calls) => {
                 let parameter_types =
                     declared_types(statement, analysis, |number| super::set_config::parameter_type(calls, number));
                 let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
-                Some(Description { parameter_types, rows: Some(rows_body(&fields)) })
+                Some(Description::new(parameter_types, Some(rows_body(&fields))))
             }
             _ if super::temporary::has_parameters(analysis) => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
-                Some(Description { parameter_types, rows: Some(rows_body(&[super::explain::plan_field(*format)])) })
+                Some(Description::new(parameter_types, Some(rows_body(&[super::explain::plan_field(*format)]))))
             }
             _ => Some(Description::default()),
         }
@@ -510,6 +510,7 @@ impl Session {
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
+                self.drawn.discard();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"
             }
@@ -518,7 +519,10 @@ impl Session {
                 "DISCARD TEMP"
             }
             Discard::Plans => "DISCARD PLANS",
-            Discard::Sequences => "DISCARD SEQUENCES",
+            Discard::Sequences => {
+                self.drawn.discard();
+                "DISCARD SEQUENCES"
+            }
         };
         originate::command_complete(&mut self.client.output, tag);
         Ok(())

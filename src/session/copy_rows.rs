@@ -27,7 +27,7 @@ use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, push_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{LineMap, Piece, PieceKind, Splitter};
 use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
@@ -141,6 +141,9 @@ impl Session {
                 is_ready: false,
             });
         }
+        if stream.split.is_none() {
+            self.keep_other_writers_out(copy, shards).await?;
+        }
         self.begin_copies(&mut stream, text).await?;
         let stop = match self.feed_copies(&mut stream).await {
             Ok(()) => None,
@@ -157,6 +160,31 @@ impl Session {
         let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
         let row_bytes_max = usize::try_from(self.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         Ok(Split { splitter: Splitter::new(copy, row_bytes_max), map, group, is_other_encoding })
+    }
+
+    /// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
+    /// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
+    async fn keep_other_writers_out(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
+        let Some(index) = shards.first().and_then(|home| self.index_of(*home)) else { return Err(gone().into()) };
+        let mut literal = String::new();
+        push_literal(&mut literal, &copy.qualified);
+        let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
+        let rows = self.run_on_participant(index, &may_lock).await?;
+        let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");
+        if may_lock {
+            self.run_on_participant(index, &format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_on_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        self.cancel.started(&participant.connection);
+        match participant.connection.simple(sql).await {
+            Ok(rows) => Ok(rows),
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
     }
 
     /// The statement on all shards. When all of them wait for data, so may the client's begin.
@@ -260,6 +288,16 @@ impl Session {
         let indexes = indexes.ok_or_else(gone)?;
         let (client, participants) = (&mut self.client, &mut self.participants);
         Ok(poll_fn(|context| {
+            // What comes quickly is collected, so that it leaves in large pieces.
+            let is_due = indexes.iter().any(|index| {
+                participants.get(*index).is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MIN)
+            });
+            if !is_due
+                && !stream.is_held_back
+                && let Poll::Ready(filled) = client.poll_fill(context)
+            {
+                return Poll::Ready(Event::Client(filled));
+            }
             let mut is_full = false;
             for (place, index) in indexes.iter().enumerate() {
                 let Some(participant) = participants.get_mut(*index) else { continue };
@@ -563,6 +601,8 @@ fn gone() -> PgError {
 
 /// By which the shards' answers to the proxy's own CopyFail are known.
 const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
+/// Data is sent to a shard when there is so much, or when no more comes at once.
+const OUTPUT_BYTES_MIN: usize = 32 * 1024;
 /// Data waiting for one shard; above this the client is not read.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// PostgreSQL's own limit of a message.

@@ -5,18 +5,18 @@
 //! shard, where it may have changed the schema.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::participant::Participant;
 use super::{Failure, Session};
-use crate::backend::{Connection, Reply};
+use crate::backend::{Connection, Reply, is_record};
 use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
 use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::Scope;
-use crate::wire::{FRAME_HEADER_BYTES, Reader, originate, shard_tag};
+use crate::wire::{self, FRAME_HEADER_BYTES, Reader, originate, shard_tag};
 
 /// Whose oids the declared parameter types are. Types that users make have other oids on each shard: where they mean nothing, the
 /// shard infers them.
@@ -32,6 +32,22 @@ pub struct Description {
     pub parameter_types: Vec<u32>,
     /// Body of the RowDescription, all formats text; `None` when the statement returns no rows.
     pub rows: Option<Bytes>,
+    system_types_only: OnceLock<bool>,
+}
+
+impl Description {
+    pub fn new(parameter_types: Vec<u32>, rows: Option<Bytes>) -> Self {
+        Self { parameter_types, rows, system_types_only: OnceLock::new() }
+    }
+
+    /// No parameter and no column is of a type that users made, or of one that can hold values of such types.
+    pub fn has_system_types_only(&self) -> bool {
+        *self.system_types_only.get_or_init(|| {
+            let Ok(columns) = self.rows.as_deref().map_or(Ok(Vec::new()), wire::row_description) else { return false };
+            let mut types = self.parameter_types.iter().copied().chain(columns.iter().map(|column| column.type_oid));
+            types.all(|oid| !is_user_type(oid) && !is_record(oid))
+        })
+    }
 }
 
 impl Session {
@@ -117,7 +133,7 @@ impl Session {
         drop(snapshot);
         for shard in others {
             match self.describe_outside(&shard, statement).await {
-                Ok(description) if has_builtin_types(&description)? => return Ok(Arc::new(description)),
+                Ok(description) if description.has_system_types_only() => return Ok(Arc::new(description)),
                 Ok(_) => break,
                 Err(Failure::Error(error)) if is_away(&error) => {}
                 Err(failure) => return Err(failure),
@@ -129,15 +145,6 @@ impl Session {
 
 fn is_away(error: &PgError) -> bool {
     matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE)
-}
-
-fn has_builtin_types(description: &Description) -> Result<bool, PgError> {
-    let columns = match &description.rows {
-        Some(rows) => crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?,
-        None => Vec::new(),
-    };
-    let oids = description.parameter_types.iter().copied().chain(columns.iter().map(|column| column.type_oid));
-    Ok(oids.into_iter().all(|oid| oid < FIRST_USER_OID))
 }
 
 /// Parse (unless the connection has it), Describe, Sync.

@@ -75,6 +75,11 @@ impl Session {
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
         }
+        if let Some(at) = noticed.error_at.filter(|at| *at <= self.client.output.len()) {
+            let frame = self.client.output.split_off(at).freeze();
+            let frame = self.with_deadlock(self.with_own_position(frame));
+            self.client.output.extend_from_slice(&frame);
+        }
         for sqlstate in &noticed.errors {
             self.gateway.counters.error(sqlstate);
         }

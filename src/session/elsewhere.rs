@@ -204,7 +204,9 @@ impl Session {
             super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
-            fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, &after_names));
+            let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
+            let after_names = there.as_deref().unwrap_or(&after_names);
+            fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
             originate::describe(&mut connection.output, b'P', b"");
             originate::execute(&mut connection.output, b"", 0);
             originate::sync(&mut connection.output);

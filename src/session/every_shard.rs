@@ -1,8 +1,7 @@
 //! Schema changes: the same statement on every shard, the home shard first.
 //!
 //! All shards run it in one transaction each, and these are committed only when all have succeeded: an error anywhere leaves the
-//! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard; when that stops half-way,
-//! the error says where.
+//! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard ([`super::outside`]).
 
 use std::sync::Arc;
 
@@ -31,27 +30,31 @@ impl Session {
         if let Command::Ddl { tag, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
         }
+        let (before, flushes) = (self.client.output.len(), self.client.flushes);
         let begins_here = !outside && !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
         let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
-        let run = self.run_on_each(&shards, text, outside).await;
+        let run = if outside { self.run_outside(&shards, text).await } else { self.run_on_each(&shards, text).await };
         if is_atomic {
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
             });
         }
-        if !begins_here {
-            return run;
-        }
-        match run {
+        let run = match run {
+            _ if !begins_here => run,
             Ok(()) => self.commit_everywhere().await,
             Err(failure) => {
                 self.rollback_everywhere().await?;
                 Err(failure)
             }
+        };
+        if run.is_err() && flushes == self.client.flushes {
+            // What the home shard has done is undone, or at least not all.
+            keep_frames(&mut self.client.output, before, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
         }
+        run
     }
 
     /// Can the change be committed on all shards at once? Where transactions over several shards are not possible, it is
@@ -76,26 +79,26 @@ impl Session {
     }
 
     /// The home shard's answer is the client's; of the others only errors and notices are.
-    async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str, outside: bool) -> Result<(), Failure> {
-        let mut done: Vec<&str> = Vec::new();
+    async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
         for shard in shards {
             let before = self.client.output.len();
-            let result = self.run_on_one(shard, text, shard.is_home).await;
+            let result = self.run_patiently(shard, text).await;
             if !shard.is_home {
                 drop_notices(&mut self.client.output, before);
             }
-            if let Err(failure) = result {
-                if outside && !done.is_empty() {
-                    self.warn(
-                        SqlState::WARNING,
-                        &format!("done on {} only; the statement failed on shard \"{}\"", done.join(", "), shard.name),
-                    );
-                }
-                return Err(failure);
-            }
-            done.push(&shard.name);
+            result?;
         }
         Ok(())
+    }
+
+    /// Outside of a transaction. `is_told`: its command tag is the client's.
+    pub(super) async fn run_quietly(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
+        let before = self.client.output.len();
+        let result = self.run_on_one(shard, text, is_told).await;
+        if !is_told {
+            drop_notices(&mut self.client.output, before);
+        }
+        result
     }
 
     pub(super) async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
@@ -104,6 +107,8 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         let connection = &mut *participant.connection;
+        // What was filled may have been numbered.
+        connection.drawn_by = None;
         originate::query(&mut connection.output, text.as_bytes());
         connection.unnamed = None;
         connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
@@ -119,15 +124,21 @@ impl Session {
 
 /// Notices of shards other than the home shard say again what that one has said. Warnings stay: they may concern one shard.
 fn drop_notices(output: &mut BytesMut, from: usize) {
+    keep_frames(output, from, |tag, body| {
+        let is_notice = tag == shard_tag::NOTICE
+            && wire::error_fields(body).is_ok_and(|fields| fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"NOTICE"));
+        !is_notice
+    });
+}
+
+/// Of the messages from there on, those for which this holds.
+fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
     let Some(added) = output.get(from..).map(BytesMut::from) else { return };
     let mut rest = added.as_ref();
     let mut kept = BytesMut::with_capacity(rest.len());
     while let Some(header) = wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten() {
         let Some((frame, after)) = rest.split_at_checked(header.total) else { break };
-        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-        let is_notice = header.tag == shard_tag::NOTICE
-            && wire::error_fields(body).is_ok_and(|fields| fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"NOTICE"));
-        if !is_notice {
+        if is_kept(header.tag, frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default()) {
             kept.extend_from_slice(frame);
         }
         rest = after;

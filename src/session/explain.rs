@@ -22,6 +22,7 @@ use super::elsewhere::{fragment_text, with_shard_named};
 use super::gateway::MAP_DATABASE;
 use super::route::Route;
 use super::statement::Statement;
+use super::write::WritingKind;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Frame;
 use crate::error::{PgError, SqlState};
@@ -150,6 +151,14 @@ impl Session {
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
             }
             Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
+            Ok(Route::Write(writing)) if writing.shards.is_empty() => {
+                // Where it writes is not known before its queries are answered.
+                let merge = Some(match &writing.kind {
+                    WritingKind::Moved(_) => "rows are deleted where they are and inserted where their new keys belong".to_owned(),
+                    _ => "the queries in it are answered first, and their rows are written as constants".to_owned(),
+                });
+                return Ok((Head { merge, ..Head::new("split write", why) }, None));
+            }
             Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
             Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
             // Where it would run is not there before its rows are: no plan of it can be shown.
@@ -160,7 +169,7 @@ impl Session {
                         .recipe
                         .inputs
                         .iter()
-                        .map(|input| (shard.clone(), input.query(&|number| Some(format!("${number}")))))
+                        .map(|input| (shard.clone(), input.shown(&|number| Some(format!("${number}")))))
                         .collect::<Vec<_>>()
                 };
                 let on = shards.iter().flat_map(fragments).collect();

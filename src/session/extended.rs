@@ -16,11 +16,11 @@ use super::describe::{Description, prepare_on, with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Reply, StatementId, StatementText};
+use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Effect;
+use crate::sql::analysis::{Effect, Numbers};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
@@ -226,6 +226,31 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
+        if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
+            return Box::pin(self.bind_numbered(statement, body)).await;
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    /// A statement that draws numbers from sequences.
+    async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
+        self.check_not_failed(&analysis.command)?;
+        self.note_numbers(analysis.numbers);
+        if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
+            // What PostgreSQL has to say against the statement is about the client's own text.
+            self.answer_parse().await?;
+            self.describe(&statement).await?;
+            if let Some((changed, body)) = self.draw_for_bind(&statement, body).await? {
+                let bind = wire::bind(&body).map_err(SessionEnd::from)?;
+                return self.bind_statement(changed, &bind, &body).await;
+            }
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    async fn bind_statement(&mut self, statement: Arc<Statement>, bind: &wire::Bind<'_>, body: &[u8]) -> Result<(), Failure> {
         if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
             self.answer_parse().await?;
         }
@@ -239,7 +264,7 @@ impl Session {
             if let Some(analysis) = statement.analysis() {
                 self.check_not_failed(&analysis.command)?;
                 if super::command::takes_parameters(&analysis.command) {
-                    Self::check_parameter_count(&statement, &bind)?;
+                    Self::check_parameter_count(&statement, bind)?;
                 }
             }
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
@@ -247,19 +272,19 @@ impl Session {
             return Ok(());
         };
         self.check_not_failed(&analysis.command)?;
-        if let Err(mismatch) = Self::check_parameter_count(&statement, &bind) {
+        if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
-        if super::inner_query::has_inner_query(&analysis.command) && Box::pin(self.runs_inner_query(&statement, &bind)).await? {
+        if super::inner_query::has_inner_query(&analysis.command) && Box::pin(self.runs_inner_query(&statement, bind)).await? {
             self.answer_parse().await?;
             self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
             self.answer(shard_tag::BIND_COMPLETE);
             return Ok(());
         }
-        let described = self.parameter_types(&statement, &bind).await?;
+        let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
-        let inputs = Inputs::bound(statement.text(), &statement.literals, &bind, types);
+        let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
@@ -272,7 +297,7 @@ impl Session {
         match route {
             Route::Shard(shard) => {
                 self.check_portal_is_new(&portal, Some(shard))?;
-                self.bind_on_shard(shard, statement, &bind, portal).await
+                self.bind_on_shard(shard, statement, bind, portal).await
             }
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
@@ -359,8 +384,10 @@ impl Session {
             }
             self.batch.current = Some(shard);
         }
+        let described = self.description_for_nested(shard, &statement, bind).await?;
         let index = self.join(shard).await?;
         if let Some(analysis) = statement.analysis() {
+            self.check_sequence_value(index, analysis)?;
             self.pin_if_needed(index, analysis);
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
@@ -375,11 +402,32 @@ impl Session {
         if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
             connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
         }
-        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, bind.after_names));
+        let oids = Arc::clone(&connection.oids);
+        let described = described.as_ref();
+        let rows = described.and_then(|description| description.rows.as_deref());
+        let nested = rows.map_or_else(NestedValues::default, |rows| oids.nested_columns(rows, bind));
+        let there = described.and_then(|description| oids.parameters_there(&description.parameter_types, bind, bind.after_names));
+        let after_names = there.as_deref().unwrap_or(bind.after_names);
+        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard });
+        self.portals.insert(portal, Portal::Shard { shard, nested });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+    }
+
+    /// What the home shard says of the statement, where another one is asked for values in binary form: they may name types.
+    async fn description_for_nested(
+        &mut self,
+        shard: ShardId,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
+        let has_binary = bind.has_binary_results() || bind.has_binary_parameters();
+        if !has_binary || self.gateway.map.snapshot().home().is_none_or(|home| home.id == shard) {
+            return Ok(None);
+        }
+        self.answer_parse().await?;
+        self.describe(statement).await.map(Some)
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
@@ -400,9 +448,13 @@ impl Session {
                 self.describe_statement(&statement).await
             }
             Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard } => {
+                Portal::Shard { shard, .. } => {
                     let shard = *shard;
-                    self.forward(shard, Reply::DescribePortal, |out| originate::describe(out, b'P', name)).await
+                    let write = |connection: &mut Connection| {
+                        originate::describe(&mut connection.output, b'P', name);
+                        connection.expect(Reply::DescribePortal, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Portal::Own { statement, bind }
                 | Portal::Scatter { statement, bind, .. }
@@ -455,7 +507,7 @@ impl Session {
     }
 
     /// A message about something that lives on one shard.
-    async fn forward(&mut self, shard: ShardId, reply: Reply, write: impl FnOnce(&mut bytes::BytesMut)) -> Result<(), Failure> {
+    async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
         if self.batch.current != Some(shard) {
             if let Some(index) = self.current_index() {
                 self.drain_with_flush(index).await?;
@@ -467,18 +519,25 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.needs_sync = true;
-        write(&mut participant.connection.output);
-        participant.connection.expect(reply, true);
+        write(&mut participant.connection);
         Ok(())
     }
 
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         match self.portal(name)? {
-            Portal::Shard { shard } => {
-                let shard = *shard;
+            Portal::Shard { shard, nested } => {
+                let (shard, nested) = (*shard, nested.clone());
                 self.gateway.counters.statement(RouteKind::SingleShard);
-                self.forward(shard, Reply::Execute, |out| originate::execute(out, name, limit)).await
+                let write = |connection: &mut Connection| {
+                    originate::execute(&mut connection.output, name, limit);
+                    if nested.is_empty() {
+                        connection.expect(Reply::Execute, true);
+                    } else {
+                        connection.expect_nested(&nested);
+                    }
+                };
+                self.forward(shard, write).await
             }
             Portal::Own { statement, bind } => {
                 let (statement, bind) = (Arc::clone(statement), bind.clone());
@@ -519,8 +578,12 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard }) if self.participants.iter().any(|participant| participant.shard == shard) => {
-                    self.forward(shard, Reply::Close, |out| originate::close(out, b'P', name)).await
+                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                    let write = |connection: &mut Connection| {
+                        originate::close(&mut connection.output, b'P', name);
+                        connection.expect(Reply::Close, true);
+                    };
+                    self.forward(shard, write).await
                 }
                 Some(
                     Portal::Shard { .. }

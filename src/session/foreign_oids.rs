@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::gateway::MAP_DATABASE;
 use super::{Failure, Session};
-use crate::backend::{Connection, ForeignOids, OID_NAMES_SQL, OidNames};
+use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames};
 use crate::shardmap::{Shard, ShardId};
 
 /// What all sessions have learnt.
@@ -71,7 +71,10 @@ impl Session {
 async fn names(connection: &mut Connection, shard: &str) -> Result<OidNames, Failure> {
     let rows = connection.simple(OID_NAMES_SQL).await.map_err(|error| super::setting::refused(shard, error))?;
     let entry = |row: &Vec<Option<bytes::Bytes>>| match row.as_slice() {
-        [Some(name), Some(oid)] => Some((name.to_vec(), std::str::from_utf8(oid).ok()?.parse().ok()?)),
+        [Some(name), Some(oid), Some(letter)] => {
+            let oid = std::str::from_utf8(oid).ok()?.parse().ok()?;
+            Some((name.to_vec(), OidName { oid, nesting: Nesting::from_letter(letter) }))
+        }
         _ => None,
     };
     Ok(rows.iter().filter_map(entry).collect())

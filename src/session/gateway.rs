@@ -8,6 +8,7 @@ use moka::sync::Cache;
 
 use super::cancel::CancelRegistry;
 use super::describe::Description;
+use super::drift::Drift;
 use super::foreign_oids::KnownOids;
 use super::greet::Greeting;
 use super::relations::Clients;
@@ -19,6 +20,8 @@ use crate::config::{BackendUser, Config};
 use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
 use crate::execute::commit::Registry;
+use crate::execute::deadlock::Waits;
+use crate::execute::numbers::Numbers;
 use crate::execute::recovery::Recovery;
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
@@ -49,12 +52,17 @@ pub struct Gateway {
     /// Transactions over several shards that are under way here.
     pub(super) commits: Arc<Registry>,
     pub recovery: Arc<Recovery>,
+    pub numbers: Arc<Numbers>,
+    /// Transactions over several shards, which may wait for each other.
+    pub waits: Arc<Waits>,
     /// By a shard's URL and the user: what commits over several shards need is there.
     pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// What the map said when the reading of `catalog` began.
     pub(super) catalog_mark: ArcSwap<CatalogMark>,
+    /// Tables that differ between shards, as the last look has found.
+    pub(super) drift: ArcSwap<Drift>,
     /// Held while the home shard's schema is read.
     pub(super) refreshing: tokio::sync::Mutex<()>,
 }
@@ -108,11 +116,14 @@ impl Gateway {
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),
             recovery: Arc::new(Recovery::new(Arc::clone(&map), Arc::clone(&commits))),
+            waits: Arc::default(),
+            numbers: Arc::new(Numbers::new(Arc::clone(&map), config.cross_shard.sequence_block)),
             commits,
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
+            drift: ArcSwap::default(),
             refreshing: tokio::sync::Mutex::new(()),
             config,
             map,

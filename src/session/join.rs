@@ -77,7 +77,8 @@ impl Session {
         names: Option<CustomNames>,
     ) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
-        let mut connection = match self.wait_for_connection(&pool, kind, names.as_ref()).await? {
+        let found = self.wait_for_connection(&pool, kind, names.as_ref()).await?;
+        let mut connection = match found {
             Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
             Err(error @ CheckoutError::Unavailable { .. }) => {
                 self.gateway.recovery.was_away(shard.id);
@@ -102,7 +103,7 @@ impl Session {
 
     /// A connection, unless the client cancels while it waits for one.
     async fn wait_for_connection(
-        &self,
+        &mut self,
         pool: &Arc<Pool>,
         kind: Checkout,
         names: Option<&CustomNames>,
@@ -113,14 +114,16 @@ impl Session {
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
             return Ok(found);
         }
-        let cancelled = self.cancel.cancelled();
-        tokio::select! {
+        self.note_pool_wait(pool);
+        let found = tokio::select! {
             biased;
             found = checkout => Ok(found),
-            () = cancelled => {
+            () = self.cancel.cancelled() => {
                 Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
             }
-        }
+        };
+        self.end_pool_wait();
+        found
     }
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
@@ -157,6 +160,9 @@ impl Session {
                 let mut connection = self.checkout(&shard, &settings).await?;
                 self.learn_oids(&mut connection, &shard).await?;
                 self.participants.push(Participant::new(id, connection));
+                if self.participants.len() > 1 {
+                    self.note_held();
+                }
                 self.participants.len() - 1
             }
         };
@@ -307,7 +313,7 @@ fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usi
 
 /// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement
 /// is parsed again whenever it is bound.
-fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
+pub(super) fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
     let connection = &mut *participant.connection;
     originate::parse(&mut connection.output, b"", sql, &[]);
     originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);

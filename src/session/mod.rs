@@ -26,6 +26,7 @@ mod copy_rows;
 mod cursor;
 mod describe;
 mod drain;
+mod drift;
 mod elsewhere;
 mod every_shard;
 mod explain;
@@ -40,8 +41,12 @@ mod instant;
 mod join;
 mod last_step;
 mod lock_rows;
+mod moved;
+mod numbers;
+mod outside;
 mod parameter;
 mod participant;
+mod patient;
 mod prepare;
 mod relations;
 mod relay;
@@ -51,10 +56,12 @@ mod set_config;
 mod setting;
 mod simple;
 mod snapshot;
+mod staged;
 mod statement;
 mod stop;
 mod temporary;
 mod transaction;
+mod waits;
 mod write;
 
 use std::collections::HashMap;
@@ -66,12 +73,14 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 
 pub use cancel::{CancelKey, CancelRegistry};
+pub use drift::DriftLook;
 pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
+use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
 use crate::sql::{Context, RecentTemplates};
@@ -83,6 +92,7 @@ use cursor::Cursors;
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
+use numbers::DrawnNumbers;
 use participant::Participant;
 use relations::{ClientRow, Held};
 use statement::{Portal, Statement};
@@ -144,6 +154,9 @@ pub struct Session {
     batch: Batch,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
+    drawn: DrawnNumbers,
+    /// The transaction as the search for deadlocks sees it, while it has several shards.
+    wait: Option<Listed>,
     /// The settings, outside of any transaction, that `context` belongs to; `None` where that is not known, or where they hold a
     /// routing hint.
     settled: Option<Arc<Settings>>,
@@ -159,6 +172,8 @@ pub struct Session {
     touched: Vec<PartitionId>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
+    /// The queries of a write are being answered: what they are part of is not answered in stages again.
+    is_staging: bool,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -198,8 +213,11 @@ impl Session {
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
+            is_staging: false,
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
+            drawn: DrawnNumbers::default(),
+            wait: None,
             context_search_path: String::new(),
             statement_search_path: Arc::default(),
             schema_change: None,
@@ -284,6 +302,7 @@ impl Session {
     async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
         let mut frame = self.client.input.split_to(header.total);
         self.row.set_state(b'A');
+        self.note_statement();
         match header.tag {
             client_tag::QUERY => {
                 frame.advance(FRAME_HEADER_BYTES);
@@ -400,6 +419,7 @@ impl Session {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
+                let frame = self.with_deadlock(frame);
                 self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
@@ -411,6 +431,7 @@ impl Session {
     }
 
     fn fail(&mut self, error: PgError) {
+        let error = self.or_deadlock(error);
         self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();
@@ -436,6 +457,9 @@ impl Session {
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
+        if self.wait.is_some() {
+            Box::pin(self.end_wait()).await?;
+        }
         self.release_idle();
         if !self.transaction.is_open() {
             self.using = None;

@@ -1,5 +1,6 @@
 //! A bound parameter as SQL: a literal of its type, for statements that take no parameters.
 
+use crate::catalog::Catalog;
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, oid};
 use crate::sql::gather::literal;
 
@@ -30,6 +31,21 @@ pub(super) fn as_sql(type_oid: u32, format: Format, value: Option<&[u8]>) -> Opt
         }
     };
     Some(format!("{}::pg_catalog.{name}", literal(&text)))
+}
+
+/// The same of any type that has a name, where the value came as text: PostgreSQL says what is wrong with it.
+pub(super) fn as_constant(type_oid: u32, format: Format, value: Option<&[u8]>, catalog: &Catalog) -> Option<String> {
+    if let Some(sql) = as_sql(type_oid, format, value) {
+        return Some(sql);
+    }
+    let found = catalog.types.get(&type_oid).filter(|found| found.kind != 'p')?;
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let name = format!("{}.{}", quoted(&found.schema), quoted(&found.name));
+    match (value, format) {
+        (None, _) => Some(format!("NULL::{name}")),
+        (Some(bytes), Format::Text) => Some(format!("{}::{name}", literal(std::str::from_utf8(bytes).ok()?))),
+        (Some(_), Format::Binary) => None,
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::shard_key::{Format, Oid};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
 use crate::sql::lexer::Literals;
+use crate::sql::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -145,6 +146,15 @@ impl Session {
                 self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
+            Ok(Route::Write(_)) if bind.is_none() => {
+                let values = self.evaluated(&execution, &types).await?;
+                let constant = |number: u16| {
+                    let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
+                    super::parameter::as_constant(value.oid, value.format, value.value, &self.context.catalog)
+                };
+                let text = with_parameters(prepared.text(), &constant).ok_or_else(|| not_written(name))?;
+                Box::pin(self.write_with_constants(&text)).await
+            }
             Ok(Route::Write(_)) => Err(not_written(name).into()),
             Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 self.gateway.counters.statement(RouteKind::Gather);
@@ -157,6 +167,23 @@ impl Session {
                 self.count_refusal(&failure);
                 Err(failure)
             }
+        }
+    }
+
+    /// A statement that writes on several shards, with the arguments in it.
+    async fn write_with_constants(&mut self, text: &str) -> Result<(), Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+        let inputs = Inputs::literals(text, &read.literals);
+        let route = self.route(statement, &inputs).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        match self.run_elsewhere(route, statement, text, &inputs).await {
+            // The client has not written this text.
+            Err(Failure::Shard(frame)) => {
+                let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+                Err(Failure::Shard(super::elsewhere::without_position(body)))
+            }
+            run => run,
         }
     }
 
@@ -209,6 +236,7 @@ impl Session {
         let types = self.type_names(shard, prepared)?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let index = self.join(shard).await?;
+        self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -327,7 +355,7 @@ impl Session {
         }
         let prepared = self.current_statement(name.as_bytes()).await?;
         let rows = self.describe(&prepared).await?.rows.clone();
-        Ok(Some(Description { parameter_types: Vec::new(), rows }))
+        Ok(Some(Description::new(Vec::new(), rows)))
     }
 }
 

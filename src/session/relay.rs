@@ -32,6 +32,8 @@ pub(super) enum Step {
 pub(super) struct Noticed {
     /// An ErrorResponse went to the client.
     pub has_failed: bool,
+    /// Where in the output the last of them begins.
+    pub error_at: Option<usize>,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
     /// SQLSTATEs of the errors that went to the client.
@@ -84,6 +86,7 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
         if !is_complete {
             if header.total >= STREAM_BYTES
                 && pending.is_visible
+                && !matches!(pending.reply, Reply::ExecuteNested(_))
                 && matches!(header.tag, shard_tag::DATA_ROW | shard_tag::COPY_DATA)
             {
                 // A row larger than a buffer passes through in pieces.
@@ -93,7 +96,12 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
             break Step::More;
         }
         match header.tag {
-            shard_tag::DATA_ROW | shard_tag::COPY_DATA if pending.is_visible => run += header.total,
+            shard_tag::DATA_ROW | shard_tag::COPY_DATA if pending.is_visible => {
+                if let Reply::ExecuteNested(entry) = pending.reply {
+                    connection.translate_row_of(entry, run + FRAME_HEADER_BYTES..run + header.total);
+                }
+                run += header.total;
+            }
             shard_tag::NOTICE if pending.reply == Reply::Echo => {
                 move_run(connection, output, &mut run);
                 connection.input.advance(header.total);
@@ -168,9 +176,12 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
         (Reply::Close, shard_tag::CLOSE_COMPLETE) => Some(true),
         (Reply::DescribeStatement, shard_tag::PARAMETER_DESCRIPTION) => Some(false),
         (Reply::DescribeStatement | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
-        (Reply::Execute, shard_tag::COMMAND_COMPLETE | shard_tag::PORTAL_SUSPENDED | shard_tag::EMPTY_QUERY) => Some(true),
         (
-            Reply::Execute | Reply::Query | Reply::Echo,
+            Reply::Execute | Reply::ExecuteNested(_),
+            shard_tag::COMMAND_COMPLETE | shard_tag::PORTAL_SUSPENDED | shard_tag::EMPTY_QUERY,
+        ) => Some(true),
+        (
+            Reply::Execute | Reply::ExecuteNested(_) | Reply::Query | Reply::Echo,
             shard_tag::DATA_ROW | shard_tag::COPY_IN | shard_tag::COPY_OUT | shard_tag::COPY_DATA | shard_tag::COPY_DONE,
         ) => Some(false),
         (
@@ -239,10 +250,12 @@ fn take_error(
         | Reply::DescribeStatement
         | Reply::DescribePortal
         | Reply::Execute
+        | Reply::ExecuteNested(_)
         | Reply::Local(_) => skip_to_sync(connection),
     }
     noticed.has_failed = true;
     noticed.errors.push(fields.get(b'C').and_then(|code| code.try_into().ok()).unwrap_or(*b"XX000"));
+    noticed.error_at = Some(output.len());
     output.extend_from_slice(&frame);
     Ok(None)
 }
@@ -259,6 +272,7 @@ fn skip_to_sync(connection: &mut Connection) {
             | Reply::DescribeStatement
             | Reply::DescribePortal
             | Reply::Execute
+            | Reply::ExecuteNested(_)
             | Reply::Query
             | Reply::Echo
             | Reply::Abort

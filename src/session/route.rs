@@ -109,7 +109,10 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let route = self.find_route(statement, inputs).await?;
+        let route = match self.find_route(statement, inputs).await {
+            Ok(route) => route,
+            Err(refusal) => self.route_staged(refusal, statement, inputs)?,
+        };
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
@@ -159,8 +162,16 @@ impl Session {
         };
         match target.shards.single() {
             Some(shard) if statement.copy_in.is_none() => self.admit(statement, shard).await,
-            _ if statement.copy_in.is_some() => Box::pin(self.route_copy(statement, target)).await,
+            _ if statement.copy_in.is_some() => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
+                Box::pin(self.route_copy(statement, target)).await
+            }
             _ => {
+                if let Scope::Placed { parts, .. } = &statement.scope {
+                    self.check_drift(parts)?;
+                }
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
                 match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
@@ -231,7 +242,7 @@ impl Session {
 
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
-        if !matches!(statement.command, Command::Query(_)) && statement.copy_in.is_none() {
+        if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
             return Err(every_shard_refusal(&statement.command).into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
@@ -242,6 +253,7 @@ impl Session {
         if let [home] = *shards {
             return Ok(Route::Shard(home));
         }
+        self.check_drift_of_copies()?;
         plan::admit_several(&shards, &self.transaction_scope())?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
@@ -393,6 +405,7 @@ impl Session {
 
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
+        self.note_drawn_there(index, statement);
         let reason = match &statement.command {
             Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
@@ -431,7 +444,6 @@ fn every_shard_refusal(command: &Command) -> PgError {
         )
     };
     match command {
-        Command::Truncate => whole_table("TRUNCATE"),
         Command::Lock => whole_table("LOCK"),
         _ => PgError::unsupported(
             "this statement would write to every shard",

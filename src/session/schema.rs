@@ -110,6 +110,11 @@ impl Gateway {
                 has_changed |= store.drop_table(actor, old.0, old.1).await?;
             }
         }
+        for name in map.sequences.keys() {
+            if before.relation_names.contains_key(name) && !after.relation_names.contains_key(name) {
+                has_changed |= store.drop_sequence(actor, &name.0, &name.1).await?;
+            }
+        }
         drop(map);
         if has_changed {
             self.map.refresh().await?;
@@ -164,7 +169,7 @@ impl Session {
     }
 }
 
-async fn read(home: &Shard) -> Result<Catalog, PgError> {
+pub(super) async fn read(home: &Shard) -> Result<Catalog, PgError> {
     let options = PgConnectOptions::from_str(&home.url).map_err(|_| unreadable(home).with_detail("Its URL cannot be used."))?;
     let failed = |error: &dyn std::error::Error| {
         let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();

@@ -14,7 +14,8 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::Read;
-use crate::sql::analysis::{Analysis, Command, Effect, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
+use crate::sql::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{originate, query, shard_tag};
 
@@ -55,6 +56,9 @@ impl Session {
                 if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
                     return Ok(());
                 }
+                if statement.numbers != Numbers::None {
+                    return Box::pin(self.run_numbered(statement, text, &read)).await;
+                }
                 let inputs = Inputs::literals(text, &read.literals);
                 let route = self.route(statement, &inputs).await;
                 match self.counted(route) {
@@ -64,6 +68,42 @@ impl Session {
                 }
             }
             _ => Box::pin(self.run_several(text, read)).await,
+        }
+    }
+
+    /// A statement that draws numbers from sequences.
+    async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
+        self.note_numbers(statement.numbers);
+        let drawn = if self.draws(statement) { self.draw_into(text).await? } else { None };
+        let run = match drawn {
+            None => self.run_routed(statement, text, &read.literals).await,
+            Some(drawn) => {
+                let read = self.read(&drawn).await?;
+                match read.analyzed.statements.as_slice() {
+                    [statement] => self.run_routed(statement, &drawn, &read.literals).await,
+                    _ => Err(PgError::internal("a statement with numbers is not one").into()),
+                }
+            }
+        };
+        let run = run.map_err(|failure| self.with_own_place(failure));
+        self.forget_moved();
+        run
+    }
+
+    fn with_own_place(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Shard(frame) => Failure::Shard(self.with_own_position(frame)),
+            other => other,
+        }
+    }
+
+    async fn run_routed(&mut self, statement: &Analysis, text: &str, literals: &Literals) -> Result<(), Failure> {
+        let inputs = Inputs::literals(text, literals);
+        let route = self.route(statement, &inputs).await;
+        match self.counted(route) {
+            Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+            Err(failure) => self.refuse(failure, statement, text).await,
+            Ok(route) => self.run_elsewhere(route, statement, text, &inputs).await,
         }
     }
 
@@ -91,6 +131,7 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.effect == Effect::Write;
+        self.check_sequence_value(index, statement)?;
         self.pin_if_needed(index, statement);
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -163,6 +204,16 @@ impl Session {
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        if statement.numbers == Numbers::Drawn {
+            // Read again alone, with what came before it as blanks.
+            let alone = format!("{:blanks$}{alone}", "");
+            let read = self.read(&alone).await?;
+            return match read.analyzed.statements.as_slice() {
+                [statement] => Box::pin(self.run_numbered(statement, &alone, &read)).await,
+                _ => Err(PgError::internal("a statement with numbers is not one").into()),
+            };
+        }
+        self.note_numbers(statement.numbers);
         let route = self.route(statement, inputs).await;
         match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
@@ -172,7 +223,7 @@ impl Session {
 
     /// The one shard that all statements belong to, when nothing among them concerns the session.
     async fn common_shard(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<ShardId>, Failure> {
-        let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_));
+        let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_)) && statement.numbers == Numbers::None;
         if self.transaction.is_open() || !statements.iter().all(is_plain) {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::describe::Description;
 use super::write::Writing;
-use crate::backend::{StatementId, StatementText};
+use crate::backend::{NestedValues, StatementId, StatementText};
 use crate::plan::Gathering;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
@@ -49,8 +49,8 @@ impl Statement {
 
 /// A bound statement.
 pub(super) enum Portal {
-    /// Lives on one shard's connection under the same name.
-    Shard { shard: ShardId },
+    /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns.
+    Shard { shard: ShardId, nested: NestedValues },
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.

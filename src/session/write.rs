@@ -5,6 +5,8 @@
 //!   parts    every shard writes its own rows, at once          tags are summed, rows of RETURNING follow shard by shard
 //!   rows     every shard gets its rows of VALUES, at once      tags are summed, rows of RETURNING come in the order of VALUES
 //!   streamed COPY FROM STDIN: row by row while they come        (copy_rows.rs)
+//!   staged   its queries are answered first                    (staged.rs)
+//!   moved    an UPDATE of the key, as DELETE and INSERT         (moved.rs)
 //!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
 //! ```
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
@@ -16,6 +18,7 @@ use bytes::Bytes;
 
 use super::describe::TypeNames;
 use super::elsewhere::with_shard_named;
+use super::staged::Staging;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::ConnectionError;
@@ -24,6 +27,7 @@ use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::copy_in::CopyIn;
 use crate::sql::lexer::{self, Literals, TokenKind};
+use crate::sql::moving::Moving;
 use crate::sql::value_rows::{value_rows, with_rows};
 use crate::wire::{self, originate, shard_tag};
 
@@ -46,6 +50,10 @@ pub(super) enum WritingKind {
         copy: Arc<CopyIn>,
         group: Option<GroupId>,
     },
+    /// Its queries are answered first; the shards are known then.
+    Staged(Arc<Staging>),
+    /// An UPDATE of the shard key, whose rows change their shards; these are known then.
+    Moved(Arc<Moving>),
 }
 
 /// What a shard said.
@@ -59,7 +67,7 @@ struct Part {
 }
 
 /// How the shards are told what to write.
-enum Request<'r> {
+pub(super) enum Request<'r> {
     Query(&'r str),
     Bound {
         statement: &'r Statement,
@@ -77,7 +85,7 @@ enum Request<'r> {
 
 /// What of a shard's answer the client gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub(super) enum Shown {
     Nothing,
     Rows,
     /// The row description too.
@@ -90,6 +98,12 @@ enum Shown {
 impl Session {
     /// In the simple protocol.
     pub(super) async fn write_text(&mut self, writing: &Writing, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        if let WritingKind::Staged(staging) = &writing.kind {
+            return Box::pin(self.write_staged_text(staging, statement, text)).await;
+        }
+        if let WritingKind::Moved(moving) = &writing.kind {
+            return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
+        }
         self.check_commit_support(&writing.shards).await?;
         let begins_here = !self.transaction.is_open();
         if begins_here {
@@ -102,6 +116,7 @@ impl Session {
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
+            WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
@@ -169,6 +184,8 @@ impl Session {
                 self.write_on(writing, &request, Shown::Rows).await?
             }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
+            WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
+            WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
                 let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
                 let request = Request::Rows { texts: &texts, types: &typed.key.types, after_names: bind.after_names };
@@ -180,7 +197,7 @@ impl Session {
     }
 
     /// Returns the tag for the client.
-    async fn write_on(&mut self, writing: &Writing, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+    pub(super) async fn write_on(&mut self, writing: &Writing, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
         for shard in &writing.shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
@@ -193,11 +210,17 @@ impl Session {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
                 sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
             }
-            WritingKind::Streamed { .. } => Err(PgError::internal("COPY is run by itself").into()),
+            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+                Err(PgError::internal("a write that is run by itself").into())
+            }
             WritingKind::Rows(shard_of_row) => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;
                 let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
-                for row in in_order(parts, shard_of_row)? {
+                let may_leave_out = match request {
+                    Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
+                    Request::Query(_) | Request::Bound { .. } => false,
+                };
+                for row in in_order(parts, shard_of_row, may_leave_out)? {
                     self.client.output.extend_from_slice(&row);
                 }
                 Ok(tag)
@@ -360,7 +383,7 @@ pub(super) fn sum_of_tags<'t>(tags: impl Iterator<Item = &'t str>) -> Result<Str
 }
 
 /// The statement with the rows of each shard alone.
-fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
+pub(super) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
     let unknown = || PgError::internal("the rows of VALUES were not found in the text");
     let rows = value_rows(text, shard_of_row.len()).ok_or_else(unknown)?;
     let text_of = |place: usize| {
@@ -384,10 +407,15 @@ fn types_there(text: &str, types: &[u32], is_home: bool) -> Vec<u32> {
     types.iter().enumerate().map(there).collect()
 }
 
-/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING.
-fn in_order(parts: Vec<Part>, shard_of_row: &[usize]) -> Result<Vec<Bytes>, Failure> {
-    if parts.iter().all(|part| part.rows.is_empty()) {
+/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING. `may_leave_out`: ON CONFLICT may leave out rows;
+/// which ones is not told, and then they come shard by shard.
+fn in_order(parts: Vec<Part>, shard_of_row: &[usize], may_leave_out: bool) -> Result<Vec<Bytes>, Failure> {
+    let count: usize = parts.iter().map(|part| part.rows.len()).sum();
+    if count == 0 {
         return Ok(Vec::new());
+    }
+    if may_leave_out && count < shard_of_row.len() {
+        return Ok(parts.into_iter().flat_map(|part| part.rows).collect());
     }
     let mut rows: Vec<_> = parts.into_iter().map(|part| part.rows.into_iter()).collect();
     let ordered: Option<Vec<Bytes>> = shard_of_row.iter().map(|place| rows.get_mut(*place)?.next()).collect();
@@ -409,6 +437,14 @@ pub(super) fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
     )
     .with_detail(format!("The home shard answered {home}, that shard {other}. Nothing was changed."))
     .with_hint("Somebody has written to one copy directly. Make the copies alike on the shards.")
+}
+
+fn has_on_conflict(text: &str) -> bool {
+    let words: Vec<&str> = lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Word)
+        .filter_map(|token| text.get(token.start..token.end))
+        .collect();
+    words.array_windows().any(|[first, second]| first.eq_ignore_ascii_case("on") && second.eq_ignore_ascii_case("conflict"))
 }
 
 const TEXT_OID: u32 = 25;

@@ -19,8 +19,8 @@ use super::encoding::{declared_function, key_from_stored, key_types_from_stored,
 use super::error::StoreError;
 use super::merge::{ChangedRows, GroupRow, PartitionRow, merge};
 use super::model::{
-    Bound, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId, ShardState,
-    Strategy, Table, TableKind,
+    Bound, ClusterSequence, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId,
+    ShardState, Strategy, Table, TableKind,
 };
 use super::store::Store;
 
@@ -180,6 +180,14 @@ async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -
     for row in fetch(transaction, FUNCTIONS, since).await? {
         rows.functions.push(function(&row)?);
     }
+    for row in fetch(transaction, SEQUENCES, since).await? {
+        rows.sequences.push(ClusterSequence {
+            schema: read(&row, 0)?,
+            name: read(&row, 1)?,
+            increment: read(&row, 2)?,
+            generation: read(&row, 3)?,
+        });
+    }
     Ok(rows)
 }
 
@@ -208,6 +216,7 @@ async fn read_removed(transaction: &mut Transaction<'_, Postgres>, since: i64, r
             ("lookup_key", Some(id)) => rows.removed_keys.push((GroupId(id), read::<Vec<u8>>(&row, 2)?.into_boxed_slice())),
             ("declared_table", _) => rows.removed_tables.push(name()?),
             ("declared_function", _) => rows.removed_functions.push(name()?),
+            ("declared_sequence", _) => rows.removed_sequences.push(name()?),
             (other, _) => return Err(unreadable("record of removal", other)),
         }
     }
@@ -285,5 +294,7 @@ const TABLES: &str = "SELECT schema_name, table_name, group_id, key
                       FROM shardgate_map.declared_table WHERE epoch > $1";
 const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument
                          FROM shardgate_map.declared_function WHERE epoch > $1";
+const SEQUENCES: &str = "SELECT schema_name, sequence_name, increment, generation
+                         FROM shardgate_map.declared_sequence WHERE epoch > $1";
 const CHANGED_KEYS: &str = "SELECT group_id, key FROM shardgate_map.lookup_key WHERE epoch > $1 LIMIT 10001";
 const REMOVED: &str = "SELECT kind, id, key, schema_name, name FROM shardgate_map.removed WHERE epoch > $1";

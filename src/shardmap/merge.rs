@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::error::StoreError;
-use super::model::{DeclaredFunction, Group, GroupId, MapSnapshot, Partition, PartitionId, Shard, ShardId, Strategy, Table};
+use super::model::{
+    ClusterSequence, DeclaredFunction, Group, GroupId, MapSnapshot, Partition, PartitionId, Shard, ShardId, Strategy, Table,
+};
 use crate::shard_key::KeyType;
 
 /// Rows as they are now, of what changed; names and ids of what is gone.
@@ -18,11 +20,13 @@ pub(super) struct ChangedRows {
     pub partitions: Vec<PartitionRow>,
     pub tables: Vec<Table>,
     pub functions: Vec<DeclaredFunction>,
+    pub sequences: Vec<ClusterSequence>,
     pub removed_shards: Vec<ShardId>,
     pub removed_groups: Vec<GroupId>,
     pub removed_partitions: Vec<PartitionId>,
     pub removed_tables: Vec<(String, String)>,
     pub removed_functions: Vec<(String, String)>,
+    pub removed_sequences: Vec<(String, String)>,
     pub removed_keys: Vec<(GroupId, Box<[u8]>)>,
 }
 
@@ -48,11 +52,13 @@ impl ChangedRows {
             + self.partitions.len()
             + self.tables.len()
             + self.functions.len()
+            + self.sequences.len()
             + self.removed_shards.len()
             + self.removed_groups.len()
             + self.removed_partitions.len()
             + self.removed_tables.len()
             + self.removed_functions.len()
+            + self.removed_sequences.len()
             + self.removed_keys.len()
     }
 
@@ -61,9 +67,11 @@ impl ChangedRows {
         !(self.shards.is_empty()
             && self.tables.is_empty()
             && self.functions.is_empty()
+            && self.sequences.is_empty()
             && self.removed_shards.is_empty()
             && self.removed_tables.is_empty()
-            && self.removed_functions.is_empty())
+            && self.removed_functions.is_empty()
+            && self.removed_sequences.is_empty())
     }
 }
 
@@ -87,6 +95,10 @@ pub(super) fn merge(known: &MapSnapshot, rows: ChangedRows) -> Result<MapSnapsho
     rows.removed_functions.iter().for_each(|name| drop(next.functions.remove(name)));
     for function in rows.functions {
         next.functions.insert((function.schema.clone(), function.name.clone()), Arc::new(function));
+    }
+    rows.removed_sequences.iter().for_each(|name| drop(next.sequences.remove(name)));
+    for sequence in rows.sequences {
+        next.sequences.insert((sequence.schema.clone(), sequence.name.clone()), Arc::new(sequence));
     }
     Ok(next)
 }

@@ -39,6 +39,7 @@ mod merge;
 pub mod model;
 mod placement;
 mod proxies;
+mod sequences;
 mod store;
 mod watch;
 
@@ -49,10 +50,11 @@ pub use lease::{LEASE, Lease, ProxyId};
 pub use loader::{Change, ChangedKeys, Loaded};
 pub use lookup::LookupError;
 pub use model::{
-    Bound, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId, PartitionState, Shard,
-    ShardId, ShardState, Strategy, Table, TableKind,
+    Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
+    PartitionState, Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 pub use placement::{NewPartition, hash_slices, spread};
+pub use sequences::{NewSequence, NumberBlock};
 pub use store::{Store, migrations, migrations_up_to};
 
 use cache::LookupKey;

@@ -166,6 +166,17 @@ pub struct DeclaredFunction {
     pub key_argument: Option<usize>,
 }
 
+/// A sequence of the whole cluster: its numbers are given away in blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSequence {
+    pub schema: String,
+    pub name: String,
+    /// Not zero.
+    pub increment: i64,
+    /// Numbers that were drawn under another one are void: `setval` came between.
+    pub generation: i64,
+}
+
 /// The whole map at one epoch, without the lookup keys.
 #[derive(Clone, Debug, Default)]
 pub struct MapSnapshot {
@@ -176,7 +187,10 @@ pub struct MapSnapshot {
     /// (schema, name) → table.
     pub tables: HashMap<(String, String), Arc<Table>>,
     pub functions: HashMap<(String, String), Arc<DeclaredFunction>>,
-    /// Counter of the epoch that last changed `shards`, `tables` or `functions`: plans made under an older one are stale.
+    /// (schema, name) → sequence of the whole cluster.
+    pub sequences: HashMap<(String, String), Arc<ClusterSequence>>,
+    /// Counter of the epoch that last changed `shards`, `tables`, `functions` or which `sequences` there are: plans made under an
+    /// older one are stale.
     pub tables_version: i64,
     /// Counter of the epoch of the last change of the shards' schema (DDL) that is done: a catalogue read before it is stale.
     pub schema_version: i64,

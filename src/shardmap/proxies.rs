@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use sqlx::types::Json;
 use tokio::time::{Instant, sleep};
 
 use super::ShardMap;
+use super::changes::read;
 use super::error::StoreError;
 use super::lease::{LEASE, ProxyId};
 use super::model::Epoch;
@@ -72,6 +74,12 @@ impl Store {
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
         Ok(self.proxies().await?.into_iter().map(|row| (row.id.0, row.renewals)).collect())
+    }
+
+    /// Tells of this proxy's waiting transactions; those of the others.
+    pub async fn tell_waiters(&self, proxy: i64, waiters: serde_json::Value) -> Result<serde_json::Value, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.tell_waiters($1, $2)").bind(proxy).bind(Json(waiters));
+        read::<Json<serde_json::Value>>(&self.change(query).await?, 0).map(|told| told.0)
     }
 
     async fn has_proxy_behind(&self, own: ProxyId, epoch: Epoch) -> Result<bool, StoreError> {

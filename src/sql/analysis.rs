@@ -37,6 +37,8 @@ pub struct Analysis {
     pub has_unknown_names: bool,
     /// INSERT of several rows whose keys are known: the key of each, in the order of VALUES, so that each can go to its shard.
     pub split_rows: Option<Arc<[KeyCondition]>>,
+    /// Whether rows are numbered by sequences, and who draws.
+    pub numbers: Numbers,
     /// COPY FROM STDIN into a sharded or reference table.
     pub copy_in: Option<Arc<CopyIn>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
@@ -48,6 +50,19 @@ impl Analysis {
     pub fn alone<'t>(&self, text: &'t str) -> &'t str {
         text.get(self.start..self.end.min(text.len())).unwrap_or(text)
     }
+}
+
+/// Numbers that a statement draws from sequences: the last one counts that applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Numbers {
+    #[default]
+    None,
+    /// From sequences of the home shard, on its connection.
+    AtHome,
+    /// From cluster-wide sequences, by the shards: the proxy does not see which.
+    Unseen,
+    /// From cluster-wide sequences, by the proxy, which puts them into the text first ([`super::drawing`]).
+    Drawn,
 }
 
 /// What a second, independent reading makes of the first one's claims.

@@ -15,6 +15,8 @@ use crate::shard_key::{KeyFunction, KeyType};
 pub struct CopyIn {
     /// The table, as PostgreSQL names it in the context of errors.
     pub table: String,
+    /// The same as SQL names it anywhere.
+    pub qualified: String,
     pub format: CopyFormat,
     /// The first line names the columns.
     pub has_header: bool,
@@ -66,7 +68,7 @@ impl CopyFormat {
 
 impl CopyIn {
     /// Without the key. Errors: an option that the proxy cannot follow.
-    pub fn read(copy: &nodes::CopyStmt, table: &str) -> Result<Self, PgError> {
+    pub fn read(copy: &nodes::CopyStmt, schema: &str, table: &str) -> Result<Self, PgError> {
         if let Some(option) = copy.options().iter().find_map(|option| option.defname().filter(|name| !FOLLOWED.contains(name))) {
             return Err(unknown_option(option));
         }
@@ -80,7 +82,9 @@ impl CopyIn {
         let format = CopyFormat::read(copy);
         let encoding = text(copy, "encoding").map(str::to_owned);
         let has_header = option_is_on(copy.options(), "header");
-        Ok(Self { table: table.to_owned(), format, has_header, encoding, key: Vec::new(), fires_per_statement: false })
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let qualified = format!("{}.{}", quoted(schema), quoted(table));
+        Ok(Self { table: table.to_owned(), qualified, format, has_header, encoding, key: Vec::new(), fires_per_statement: false })
     }
 }
 

@@ -4,12 +4,14 @@ pub mod analysis;
 pub mod body;
 mod cache;
 pub mod clock;
+pub mod concurrent_index;
 mod context;
 pub mod copy_in;
 pub mod copy_out;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+pub mod drawing;
 mod execute;
 pub mod explain;
 pub mod gather;
@@ -17,6 +19,7 @@ pub mod gather;
 mod hostile;
 pub mod lexer;
 pub mod literal;
+pub mod moving;
 mod notes;
 mod parse;
 mod placing;
@@ -26,10 +29,12 @@ mod second;
 mod session_command;
 mod set_config;
 mod shardgate_call;
+pub mod staging;
 mod statement;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod truncate;
 pub mod value_rows;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};

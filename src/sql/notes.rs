@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::analysis::{Effect, KeyCondition, SessionCall};
+use super::analysis::{Effect, KeyCondition, Numbers, SessionCall};
 use crate::catalog::Oid;
 use crate::error::PgError;
 
@@ -33,6 +33,7 @@ pub struct Notes {
     pub split_rows: Option<Vec<KeyCondition>>,
     /// Refused whatever the keys are.
     pub refused: Option<PgError>,
+    pub numbers: Numbers,
     /// Values that differ from one evaluation to the next: the first function found.
     pub volatile: Option<String>,
 }

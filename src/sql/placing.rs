@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pg_raw_parse::nodes;
 
-use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Opinion, Part, QueryKind, Scope, SessionCall};
+use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::copy_in::CopyIn;
 use super::query::{Reader, Resolved, resolve};
@@ -27,6 +27,7 @@ pub struct Placement {
     pub is_template: bool,
     pub has_unknown_names: bool,
     pub split_rows: Option<Arc<[KeyCondition]>>,
+    pub numbers: Numbers,
     pub copy_in: Option<Arc<CopyIn>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
@@ -45,6 +46,7 @@ impl Placement {
             is_template: false,
             has_unknown_names: false,
             split_rows: None,
+            numbers: Numbers::None,
             copy_in: None,
             opinion: None,
         }
@@ -54,6 +56,7 @@ impl Placement {
 /// The placement of a statement whose queries were read.
 pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgError>) -> Placement {
     reader.note_policies();
+    let may_touch_anything = reader.notes.touches_anything.is_some();
     let scope = scope(&mut reader);
     Placement {
         command,
@@ -66,6 +69,8 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
         split_rows: reader.notes.split_rows.take().map(Arc::from),
+        // What may touch any table may draw from any sequence.
+        numbers: if may_touch_anything { reader.notes.numbers.max(Numbers::AtHome) } else { reader.notes.numbers },
         copy_in: None,
         opinion: None,
     }
@@ -127,6 +132,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         fixed_literals: reader.notes.fixed_literals.iter().copied().collect(),
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
+        numbers: reader.notes.numbers,
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
     }
 }

@@ -5,6 +5,8 @@
 //! on one shard, and a table neither joins nor leaves a distributed family. The rules are those of `distribute_table`. What is
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
+mod numbers;
+
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
@@ -18,6 +20,7 @@ use crate::shardmap::{GroupId, Table, TableKind};
 
 /// Refuses what would leave the shard map or the shards wrong.
 pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    numbers::guard(node, context)?;
     match node {
         Node::AlterTableStmt(alter) => alter_table(alter, context),
         Node::IndexStmt(index) => create_index(index, context),

@@ -10,10 +10,11 @@
 //! The tree is never printed, and never made from a text whose tree might be deep: sqlparser drops its trees recursively and
 //! tries some brackets twice. The limits here keep both small; no text crashes or stalls the reader.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sqlparser::ast::Statement;
+use sqlparser::ast::{CopySource, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
@@ -73,12 +74,10 @@ fn read(text: &str, claims: Claims<'_>) -> Opinion {
     let Ok([statement]) = statements.as_deref() else {
         return Opinion::Unsure;
     };
-    if !matches!(
-        statement,
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
-    ) {
+    let Some(statement) = within(statement) else {
         return Opinion::Unsure;
-    }
+    };
+    let statement = &*statement;
     let names = names::of(statement);
     if names.is_odd {
         return Opinion::Unsure;
@@ -87,6 +86,22 @@ fn read(text: &str, claims: Claims<'_>) -> Opinion {
         return Opinion::Differs("another set of tables");
     }
     sketch::of(statement, &names, claims.context).map_or(Opinion::Unsure, |sketch| claims::judge(&sketch, claims))
+}
+
+/// The statement that reads or writes rows: itself, or what a cursor, COPY or EXPLAIN is for.
+fn within(statement: &Statement) -> Option<Cow<'_, Statement>> {
+    match statement {
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
+            Some(Cow::Borrowed(statement))
+        }
+        Statement::Declare { stmts } => match stmts.as_slice() {
+            [declare] => declare.for_query.clone().map(|query| Cow::Owned(Statement::Query(query))),
+            _ => None,
+        },
+        Statement::Copy { source: CopySource::Query(query), to: true, .. } => Some(Cow::Owned(Statement::Query(query.clone()))),
+        Statement::Explain { statement, .. } => within(statement),
+        _ => None,
+    }
 }
 
 /// Small enough, flat enough, and without words that sqlparser takes for names.

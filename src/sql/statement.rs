@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Part, QueryKind, Scope, Scroll, ShardgateCall};
+use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, ShardgateCall};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
-use super::{clock, ddl, execute, schema_guard, session_command, set_config};
+use super::{clock, ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -46,10 +46,12 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         is_template,
         has_unknown_names,
         split_rows,
+        numbers,
         copy_in,
         opinion,
     } = placement;
-    let is_template = is_template && matches!(command, Command::Query(_));
+    let is_query = matches!(command, Command::Query(_));
+    let is_template = is_template && is_query;
     let analysis = Analysis {
         start: source.start,
         end: source.end,
@@ -64,6 +66,8 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         session_calls,
         has_unknown_names,
         split_rows,
+        // What stands in another statement is numbered where that runs.
+        numbers: if numbers == Numbers::Drawn && !is_query { Numbers::Unseen } else { numbers },
         copy_in,
         opinion,
     };
@@ -99,8 +103,11 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
         }
         Node::TruncateStmt(truncate) => {
-            let relations = truncate.relations().iter().filter_map(range_variable);
-            Ok(placing::of_relations(relations, Command::Truncate, Effect::Write, context, source))
+            schema_guard::guard(node, context)?;
+            let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
+            let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
+            let placement = placing::of_relations(relations.iter().copied(), Command::Truncate, Effect::Write, context, source);
+            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, context))
         }
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);
@@ -137,6 +144,10 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
     }
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
+    if drawing::is_calls_alone(select, context) {
+        reader.draws_calls = true;
+        reader.note_numbers(Numbers::Drawn);
+    }
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);
@@ -146,6 +157,9 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
 fn place_write(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
     let mut reader = Reader::new(context, source.text, source.literals);
     let (kind, modified) = reader.modification(node, &None)?;
+    if !matches!(node, Node::InsertStmt(insert) if insert.with_clause().is_none()) && reader.notes.numbers == Numbers::Drawn {
+        reader.notes.numbers = Numbers::Unseen;
+    }
     if modified.is_replicated {
         return Ok(placing::finish_replicated_write(reader, kind));
     }

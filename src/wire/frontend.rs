@@ -50,13 +50,41 @@ impl<'a> Bind<'a> {
     }
 
     fn format(&self, index: usize) -> Format {
-        let code = match self.formats.len() / 2 {
-            0 => 0,
-            1 => self.formats.get(1).copied().unwrap_or(0),
-            _ => self.formats.get(index * 2 + 1).copied().unwrap_or(0),
-        };
-        if code == 0 { Format::Text } else { Format::Binary }
+        format_at(self.formats, index)
     }
+
+    /// Of the n-th column, 0-based.
+    pub fn result_format(&self, index: usize) -> Format {
+        format_at(self.result_formats, index)
+    }
+
+    /// Any column is asked for in binary.
+    #[inline]
+    pub fn has_binary_results(&self) -> bool {
+        self.result_formats.contains(&1)
+    }
+
+    /// Any parameter comes in binary.
+    #[inline]
+    pub fn has_binary_parameters(&self) -> bool {
+        self.parameter_count > 0 && self.formats.contains(&1)
+    }
+
+    /// Where in `after_names` the parameters' values begin.
+    pub fn values_start(&self) -> usize {
+        // The number of formats, the formats, the number of values.
+        2 + self.formats.len() + 2
+    }
+}
+
+/// None: text; one: for all.
+fn format_at(codes: &[u8], index: usize) -> Format {
+    let code = match codes.len() / 2 {
+        0 => 0,
+        1 => codes.get(1).copied().unwrap_or(0),
+        _ => codes.get(index * 2 + 1).copied().unwrap_or(0),
+    };
+    if code == 0 { Format::Text } else { Format::Binary }
 }
 
 /// What Describe and Close name.

@@ -51,6 +51,8 @@ async fn statements_are_answered_as_by_one_postgresql() {
         ("traps.sql", include_str!("parity/general/traps.sql")),
         ("writes.sql", include_str!("parity/general/writes.sql")),
         ("copy.sql", include_str!("parity/general/copy.sql")),
+        ("truncate.sql", include_str!("parity/general/truncate.sql")),
+        ("staged.sql", include_str!("parity/general/staged.sql")),
         ("prepared.sql", include_str!("parity/general/prepared.sql")),
         ("scripts.sql", include_str!("parity/general/scripts.sql")),
         ("copy_out.sql", include_str!("parity/general/copy_out.sql")),

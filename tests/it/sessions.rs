@@ -6,11 +6,14 @@
 mod answers;
 mod copies;
 mod cursors;
+mod ddl;
 mod explain;
+mod foreign_types;
 mod gathered;
 mod limits;
 mod locks;
 mod merges;
+mod numbers;
 mod outage;
 mod parity;
 mod pinned;
@@ -18,5 +21,6 @@ mod prepared;
 mod schema;
 mod snapshots;
 mod stage;
+mod staged;
 
 pub use stage::Stage;

@@ -2,9 +2,13 @@
 
 mod atomic;
 mod bank;
+mod collect;
+mod deadlocks;
 mod kills;
 mod ledger;
+mod map_away;
 mod planted;
 mod refusals;
+mod rights;
 
 pub use ledger::Ledger;

@@ -3,7 +3,7 @@
 use sqlx::PgConnection;
 
 use super::{CatalogError, failed, is_bytewise, letter, oid};
-use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, RelationKind, Unique};
+use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, RelationKind, Unique, identity_in_default};
 
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
     read_relations(conn, catalog).await?;
@@ -189,6 +189,10 @@ impl ColumnRow {
             (false, None) => false,
         };
         let has_collation = self.collation.is_some();
+        let identity = match self.identity.as_str() {
+            "" => self.default.as_deref().and_then(identity_in_default),
+            identity => Some(letter("attidentity", identity)?),
+        };
         Ok(Column {
             attnum: self.attnum,
             type_oid: oid(self.type_oid)?,
@@ -200,7 +204,7 @@ impl ColumnRow {
             collation: self.collation_name.filter(|_| has_collation),
             default: self.default,
             is_generated: !self.generated.is_empty(),
-            identity: if self.identity.is_empty() { None } else { Some(letter("attidentity", &self.identity)?) },
+            identity,
             name: self.name,
         })
     }

@@ -118,10 +118,16 @@ async fn prepare_all(writers: &mut [Writer<'_>], active: &Active, limits: Limits
     // Past its own patience the decider's server gives up, so that the row cannot come after others have given up.
     let idle_max_ms = limits.patience.as_millis() + DECIDER_GRACE_MS;
     let asked = writers.iter_mut().enumerate().map(|(index, writer)| async move {
-        let text = match index {
-            0 => rules::ready_decider(idle_max_ms),
-            _ => rules::prepare(&active.id, &active.secret, index),
-        };
+        let text = planted(
+            active,
+            match index {
+                0 => rules::ready_decider(idle_max_ms),
+                _ => rules::prepare(&active.id, &active.secret, index),
+            },
+        );
+        if index == 1 && active.failpoints().has_planted("lost_transaction") {
+            ask_one(writer.connection, "ROLLBACK".to_owned(), limits.patience).await;
+        }
         active.failpoints().reach_at("before_prepare", index).await;
         let answer = ask_one(writer.connection, text, limits.patience).await;
         active.failpoints().reach_at("after_prepare", index).await;
@@ -130,8 +136,26 @@ async fn prepare_all(writers: &mut [Writer<'_>], active: &Active, limits: Limits
     join_all(asked).await
 }
 
+/// The mistakes that tests plant into what the shards are told.
+fn planted(active: &Active, text: String) -> String {
+    let failpoints = active.failpoints();
+    if failpoints.has_planted("gid_without_participant") {
+        return text.replace(&active.id.gid(2), &active.id.gid(1));
+    }
+    if failpoints.has_planted("role_not_taken") {
+        return text.replace("SET LOCAL ROLE shardgate_2pc;", "");
+    }
+    if failpoints.has_planted("commit_not_secured") {
+        return text.replace("THEN 'on'", "THEN 'off'");
+    }
+    text
+}
+
 fn state_of(index: usize, answer: &Answer, active: &Active) -> Preparation {
     if active.failpoints().has_planted("decided_before_all_are_prepared") {
+        return Preparation::Ready;
+    }
+    if active.failpoints().has_planted("tags_ignored") && answer.error.is_none() {
         return Preparation::Ready;
     }
     if index == 0 { rules::decider_preparation(answer) } else { rules::preparation(answer) }

@@ -3,7 +3,15 @@
 use super::*;
 
 fn copy(format: CopyFormat, has_header: bool) -> CopyIn {
-    CopyIn { table: "t".to_owned(), format, has_header, encoding: None, key: Vec::new(), fires_per_statement: false }
+    CopyIn {
+        table: "t".to_owned(),
+        qualified: "t".to_owned(),
+        format,
+        has_header,
+        encoding: None,
+        key: Vec::new(),
+        fires_per_statement: false,
+    }
 }
 
 fn text() -> CopyIn {

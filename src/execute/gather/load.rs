@@ -59,12 +59,15 @@ pub async fn load<G>(
     }
     prepare(scratch, script, statement).await?;
     let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
-    for (input, table) in script.loads.iter().enumerate() {
-        if let Some(home) = &table.home {
-            feed.run(home).await?;
-        }
-        if feed.parts.iter().any(|part| part.is_sending(input)) {
-            feed.table(table, input).await?;
+    let is_late = |table: &&TableLoad| !table.partners.is_empty();
+    let first = script.loads.iter().take_while(|table| !is_late(table)).count();
+    for (input, table) in script.loads.iter().enumerate().take(first) {
+        feed.load(table, input, &table.query(&[])).await?;
+    }
+    if first < script.loads.len() {
+        let queries = feed.ask_for_the_rest(script.loads.get(first..).unwrap_or_default()).await?;
+        for ((input, table), query) in script.loads.iter().enumerate().skip(first).zip(&queries) {
+            feed.load(table, input, query).await?;
         }
     }
     let bytes = feed.bytes;
@@ -132,6 +135,57 @@ struct Feed<'f, 'p> {
 }
 
 impl Feed<'_, '_> {
+    /// One table. `query`: the home shard's own rows.
+    async fn load<G>(&mut self, table: &TableLoad, input: usize, query: &str) -> Result<(), GatherError<G>> {
+        if let Some(home) = table.home(query) {
+            self.run(&home).await?;
+        }
+        if self.parts.iter().any(|part| part.is_sending(input)) {
+            self.table(table, input).await?;
+        }
+        Ok(())
+    }
+
+    /// With the keys of what has been loaded, the shards are asked for the other tables, in the same snapshots. Returns the queries.
+    async fn ask_for_the_rest<G>(&mut self, tables: &[TableLoad]) -> Result<Vec<String>, GatherError<G>> {
+        let mut queries = Vec::new();
+        for table in tables {
+            let mut keys = Vec::new();
+            for partner in &table.partners {
+                keys.push(self.keys(&partner.query).await?);
+            }
+            queries.push(table.query(&keys));
+        }
+        let text = Fragments::rest(&queries);
+        for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
+            part.read_to_end().await.map_err(|failure| failure.at(index))?;
+            part.is_ready = false;
+            originate::query(&mut part.connection.output, text.as_bytes());
+            part.connection.expect(Reply::Query, false);
+            part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
+        }
+        Ok(queries)
+    }
+
+    /// Keys as the text of an array; `None` when they are too many.
+    async fn keys<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
+        originate::query(&mut self.scratch.output, query.as_bytes());
+        let (mut keys, mut failure) = (None, None);
+        loop {
+            let (tag, body) = next(self.scratch).await?;
+            match tag {
+                shard_tag::ERROR => failure = Some(scratch_error(&body)),
+                shard_tag::DATA_ROW => {
+                    let value = wire::data_row_columns(&body).next().and_then(Result::ok).flatten();
+                    // No rows, no keys: NULL.
+                    keys = Some(value.map_or_else(|| "{}".to_owned(), |text| String::from_utf8_lossy(text).into_owned()));
+                }
+                shard_tag::READY => return failure.map_or(Ok(keys), Err),
+                _ => {}
+            }
+        }
+    }
+
     /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot.
     async fn run<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
         originate::query(&mut self.scratch.output, text.as_bytes());

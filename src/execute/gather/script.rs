@@ -1,6 +1,6 @@
 //! The texts of a gathering, made from its recipe. Pure.
 
-use crate::sql::gather::{Input, Recipe, Source};
+use crate::sql::gather::{Input, Keys, Recipe, Source};
 
 /// What the scratch session gets, but for the statement itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,16 @@ pub struct Script {
 /// How one temporary table gets its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLoad {
-    /// The home shard's own rows, and the bytes that they take.
-    pub home: Option<String>,
+    /// The scratch session takes the home shard's own rows by itself.
+    pub reads_home: bool,
+    /// INSERT, without its SELECT.
+    insert: String,
+    /// The bytes that its rows take.
+    size: String,
+    /// What its rows are, on each shard.
+    fragment: String,
+    /// The keys by which its rows are restricted.
+    pub partners: Vec<Keys>,
     pub copy: String,
     /// Indexes and statistics: worth their time where much has been loaded.
     pub analyze: String,
@@ -33,6 +41,8 @@ pub struct Fragments {
     pub text: String,
     /// Indexes of the inputs whose rows it sends, ascending.
     pub serves: Vec<usize>,
+    /// Only the inputs that need no keys of others: the rest is asked for when these have been loaded.
+    pub is_begun_only: bool,
     /// All rows come in one COPY: its first column is the index in `serves`, then come the columns of every input.
     pub tagged: Option<Vec<Columns>>,
 }
@@ -67,14 +77,23 @@ impl Fragments {
     /// On a connection outside of the client's transaction: all in one snapshot.
     pub fn outside(recipe: &Recipe, lock_timeout_ms: Option<u64>) -> Self {
         let served = served(recipe, |source| source == Source::Shards);
-        let copies: Vec<String> = served.iter().map(|(_, input)| format!("COPY ({}) TO STDOUT;", input.fragment)).collect();
+        let at_once = served.iter().filter(|(_, input)| input.partners.is_empty());
+        let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&input.fragment)).collect();
+        let is_begun_only = copies.len() < served.len();
         let text = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{}ROLLBACK",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{}{}",
             lock_timeout(lock_timeout_ms),
             transport(),
-            copies.concat()
+            copies.concat(),
+            if is_begun_only { "" } else { "ROLLBACK" }
         );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), tagged: None }
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, tagged: None }
+    }
+
+    /// What has been left out, when the keys are there: by input, the query for its rows.
+    pub fn rest(queries: &[String]) -> String {
+        let copies: Vec<String> = queries.iter().map(|query| copy_out(query)).collect();
+        format!("{}ROLLBACK", copies.concat())
     }
 
     /// On the transaction's own connection, which sees what was written there. In READ COMMITTED each statement has a snapshot
@@ -93,7 +112,7 @@ impl Fragments {
              ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}",
             transport()
         );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), tagged }
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only: false, tagged }
     }
 }
 
@@ -128,17 +147,47 @@ fn tagged(inputs: &[(usize, &Input)]) -> (String, Option<Vec<Columns>>) {
     (branches.join(" UNION ALL "), Some(columns))
 }
 
+fn copy_out(query: &str) -> String {
+    format!("COPY ({query}) TO STDOUT;")
+}
+
 fn table_load(input: &Input, reads_home: bool) -> TableLoad {
     let table = format!("pg_temp.\"{}\"", input.name);
     let columns = input.columns.join(", ");
-    let home = (reads_home && input.source == Source::Shards).then(|| {
-        format!(
-            "INSERT INTO {table} ({columns}) {};SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)",
-            input.fragment
-        )
-    });
     let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
-    TableLoad { home, analyze: format!("{indexes}ANALYZE {table}"), copy: format!("COPY {table} ({columns}) FROM STDIN") }
+    TableLoad {
+        reads_home: reads_home && input.source == Source::Shards,
+        insert: format!("INSERT INTO {table} ({columns})"),
+        size: format!("SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)"),
+        fragment: input.fragment.clone(),
+        partners: input.partners.clone(),
+        analyze: format!("{indexes}ANALYZE {table}"),
+        copy: format!("COPY {table} ({columns}) FROM STDIN"),
+    }
+}
+
+impl TableLoad {
+    /// Its rows on one shard. `keys`: of each partner, the text of an array, `None` where there are too many.
+    pub fn query(&self, keys: &[Option<String>]) -> String {
+        let conditions: Vec<String> = self
+            .partners
+            .iter()
+            .zip(keys)
+            .filter_map(|(partner, keys)| {
+                let keys = keys.as_ref()?;
+                Some(format!("x.{} OPERATOR(pg_catalog.=) ANY ('{keys}'::{}[])", partner.column, partner.type_name))
+            })
+            .collect();
+        match conditions.is_empty() {
+            true => self.fragment.clone(),
+            false => format!("SELECT * FROM ({}) x WHERE {}", self.fragment, conditions.join(" AND ")),
+        }
+    }
+
+    /// The home shard's own rows, and the bytes that they take.
+    pub fn home(&self, query: &str) -> Option<String> {
+        self.reads_home.then(|| format!("{} {query};{}", self.insert, self.size))
+    }
 }
 
 fn transport() -> String {

@@ -29,7 +29,7 @@ use crate::execute::commit::rules::Finish;
 use crate::execute::commit::{Finished, Registry, TransactionId};
 use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
 use leases::Leases;
-use link::Link;
+pub(super) use link::Link;
 pub use link::{LinkError, Prepared};
 
 type SharedLink = Arc<tokio::sync::Mutex<Link>>;

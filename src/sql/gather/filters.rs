@@ -286,7 +286,7 @@ pub fn literal(text: &str) -> String {
 const DEPTH_MAX: usize = 16;
 const FLOAT4: Oid = 700;
 const FLOAT8: Oid = 701;
-const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
+pub const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
 const TIMES: [Oid; 3] = [oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 /// Comparisons of these cannot fail, and a constant is read alike everywhere.
 pub const COMPARED: [Oid; 14] = [

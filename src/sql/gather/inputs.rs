@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 
 use super::filters::{self, Piece, Writer};
+use super::groups;
+use super::semijoins::{Joined, Known, Partner, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{RelationUse, Survey};
-use super::{HomeTables, Input, Source, refusals};
+use super::{HomeTables, Input, Keys, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
+use crate::shardmap::TableKind;
 use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
@@ -41,8 +44,19 @@ struct Wanted<'c> {
     source: Source,
     /// Of each place where it is read, what must be true of the rows that are needed there.
     uses: Vec<Vec<Vec<Piece>>>,
+    /// Of each place, by which columns it is joined with primary keys of other inputs.
+    partners: Vec<BTreeSet<PartnerInput>>,
     /// Columns by which sub-selects look for its rows.
     lookups: BTreeSet<Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PartnerInput {
+    column: String,
+    type_name: &'static str,
+    /// Index in the list of inputs.
+    input: usize,
+    key: String,
 }
 
 impl<'c> Inputs<'c> {
@@ -174,11 +188,19 @@ impl<'c> Inputs<'c> {
         let with_children = with_children || relation.children.is_empty();
         let known = |wanted: &Wanted<'_>| wanted.relation.oid == relation.oid && wanted.with_children == with_children;
         let index = self.list.iter().position(known).unwrap_or_else(|| {
-            self.list.push(Wanted { relation, with_children, source, uses: Vec::new(), lookups: BTreeSet::new() });
+            self.list.push(Wanted {
+                relation,
+                with_children,
+                source,
+                uses: Vec::new(),
+                partners: Vec::new(),
+                lookups: BTreeSet::new(),
+            });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
             wanted.uses.push(Vec::new());
+            wanted.partners.push(BTreeSet::new());
         }
         Class::Input(index)
     }
@@ -198,17 +220,69 @@ impl<'c> Inputs<'c> {
         }
         let mut types = self.context.catalog.types.values();
         let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
+        let known: Vec<Option<Known<'c>>> = survey.relations.iter().map(|used| self.known(used, search_path)).collect();
+        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
         for filter in &survey.filters {
             for index in &filter.relations {
-                let (Some(used), Some(Class::Input(input))) = (survey.relations.get(*index), classes.get(*index)) else { continue };
-                let Some(wanted) = self.list.get_mut(*input).filter(|_| !used.has_column_aliases) else { continue };
-                let name = used.effective_name();
-                let writer = Writer { relation: wanted.relation, name, unqualified: &filter.unqualified, has_plain_types };
-                let place = uses.get(*index).and_then(|place| wanted.uses.get_mut(*place));
-                if let (Some(place), Some(implied)) = (place, writer.implied(&filter.condition)) {
-                    place.push(implied);
+                let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
+                let writer = Writer {
+                    relation: known.relation,
+                    name: used.effective_name(),
+                    unqualified: &filter.unqualified,
+                    has_plain_types,
+                };
+                if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
+                    own.extend(writer.implied(&filter.condition));
                 }
             }
+        }
+        for level in &survey.levels {
+            if let Some((index, condition)) = groups::condition(survey, level, &known, &self.context.catalog)
+                && let Some(own) = own.get_mut(index)
+            {
+                own.push(condition);
+            }
+        }
+        let Joined { conditions, partners } = semijoins(survey, &known, &own);
+        let own = own.into_iter().zip(conditions).map(|(own, joined)| [own, joined].concat());
+        for (((class, place), conditions), partners) in classes.iter().zip(uses).zip(own).zip(partners) {
+            let Class::Input(input) = class else { continue };
+            let partners =
+                partners.into_iter().filter_map(|Partner { column, type_name, relation, key }| match classes.get(relation) {
+                    Some(Class::Input(input)) => Some(PartnerInput { column, type_name, input: *input, key }),
+                    Some(Class::InPlace | Class::Opened(_)) | None => None,
+                });
+            let partners: BTreeSet<PartnerInput> = partners.collect();
+            let Some(wanted) = self.list.get_mut(*input) else { continue };
+            if let Some(of_place) = wanted.uses.get_mut(*place) {
+                of_place.extend(conditions);
+            }
+            if let Some(of_place) = wanted.partners.get_mut(*place) {
+                *of_place = partners;
+            }
+        }
+    }
+
+    /// A table or view of the catalogue, and where its rows are.
+    fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
+        let with = |relation: &'c Relation, place| {
+            // Without children, ONLY says nothing.
+            Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
+        };
+        match resolve_name(self.context, used.schema.as_deref(), &used.name, search_path, used.with_children) {
+            Resolved::Sharded { table, relation, .. } => match &table.kind {
+                TableKind::Sharded { group, key } => match key.as_slice() {
+                    [only] if only.function.is_none() => with(relation, Place::Sharded { group: *group, key: &only.column }),
+                    _ => with(relation, Place::Elsewhere),
+                },
+                TableKind::Reference => with(relation, Place::Elsewhere),
+            },
+            // In a transaction that has changed it, it is read where the change is.
+            Resolved::Reference(relation) if self.home == HomeTables::InPlace => with(relation, Place::Reference),
+            Resolved::Reference(relation) | Resolved::Home(Some(relation)) | Resolved::View(relation) => {
+                with(relation, Place::Elsewhere)
+            }
+            Resolved::Home(None) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => None,
         }
     }
 
@@ -232,7 +306,7 @@ impl<'c> Inputs<'c> {
 
     /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
     pub fn note_columns(&mut self, survey: &Survey, classes: &[Class]) -> Result<(), PgError> {
-        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star);
+        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star && !column.is_ignored);
         for (used, class) in survey.relations.iter().zip(classes) {
             let relation = match class {
                 Class::InPlace => continue,
@@ -279,6 +353,7 @@ impl<'c> Inputs<'c> {
         let has_ordinal = surveys.iter().any(|survey| survey.has_group_ordinal);
         let has_groups = has_ordinal || surveys.iter().any(|survey| !survey.group_names.is_empty());
         let catalog = &self.context.catalog;
+        let partners = self.partners();
         let inputs = self.list.iter().enumerate().map(|(index, wanted)| {
             let relation = wanted.relation;
             if relation.columns.is_empty() {
@@ -302,10 +377,8 @@ impl<'c> Inputs<'c> {
             Ok(Input {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
-                predicates: match wanted.uses.as_slice() {
-                    [only] => only.clone(),
-                    several => filters::any_of(several).into_iter().collect(),
-                },
+                predicates: wanted.predicates(),
+                partners: partners.get(index).map(|partners| self.keys(partners)).unwrap_or_default(),
                 fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
@@ -313,7 +386,56 @@ impl<'c> Inputs<'c> {
                 name,
             })
         });
-        inputs.collect()
+        let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+        inputs.sort_by_key(|input| !input.partners.is_empty());
+        Ok(inputs)
+    }
+
+    /// Of each input, which others are loaded before it since their keys restrict it: those that conditions restrict, and that no
+    /// other one's keys do.
+    fn partners(&self) -> Vec<Vec<PartnerInput>> {
+        let is_restricted =
+            |partner: &PartnerInput| self.list.get(partner.input).is_some_and(|other| !other.predicates().is_empty());
+        // For every place where it is read.
+        let common = |wanted: &Wanted<'_>| {
+            let mut places = wanted.partners.iter();
+            let first = places.next().cloned().unwrap_or_default();
+            let common = places.fold(first, |common, place| common.intersection(place).cloned().collect());
+            common.into_iter().filter(|partner| is_restricted(partner) && wanted.source == Source::Shards).collect()
+        };
+        let mut all: Vec<Vec<PartnerInput>> = self.list.iter().map(common).collect();
+        let first: BTreeSet<usize> = all.iter().flatten().map(|partner| partner.input).collect();
+        first.iter().filter_map(|input| all.get_mut(*input).map(Vec::clear)).for_each(drop);
+        all
+    }
+
+    fn keys(&self, partners: &[PartnerInput]) -> Vec<Keys> {
+        let keys = partners.iter().filter_map(|partner| {
+            let other = self.list.get(partner.input)?.relation;
+            let from = format!("{TEMPORARY_SCHEMA}.{}", quoted(&self.name(partner.input)));
+            Some(Keys {
+                column: quoted(&partner.column),
+                type_name: partner.type_name,
+                query: format!(
+                    "SELECT pg_catalog.array_agg(x)::pg_catalog.text FROM (SELECT {} AS x FROM {from} LIMIT {}) x \
+                     HAVING pg_catalog.count(*) <= {KEYS_MAX}",
+                    quoted(&partner.key),
+                    KEYS_MAX + 1
+                ),
+                relation: format!("{}.{}", other.schema, other.name),
+            })
+        });
+        keys.collect()
+    }
+}
+
+impl Wanted<'_> {
+    /// What must be true of a row that is needed anywhere.
+    fn predicates(&self) -> Vec<Vec<Piece>> {
+        match self.uses.as_slice() {
+            [only] => only.clone(),
+            several => filters::any_of(several).into_iter().collect(),
+        }
     }
 }
 
@@ -350,6 +472,8 @@ fn qualified(relation: &Relation) -> String {
     format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
 }
 
+/// More keys than these are not sent to the shards.
+const KEYS_MAX: usize = 50_000;
 /// By these, constants are written.
 const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";

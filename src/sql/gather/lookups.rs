@@ -14,8 +14,6 @@ use crate::sql::tree;
 /// Equalities between columns in the WHERE of one sub-select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Tells levels of the query apart.
-    pub level: i32,
     /// Tables of this level: indexes in the survey's relations.
     pub relations: Vec<usize>,
     pub equal: Vec<(ColumnName, ColumnName)>,

@@ -7,7 +7,7 @@
 //! * A temporary table has **all** columns of its table, in order, so that names resolve as they do there; values are loaded for
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
 //! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
-//!   readers needs.
+//!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -17,9 +17,11 @@
 
 mod constants;
 mod filters;
+mod groups;
 mod inputs;
 mod lookups;
 mod refusals;
+mod semijoins;
 mod splicing;
 mod survey;
 
@@ -67,6 +69,20 @@ pub struct Input {
     pub predicates: Vec<Vec<Piece>>,
     /// CREATE INDEX, worth its time where much is loaded.
     pub indexes: Vec<String>,
+    /// Rows without one of these are not needed; inputs that have none come first in the list.
+    pub partners: Vec<Keys>,
+}
+
+/// The keys of an input that has been loaded: a column's values are among them, or the row is not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Quoted, of the table that is restricted.
+    pub column: String,
+    pub type_name: &'static str,
+    /// Yields them as the text of an array; no row when they are too many.
+    pub query: String,
+    /// The table that has them, as messages name it.
+    pub relation: String,
 }
 
 impl Recipe {
@@ -94,6 +110,12 @@ impl Input {
             true => self.fragment.clone(),
             false => format!("{} WHERE {}", self.fragment, predicates.join(" AND ")),
         }
+    }
+
+    /// The same, with the keys of other inputs by their names.
+    pub fn shown(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
+        let keys = self.partners.iter().map(|keys| format!("{} among the keys of {}", keys.column, keys.relation));
+        std::iter::once(self.query(value)).chain(keys).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -9,7 +9,8 @@ use std::mem::discriminant;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use super::filters::{self, Filter, Unqualified};
+use super::filters::{self, ColumnName, Filter, Unqualified};
+use super::groups::{self, Groups};
 use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
@@ -36,6 +37,9 @@ pub struct Survey {
     pub filters: Vec<Filter>,
     /// Equalities in sub-selects that may be evaluated once for each row around them.
     pub lookups: Vec<Lookup>,
+    /// SELECTs that have a FROM.
+    pub levels: Vec<Level>,
+    pub equalities: Vec<Equality>,
     pub trace: Vec<Step>,
 }
 
@@ -60,6 +64,8 @@ pub struct ColumnUse {
     pub path: Vec<String>,
     /// Ends in `*`.
     pub is_star: bool,
+    /// The list of an EXISTS, which nobody looks at.
+    pub is_ignored: bool,
     /// The direct argument of this function, unqualified.
     pub argument_of: Option<String>,
 }
@@ -71,6 +77,43 @@ pub struct Call {
     pub argument_count: usize,
     /// Text of the first argument when it is a constant.
     pub first_constant: Option<String>,
+}
+
+/// One SELECT of the query.
+#[derive(Debug)]
+pub struct Level {
+    /// The SELECT around it, when what is looked for is a column that is not found here. `None` also where that one's own tables
+    /// are not visible: in its FROM and WITH.
+    pub parent: Option<usize>,
+    /// Every table of its FROM: indexes in the survey's relations.
+    pub relations: Vec<usize>,
+    /// Those that no outer join extends by NULLs: of each row that the level has, they have a row of their own.
+    pub kept: Vec<usize>,
+    pub unqualified: Unqualified,
+    /// There is nothing else in FROM.
+    pub is_closed: bool,
+    /// Place of the sub-select in an expression.
+    pub entered_by: Option<i32>,
+    /// Its only column.
+    pub output: Option<ColumnName>,
+    pub groups: Option<Groups>,
+}
+
+/// `column = column`, or `column IN (SELECT …)`, in a conjunction.
+#[derive(Debug)]
+pub struct Equality {
+    pub level: usize,
+    /// Tables of the level whose rows it filters.
+    pub relations: Vec<usize>,
+    pub left: ColumnName,
+    pub right: Right,
+}
+
+#[derive(Debug)]
+pub enum Right {
+    Column(ColumnName),
+    /// By its place.
+    SubSelect(i32),
 }
 
 /// One step of the walk.
@@ -85,9 +128,25 @@ pub enum Step {
 
 /// Surveys a query.
 pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
-    let mut walk = Walk { survey: Survey::default(), is_repeated: false };
+    let mut walk = Walk {
+        survey: Survey::default(),
+        is_repeated: false,
+        is_exists: false,
+        ignores_star: false,
+        entered_by: None,
+        around: Vec::new(),
+    };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
+}
+
+impl Survey {
+    /// The relation is kept at a level around this one.
+    pub fn is_outer(&self, relation: usize, level: usize) -> bool {
+        let parent = |level: usize| self.levels.get(level).and_then(|level| level.parent);
+        std::iter::successors(parent(level), |level| parent(*level))
+            .any(|outer| self.levels.get(outer).is_some_and(|outer| outer.kept.contains(&relation)))
+    }
 }
 
 impl RelationUse {
@@ -105,6 +164,15 @@ struct Walk {
     survey: Survey,
     /// What is walked next is the outermost level of a sub-select that PostgreSQL does not make a join of.
     is_repeated: bool,
+    /// It is that of an EXISTS.
+    is_exists: bool,
+    /// A star that is met now stands for nothing.
+    ignores_star: bool,
+    /// The place of that sub-select.
+    entered_by: Option<i32>,
+    /// Levels whose tables are visible in what is walked, the innermost last; `None` where it also sees tables of a level that is
+    /// not known yet.
+    around: Vec<Option<usize>>,
 }
 
 impl Walk {
@@ -124,6 +192,8 @@ impl Walk {
             return Err(refusals::construct("SELECT INTO or a locking clause"));
         }
         let is_repeated = std::mem::take(&mut self.is_repeated);
+        let entered_by = self.entered_by.take();
+        let is_exists = std::mem::take(&mut self.is_exists) && select.op == nodes::SetOperation::SETOP_NONE;
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -135,11 +205,13 @@ impl Walk {
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
         }
-        self.conjuncts(select, is_repeated);
+        self.level(select, is_repeated, entered_by);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
+            self.ignores_star = is_exists && matches!(target.val(), Node::ColumnRef(_));
             self.expression(Node::ResTarget(target), &visible)?;
+            self.ignores_star = false;
         }
         self.expression(select.where_clause(), &visible)?;
         for item in select.group_clause() {
@@ -157,55 +229,80 @@ impl Walk {
         }
         self.expression(select.limit_count(), &visible)?;
         self.expression(select.limit_offset(), &visible)?;
+        self.around.pop();
         self.note("end");
         Ok(())
     }
 
-    /// Conjuncts over tables of this level: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: the level
-    /// may be evaluated once for each row around it.
-    fn conjuncts(&mut self, select: &nodes::SelectStmt, is_repeated: bool) {
-        let mut level = Level::default();
+    /// Notes the level and its conditions: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: it may be
+    /// evaluated once for each row around it.
+    fn level(&mut self, select: &nodes::SelectStmt, is_repeated: bool, entered_by: Option<i32>) {
+        let mut read = Reading::default();
         let mut kept = Vec::new();
         for item in select.from_clause() {
-            kept.extend(level.read(item));
+            kept.extend(read.item(item));
         }
-        level.conditions.push((select.where_clause(), kept));
-        let unqualified = match level.has_hidden_names {
-            true => Unqualified::Unknown,
-            false => Unqualified::Own { merged: level.merged },
+        read.conditions.push((select.where_clause(), kept.clone()));
+        let output = match select.target_list().iter().collect::<Vec<_>>().as_slice() {
+            [only] if select.op == nodes::SetOperation::SETOP_NONE => filters::column(only.val()),
+            _ => None,
         };
+        let relations = self.at(&read.places);
+        let level = self.survey.levels.len();
+        let unqualified = match read.has_hidden_names {
+            true => Unqualified::Unknown,
+            false => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
+        };
+        self.survey.levels.push(Level {
+            parent: self.around.last().copied().flatten(),
+            is_closed: read.has_tables_only && relations.len() == read.places.len(),
+            relations,
+            kept: self.at(&kept),
+            unqualified: unqualified.clone(),
+            entered_by,
+            output,
+            groups: groups::groups(select),
+        });
+        for (root, places) in read.conditions {
+            let relations = self.at(&places);
+            self.conjuncts(root, &relations, &unqualified, level, is_repeated);
+        }
+        self.around.push(Some(level));
+    }
+
+    /// Relations by the places of their names; not WITH queries.
+    fn at(&self, places: &[i32]) -> Vec<usize> {
+        let is_meant = |relation: &RelationUse| places.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
+        self.survey.relations.iter().enumerate().filter(|(_, relation)| is_meant(relation)).map(|(index, _)| index).collect()
+    }
+
+    fn conjuncts(&mut self, root: Node<'_>, relations: &[usize], unqualified: &Unqualified, level: usize, is_repeated: bool) {
         let mut equal = Vec::new();
-        for (root, places) in level.conditions {
-            let is_meant = |relation: &RelationUse| places.iter().any(|place| usize::try_from(*place) == Ok(relation.location));
-            let relations: Vec<usize> = self
-                .survey
-                .relations
-                .iter()
-                .enumerate()
-                .filter(|(_, relation)| is_meant(relation))
-                .map(|(index, _)| index)
-                .collect();
-            let mut conjuncts = vec![root];
-            while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
-                match conjunct {
-                    Node::None => {}
-                    Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
-                    other => {
-                        equal.extend(lookups::equal_columns(other).map(|pair| (pair, relations.clone())));
-                        self.survey.filters.push(Filter {
-                            relations: relations.clone(),
-                            unqualified: unqualified.clone(),
-                            condition: filters::condition(other),
-                        });
+        let mut conjuncts = vec![root];
+        while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
+            match conjunct {
+                Node::None => {}
+                Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
+                other => {
+                    equal.extend(lookups::equal_columns(other));
+                    if let Some((left, place)) = membership(other) {
+                        let relations = relations.to_vec();
+                        self.survey.equalities.push(Equality { level, relations, left, right: Right::SubSelect(place) });
                     }
+                    self.survey.filters.push(Filter {
+                        relations: relations.to_vec(),
+                        unqualified: unqualified.clone(),
+                        condition: filters::condition(other),
+                    });
                 }
             }
         }
-        for (equal, relations) in equal.into_iter().filter(|_| is_repeated) {
-            match self.survey.lookups.last_mut().filter(|last| last.level == level.first && last.relations == relations) {
-                Some(last) => last.equal.push(equal),
-                None => self.survey.lookups.push(Lookup { level: level.first, relations, equal: vec![equal] }),
-            }
+        for (left, right) in &equal {
+            let (left, right) = (left.clone(), Right::Column(right.clone()));
+            self.survey.equalities.push(Equality { level, relations: relations.to_vec(), left, right });
+        }
+        if is_repeated && !equal.is_empty() {
+            self.survey.lookups.push(Lookup { relations: relations.to_vec(), equal });
         }
     }
 
@@ -252,7 +349,10 @@ impl Walk {
             Node::RangeSubselect(subselect) => {
                 self.note(format!("lateral {}", subselect.lateral));
                 self.alias(subselect.alias());
-                self.query(subselect.subquery(), visible)
+                match subselect.lateral {
+                    true => self.beside(|walk| walk.query(subselect.subquery(), visible)),
+                    false => self.query(subselect.subquery(), visible),
+                }
             }
             Node::RangeFunction(function) => {
                 self.note(format!("lateral {} {} {}", function.lateral, function.ordinality, function.is_rowsfrom));
@@ -260,21 +360,23 @@ impl Walk {
                 for item in function.functions() {
                     // The call, and perhaps its column definitions.
                     let call = item.as_node_list().and_then(NodeList::first).unwrap_or(item);
-                    self.expression(call, visible)?;
+                    self.beside(|walk| walk.expression(call, visible))?;
                 }
                 Ok(())
             }
             Node::RangeTableFunc(table) => {
                 self.alias(table.alias());
-                for expression in [table.docexpr(), table.rowexpr()] {
-                    self.expression(expression, visible)?;
-                }
-                self.expressions_of(table.namespaces().iter(), visible)?;
-                for column in table.columns() {
-                    self.expression(column.colexpr(), visible)?;
-                    self.expression(column.coldefexpr(), visible)?;
-                }
-                Ok(())
+                self.beside(|walk| {
+                    for expression in [table.docexpr(), table.rowexpr()] {
+                        walk.expression(expression, visible)?;
+                    }
+                    walk.expressions_of(table.namespaces().iter(), visible)?;
+                    for column in table.columns() {
+                        walk.expression(column.colexpr(), visible)?;
+                        walk.expression(column.coldefexpr(), visible)?;
+                    }
+                    Ok(())
+                })
             }
             Node::JoinExpr(join) => self.join(join, visible),
             Node::RangeTableSample(_) => Err(refusals::table_sample()),
@@ -293,7 +395,15 @@ impl Walk {
             self.item_of_from(join.larg(), visible)?;
             self.item_of_from(join.rarg(), visible)
         })?;
-        self.expression(join.quals(), visible)
+        self.beside(|walk| walk.expression(join.quals(), visible))
+    }
+
+    /// Walks what sees tables of the same FROM.
+    fn beside(&mut self, walk: impl FnOnce(&mut Self) -> Result<(), PgError>) -> Result<(), PgError> {
+        self.around.push(None);
+        let walked = walk(self);
+        self.around.pop();
+        walked
     }
 
     fn relation(&mut self, relation: &nodes::RangeVar, visible: &Names) -> Result<(), PgError> {
@@ -384,7 +494,9 @@ impl Walk {
         for sublink in sublinks {
             self.note(format!("sub-select {}", sublink.sub_link_type));
             self.operator(sublink.oper_name());
-            self.is_repeated = sublink.sub_link_type != nodes::SubLinkType::EXISTS_SUBLINK;
+            self.entered_by = Some(sublink.location);
+            self.is_exists = sublink.sub_link_type == nodes::SubLinkType::EXISTS_SUBLINK;
+            self.is_repeated = !self.is_exists;
             self.query(sublink.subselect(), visible)?;
         }
         Ok(())
@@ -394,7 +506,9 @@ impl Walk {
         let is_star = matches!(column.fields().iter().next_back(), Some(Node::A_Star(_)));
         let path = column.fields().iter().filter_map(Node::as_str).map(str::to_owned).collect();
         self.survey.trace.push(Step::Column(self.survey.columns.len()));
-        self.survey.columns.push(ColumnUse { location: usize::try_from(column.location).ok(), path, is_star, argument_of });
+        let is_ignored = is_star && self.ignores_star;
+        let location = usize::try_from(column.location).ok();
+        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of });
     }
 
     /// Notes a call; the places of its direct arguments that are columns.
@@ -442,29 +556,46 @@ impl Walk {
     }
 }
 
-/// What the FROM of one level says about its conditions.
-#[derive(Default)]
-struct Level<'n> {
+/// `column IN (SELECT …)`, the sub-select by its place.
+fn membership(conjunct: Node<'_>) -> Option<(ColumnName, i32)> {
+    match conjunct {
+        Node::SubLink(sublink) if sublink.sub_link_type == nodes::SubLinkType::ANY_SUBLINK => {
+            let names = tree::names(sublink.oper_name()).unwrap_or_default();
+            let column = filters::column(sublink.testexpr())?;
+            (names.is_empty() || names == ["="]).then_some((column, sublink.location))
+        }
+        _ => None,
+    }
+}
+
+/// What the FROM of one level says about its tables and conditions.
+struct Reading<'n> {
     /// Conditions, and the places of the tables whose rows they filter.
     conditions: Vec<(Node<'n>, Vec<i32>)>,
+    places: Vec<i32>,
+    has_tables_only: bool,
     /// Columns of USING.
     merged: Vec<String>,
     /// NATURAL joins, aliases of joins.
     has_hidden_names: bool,
-    /// Place of its first table, by which levels are told apart.
-    first: i32,
 }
 
-impl<'n> Level<'n> {
+impl Default for Reading<'_> {
+    fn default() -> Self {
+        Self { conditions: Vec::new(), places: Vec::new(), has_tables_only: true, merged: Vec::new(), has_hidden_names: false }
+    }
+}
+
+impl<'n> Reading<'n> {
     /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
-    fn read(&mut self, item: Node<'n>) -> Vec<i32> {
+    fn item(&mut self, item: Node<'n>) -> Vec<i32> {
         match item {
             Node::RangeVar(relation) => {
-                self.first = if self.first == 0 { relation.location } else { self.first };
+                self.places.push(relation.location);
                 vec![relation.location]
             }
             Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
-                let (left, right) = (self.read(join.larg()), self.read(join.rarg()));
+                let (left, right) = (self.item(join.larg()), self.item(join.rarg()));
                 self.has_hidden_names |= join.is_natural || join.alias().is_some();
                 self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
                 let both = || [left.as_slice(), right.as_slice()].concat();
@@ -477,7 +608,10 @@ impl<'n> Level<'n> {
                 self.conditions.push((join.quals(), filtered));
                 kept
             }),
-            _ => Vec::new(),
+            _ => {
+                self.has_tables_only = false;
+                Vec::new()
+            }
         }
     }
 }

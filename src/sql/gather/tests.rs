@@ -95,6 +95,10 @@ fn tables_of_the_home_shard_stay_unless_they_are_shipped() {
 fn only_columns_whose_name_occurs_are_loaded() {
     assert_eq!(fragments("SELECT sum(x) FROM t"), ["SELECT \"x\" FROM \"public\".\"t\""]);
     assert_eq!(fragments("SELECT count(*) FROM t"), ["SELECT \"k\" FROM \"public\".\"t\""]);
+    assert_eq!(
+        fragments("SELECT id FROM ref WHERE EXISTS (SELECT * FROM t WHERE t.x = ref.g)"),
+        ["SELECT \"x\" FROM \"public\".\"t\""]
+    );
     let all = "SELECT \"k\", \"z\" FROM \"public\".\"small\"";
     for text in [
         "SELECT * FROM small ORDER BY -z",
@@ -103,6 +107,8 @@ fn only_columns_whose_name_occurs_are_loaded() {
         "SELECT count(s) FROM small s",
         "SELECT p FROM small AS s (p)",
         "SELECT 1 FROM small NATURAL JOIN ref",
+        "SELECT 1 FROM ref WHERE EXISTS (SELECT * FROM small INTERSECT SELECT 1, id)",
+        "SELECT 1 FROM ref WHERE EXISTS (SELECT * FROM (SELECT * FROM small LIMIT 1) s WHERE id = 1)",
         "TABLE small",
         "SELECT (SELECT k FROM ref WHERE id = z) FROM small",
     ] {
@@ -249,6 +255,52 @@ fn comparisons_that_do_not_filter_the_table_stay() {
     assert_eq!(fragment("SELECT count(*) FROM events, u WHERE day < date '2024-01-01' + interval '3' month"), {
         "SELECT \"day\" FROM \"public\".\"events\" WHERE \"day\" < ('2024-01-01'::pg_catalog.date OPERATOR(pg_catalog.+) '3 month'::pg_catalog.interval)"
     });
+}
+
+#[test]
+fn rows_without_a_partner_on_their_shard_stay() {
+    let conditions = |text: &str| match fragment(text).split_once(" WHERE ") {
+        Some((_, conditions)) => conditions.replace("\"public\".", "").replace('"', ""),
+        None => String::new(),
+    };
+    for (text, expected) in [
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.k AND u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t JOIN u ON t.k = u.k WHERE u.y = 5", "k IN (SELECT k FROM u WHERE y = (5))"),
+        ("SELECT max(t.x) FROM t, ref WHERE x > 1 AND k = id AND g = 1", "x > (1) AND k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u WHERE y = 1)", "k IN (SELECT k FROM u WHERE y = (1))"),
+        ("SELECT id FROM ref WHERE g = 1 AND id > (SELECT avg(x) FROM t WHERE k = id)", "k IN (SELECT id FROM ref WHERE g = (1))"),
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND a.k = b.k AND u.y = 1", {
+            "((k IN (SELECT k FROM u WHERE y = (1))) OR (k IN (SELECT k FROM u WHERE y = (1))))"
+        }),
+        ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u GROUP BY u.k HAVING sum(y) > 3)", {
+            "k IN (SELECT k FROM u WHERE k IN (SELECT k FROM u GROUP BY k HAVING pg_catalog.sum(y) > (3)))"
+        }),
+        ("SELECT k FROM t GROUP BY k HAVING count(*) > 1 AND max(length(name)) > 1", {
+            "k IN (SELECT k FROM t GROUP BY k HAVING pg_catalog.count(*) > (1))"
+        }),
+        ("SELECT k FROM t WHERE x = 1 GROUP BY k HAVING count(*) < 3", "x = (1)"),
+        ("SELECT x FROM t GROUP BY x HAVING count(*) > 1", ""),
+        ("SELECT k FROM t GROUP BY k HAVING sum(f) > 1", ""),
+        ("SELECT k FROM t GROUP BY ROLLUP (k) HAVING sum(x) > 1", ""),
+        ("SELECT t.k FROM t, home GROUP BY t.k HAVING sum(x) > 1", ""),
+        // Not by another column, of another group, on the side that is kept, or where names are not certain.
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, u WHERE t.k = u.t_k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, home h WHERE t.k = h.id AND h.name = 'a'", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k WHERE u.y = 5 OR u.y IS NULL", ""),
+        ("SELECT max(t.x) FROM t, u WHERE (t.k = u.k OR t.x = 1) AND u.y = 5", ""),
+        ("SELECT max(x) FROM t WHERE k NOT IN (SELECT u.k FROM u WHERE y = 1)", ""),
+        ("SELECT id FROM ref WHERE g = 1 OR id > (SELECT avg(x) FROM t WHERE k = id)", ""),
+        ("SELECT id FROM ref WHERE g = 1 AND EXISTS (SELECT 1 FROM home h, LATERAL (SELECT 1 FROM t WHERE t.k = id) i)", ""),
+        (
+            "SELECT id FROM ref WHERE g = 1 AND EXISTS (SELECT 1 FROM home h JOIN home ON h.id > ALL (SELECT x FROM t WHERE t.k = id))",
+            "",
+        ),
+        ("SELECT max(x) FROM t, (SELECT 1 AS id) i, ref r WHERE t.k = i.id AND r.g = 1", ""),
+    ] {
+        assert_eq!(conditions(text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct Reader<'c> {
     pub outline: Option<Outline>,
     /// How groups of the outermost query would be made of the shards' parts.
     pub groups: Option<Result<Merge, PgError>>,
+    /// The statement is calls of sequence functions alone: those of cluster-wide sequences are answered by the proxy.
+    pub draws_calls: bool,
     /// Of the outermost query.
     pub distinct_on_items: Vec<OnItem>,
     /// Of the outermost query, where they can be taken on several shards.
@@ -82,6 +84,7 @@ impl<'c> Reader<'c> {
             view_depth: 0,
             outline: None,
             groups: None,
+            draws_calls: false,
             distinct_on_items: Vec::new(),
             locking: None,
             has_inner_locks: false,

@@ -41,7 +41,7 @@ impl<'c> Reader<'c> {
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         let mut findings = Findings::default();
         self.filter(copy.where_clause(), &scope, &mut findings)?;
-        let mut copy_in = CopyIn::read(copy, &relation.name)?;
+        let mut copy_in = CopyIn::read(copy, &relation.schema, &relation.name)?;
         copy_in.fires_per_statement = relation.triggers.iter().any(|trigger| !trigger.is_row && trigger.fires_on.insert);
         if let TargetKind::Sharded { group, key } = &target.kind {
             for key in key {

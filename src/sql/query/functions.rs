@@ -7,10 +7,11 @@ use super::bind::Reader;
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
-use crate::catalog::{Access, Closure, Function, References};
+use crate::catalog::{Access, Closure, Function, References, RelationKind};
 use crate::error::PgError;
-use crate::sql::analysis::SessionCall;
+use crate::sql::analysis::{Numbers, SessionCall};
 use crate::sql::body::SqlBodyReader;
+use crate::sql::drawing;
 use crate::sql::shardgate_call::{self, Naming};
 use crate::sql::tree;
 
@@ -134,6 +135,12 @@ impl<'c> Reader<'c> {
                 self.note_size(name, call);
             }
             Nature::Sequence => {
+                match drawing::cluster_sequence_of(call, self.context) {
+                    Some(_) if self.draws_calls => self.fix_arguments(call),
+                    Some((_, sequence)) => self.notes.refuse(drawing::not_here(name, &sequence)),
+                    None if matches!(name, "nextval" | "setval") => self.note_numbers(Numbers::AtHome),
+                    None => {}
+                }
                 self.note_writing(name);
                 self.notes.needs_home(|| format!("{name}() uses a sequence, which lives on the home shard."));
             }
@@ -232,7 +239,18 @@ impl<'c> Reader<'c> {
 
     /// Relations that are read and written besides those that the statement names.
     pub fn note_references(&mut self, references: &References, by: &str) {
-        let sequences = references.sequences.iter().map(|oid| (oid, true));
+        let catalog = &self.context.catalog;
+        let is_ours = |oid: &&u32| {
+            let name = catalog.relations.get(*oid).map(|found| (found.schema.clone(), found.name.clone()));
+            name.is_some_and(|name| self.context.map.sequences.contains_key(&name))
+        };
+        let (numbered, sequences): (Vec<u32>, Vec<u32>) = references.sequences.iter().partition(is_ours);
+        if !numbered.is_empty() {
+            self.note_numbers(Numbers::Unseen);
+        } else if !sequences.is_empty() {
+            self.note_numbers(Numbers::AtHome);
+        }
+        let sequences = sequences.iter().map(|oid| (oid, true));
         let writes = references.writes.iter().map(|oid| (oid, true));
         for (oid, is_write) in references.reads.iter().map(|oid| (oid, false)).chain(writes).chain(sequences) {
             self.note_hidden_relation(*oid, is_write, by, 0);
@@ -244,6 +262,9 @@ impl<'c> Reader<'c> {
             // Of pg_catalog, or gone.
             return;
         };
+        if relation.kind == RelationKind::Sequence {
+            self.note_numbers(Numbers::AtHome);
+        }
         match relations::placed(self.context, relation, true) {
             Resolved::Sharded { .. } => self.notes.hidden_sharded.push(oid),
             Resolved::Reference(_) if is_write => self.notes.refuse(PgError::unsupported(

@@ -10,6 +10,7 @@ use super::expression::{Findings, Place, Scope};
 use super::facts;
 use super::leaves::{Columns, Leaf, LeafKey, LeafKind};
 use super::modify::{Modified, Target, TargetKind};
+use super::numbered::Given;
 use super::placement::{Distribution, RowKey, classes};
 use super::predicate::Operand;
 use super::scope::{Frame, Visible, VisibleColumns};
@@ -17,7 +18,7 @@ use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, StoredValue, Test};
+use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
 use crate::sql::parse;
 
 /// An INSERT with its target read.
@@ -54,6 +55,12 @@ impl<'c> Reader<'c> {
         }
         let columns = &made.columns;
         let is_given = |column: &str| columns.iter().any(|name| name == column) && !uses_default(insert, columns, column);
+        let is_values = match insert.select_stmt() {
+            Node::None => true,
+            Node::SelectStmt(select) => is_plain_values(select),
+            _ => false,
+        };
+        self.note_numbered_columns(insert, &made, is_values);
         self.check_made_rows(made.target, &is_given);
         if let Some(conflict) = insert.on_conflict_clause() {
             self.add_excluded(&target, &mut frame)?;
@@ -62,18 +69,10 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
-        let is_values = match insert.select_stmt() {
-            Node::None => true,
-            Node::SelectStmt(select) => is_plain_values(select),
-            _ => false,
-        };
         self.check_copied_write(&target, !is_values || insert.with_clause().is_some() || !findings.subqueries.is_empty());
         let is_split = self.notes.split_rows.is_some();
         if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
-        }
-        if is_split && insert.on_conflict_clause().is_some() && insert.returning_clause().is_some() {
-            self.notes.not_pushable(not_split("Which rows ON CONFLICT leaves out of RETURNING is not known before."));
         }
         let anchors = self.target_anchor(&target);
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
@@ -106,7 +105,9 @@ impl<'c> Reader<'c> {
         for row in select.values_lists() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
             for value in row {
-                self.scan(value, &scope, Place::Stored, findings)?;
+                if !self.is_drawn_value(value) {
+                    self.scan(value, &scope, Place::Stored, findings)?;
+                }
             }
             if let TargetKind::Sharded { key, .. } = &made.target.kind {
                 let value_of = |column: &str| row.get(made.position(column)?);
@@ -312,7 +313,8 @@ impl<'c> Reader<'c> {
             return;
         };
         for column in &relation.columns {
-            let draws = column.identity.is_some() || column.default.as_deref().is_some_and(|default| default.contains("nextval("));
+            let draws = column.is_numbered_by_shard();
+            let is_numbered = column.cluster_sequence().is_some();
             if column.is_generated || is_given(&column.name) {
                 continue;
             }
@@ -323,7 +325,8 @@ impl<'c> Reader<'c> {
                         column.name, relation.name
                     )
                 }),
-                TargetKind::Replicated if draws => {
+                TargetKind::Sharded { .. } if is_numbered => self.note_numbers(Numbers::Unseen),
+                TargetKind::Replicated if draws || is_numbered => {
                     self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{}\"", column.name));
                 }
                 TargetKind::Replicated => {
@@ -336,8 +339,22 @@ impl<'c> Reader<'c> {
                         self.note_default_of_rows(default, &column.name);
                     }
                 }
+                TargetKind::Home if draws => self.note_numbers(Numbers::AtHome),
+                TargetKind::Home if is_numbered => self.note_numbers(Numbers::Unseen),
                 TargetKind::Home => {}
             }
+        }
+    }
+
+    /// Columns of cluster-wide sequences.
+    fn note_numbered_columns(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>, is_values: bool) {
+        let columns = &made.columns;
+        let Some(relation) = made.target.relation else { return };
+        for column in relation.columns.iter().filter(|column| column.cluster_sequence().is_some()) {
+            let is_named = columns.contains(&column.name);
+            let is_ever = is_named && gives_value(insert, columns, &column.name);
+            let is_always = is_named && !uses_default(insert, columns, &column.name);
+            self.note_numbered(insert, column, Given { is_always, is_ever }, is_values);
         }
     }
 
@@ -462,6 +479,19 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
         Node::SelectStmt(_) => {
             insert.cols().is_empty() && select_values(insert.select_stmt()).is_some_and(|values| position >= values.len())
         }
+        _ => true,
+    }
+}
+
+/// Some row has a value for the column other than DEFAULT.
+fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> bool {
+    let Some(position) = columns.iter().position(|name| name == column) else { return false };
+    match insert.select_stmt() {
+        Node::None => false,
+        Node::SelectStmt(select) if is_plain_values(select) => select.values_lists().iter().any(|row| {
+            row.as_node_list().is_none_or(|row| row.get(position).is_some_and(|value| !matches!(value, Node::SetToDefault(_))))
+        }),
+        Node::SelectStmt(_) => !uses_default(insert, columns, column),
         _ => true,
     }
 }

@@ -31,6 +31,7 @@ mod locking;
 mod merge;
 mod merge_into;
 mod modify;
+mod numbered;
 mod outline;
 mod placement;
 mod predicate;

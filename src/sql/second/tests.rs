@@ -51,6 +51,9 @@ fn a_claim_that_is_narrower_than_the_statement_is_contradicted() {
         ("UPDATE t SET x = 5", equals(literal(0))),
         ("DELETE FROM t WHERE x = 5", equals(literal(0))),
         ("SELECT * FROM t JOIN u ON t.x = u.k WHERE u.k = 5", equals(literal(0))),
+        ("DECLARE c CURSOR FOR SELECT * FROM t WHERE x = 5", equals(literal(0))),
+        ("COPY (SELECT * FROM t WHERE x = 5) TO STDOUT", equals(literal(0))),
+        ("EXPLAIN ANALYZE DELETE FROM t WHERE x = 5", equals(literal(0))),
     ] {
         let named: &[&str] = if text.contains("JOIN") { &["t", "u"] } else { &["t"] };
         assert_eq!(judged(text, named, condition), NOT_FOLLOWING, "{text}");
@@ -72,6 +75,9 @@ fn a_claim_that_follows_is_agreed_with() {
         ("SELECT * FROM t WHERE \"k\" = $2", equals(KeyValue::Parameter { number: 2, cast: None })),
         ("SELECT * FROM t WHERE k = 5 OR k = 6", either.clone()),
         ("SELECT * FROM t WHERE (k = 5 AND x = 7) OR k = 6", KeyCondition::Or(vec![equals(literal(0)), equals(literal(2))])),
+        ("DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM t WHERE k = 5", equals(literal(0))),
+        ("COPY (SELECT * FROM t WHERE k = 5) TO STDOUT WITH (FORMAT csv)", equals(literal(0))),
+        ("EXPLAIN (COSTS off) UPDATE t SET x = 1 WHERE k = 5", equals(literal(1))),
         ("SELECT * FROM t WHERE k = 5 AND k = 6", either),
         ("SELECT * FROM t WHERE k IN (5, 6)", test(Test::In(vec![literal(1), literal(0)]))),
         ("SELECT * FROM t WHERE k = NULL", equals(literal(7))),

@@ -93,6 +93,10 @@ async fn several_shards(_: &Stage, client: &mut WireClient) {
     );
     // What would not run has no plan.
     let told = lines(client, "EXPLAIN UPDATE accounts SET id = id + 1").await;
+    assert_in_order(&told, &["Route: split write", "Why: ", "Merge: rows are deleted where they are"]);
+    let told = lines(client, "EXPLAIN DELETE FROM accounts WHERE id IN (SELECT max(id) FROM accounts)").await;
+    assert_in_order(&told, &["Route: split write", "Why: ", "Merge: the queries in it are answered first"]);
+    let told = lines(client, "EXPLAIN UPDATE accounts SET owner = 'x' WHERE ctid = '(0,1)'").await;
     assert_in_order(&told, &["Route: refused", "Why: ", "Hint: "]);
     assert!(!told.iter().any(|line| line.contains("Plan on")), "{told:?}");
 }

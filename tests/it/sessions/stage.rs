@@ -24,13 +24,18 @@ impl Stage {
     }
 
     pub async fn on(cluster: Cluster, options: ProxyOptions) -> Self {
+        Self::on_as(cluster, options, "postgres").await
+    }
+
+    /// The shards' urls name this role.
+    pub async fn on_as(cluster: Cluster, options: ProxyOptions, role: &str) -> Self {
         for shard in 0..cluster.shard_count() {
             cluster.connect_shard(shard).await.batch_execute(ROLE).await.expect("a role");
         }
         let proxy = Proxy::start(&cluster, options);
         let mut client = WireClient::connect(proxy.address()).await;
         for shard in 0..cluster.shard_count() {
-            let url = cluster.shard_url(shard);
+            let url = cluster.shard_url(shard).replace("//postgres@", &format!("//{role}@"));
             succeed(&mut client, &format!("SELECT shardgate.add_shard('shard{shard}', '{url}')")).await;
         }
         for statement in SCHEMA {

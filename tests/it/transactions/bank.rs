@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use super::Ledger;
 use crate::sessions::Stage;
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, volume};
 
-const CLIENTS: usize = 8;
-const KILLS: usize = 6;
+/// In `make soak` for about a minute.
+const KILLS_IN_TEST: usize = 6;
+const KILLS_IN_SOAK: usize = 70;
+const CLIENTS_IN_TEST: usize = 8;
+const CLIENTS_IN_SOAK: usize = 64;
 /// Every account has 100 at the beginning, and there are 90.
 const TOTAL: i64 = 9_000;
 
@@ -29,9 +32,10 @@ async fn the_total_stays_the_same_under_kills() {
     let is_over = Arc::new(AtomicBool::new(false));
     let keys: Vec<i64> =
         (0..3).flat_map(|shard| (0..10).map(move |nth| (shard, nth))).map(|(shard, nth)| stage.key(shard, nth)).collect();
-    let clients: Vec<_> =
-        (0..CLIENTS).map(|number| tokio::spawn(transfers(number, other.address(), keys.clone(), Arc::clone(&is_over)))).collect();
-    for kill in 0..KILLS {
+    let clients: Vec<_> = (0..volume(CLIENTS_IN_TEST, CLIENTS_IN_SOAK))
+        .map(|number| tokio::spawn(transfers(number, other.address(), keys.clone(), Arc::clone(&is_over))))
+        .collect();
+    for kill in 0..volume(KILLS_IN_TEST, KILLS_IN_SOAK) {
         tokio::time::sleep(Duration::from_millis(400)).await;
         let shard = kill % 3;
         stage.cluster.shard_server_mut(shard).kill().expect("killed");

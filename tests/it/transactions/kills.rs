@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use super::Ledger;
 use crate::sessions::Stage;
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, volume};
 
 /// Everything that is back is recovered within this, a proxy's lease included.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Points before the decision and after it. Number 0 decides.
-const BEFORE_DECISION: [&str; 7] = [
+pub const BEFORE_DECISION: [&str; 7] = [
     "before_prepare",
     "before_prepare.1",
     "before_prepare.2",
@@ -27,7 +27,7 @@ const BEFORE_DECISION: [&str; 7] = [
     "after_prepare",
     "before_decision",
 ];
-const AFTER_DECISION: [&str; 6] =
+pub const AFTER_DECISION: [&str; 6] =
     ["after_decision", "before_finish.1", "after_finish.1", "before_finish.2", "after_finish.2", "before_answer"];
 
 /// Where failpoints are armed.
@@ -145,7 +145,10 @@ async fn a_frozen_proxy_cannot_commit_what_was_rolled_back() {
     let mut stage = Stage::start(3, options).await;
     Ledger::create(&stage).await;
     let _other = Proxy::start(&stage.cluster, ProxyOptions::default());
-    for (number, point) in ["after_prepare", "before_decision", "after_decision", "before_finish.2"].iter().enumerate() {
+    // Elsewhere it depends on who was quicker whether there is anything to roll back.
+    let certain = ["after_prepare", "before_decision", "after_decision", "before_finish.2"];
+    let all = BEFORE_DECISION.into_iter().chain(AFTER_DECISION).collect();
+    for (number, point) in volume(certain.to_vec(), all).iter().enumerate() {
         let id = uuid(number);
         let mut client = stage.client().await;
         write(&mut client, &stage, &id).await;
@@ -154,12 +157,15 @@ async fn a_frozen_proxy_cannot_commit_what_was_rolled_back() {
         points.until_reached(point).await;
         stage.proxy.signal(Signal::STOP);
         let wanted = if AFTER_DECISION.contains(point) { 3 } else { 0 };
-        assert_eq!(found(&stage, &id).await, wanted, "frozen at {point}");
+        let there = found(&stage, &id).await;
+        assert!(!certain.contains(point) || there == wanted, "{there}, frozen at {point}");
         points.release(point);
         stage.proxy.signal(Signal::CONT);
         let told = committing.await.expect("no panic");
-        assert_eq!(told == Told::Committed, wanted == 3, "{told:?} at {point}");
-        assert_eq!(found(&stage, &id).await, wanted, "thawed at {point}");
+        let there = found(&stage, &id).await;
+        assert!(there == 0 || there == 3, "{there} of 3, thawed at {point}");
+        assert_eq!(told == Told::Committed, there == 3, "{told:?} at {point}");
+        assert!(!certain.contains(point) || there == wanted, "{there}, thawed at {point}");
     }
 }
 
@@ -170,16 +176,18 @@ async fn a_shard_that_dies_at_any_point_comes_back_with_all_or_nothing() {
     let mut stage = Stage::on(Cluster::separate_servers(3).await, points.options()).await;
     Ledger::create(&stage).await;
     let mut number = 0;
-    for killed in [0, 1] {
-        for point in [
-            "before_prepare",
-            "after_prepare",
-            "before_decision",
-            "after_decision",
-            "before_finish.1",
-            "after_finish.1",
-            "before_answer",
-        ] {
+    let few = vec![
+        "before_prepare",
+        "after_prepare",
+        "before_decision",
+        "after_decision",
+        "before_finish.1",
+        "after_finish.1",
+        "before_answer",
+    ];
+    let points_of_all: Vec<&str> = volume(few, BEFORE_DECISION.into_iter().chain(AFTER_DECISION).collect());
+    for killed in volume(vec![0, 1], vec![0, 1, 2]) {
+        for point in points_of_all.iter().copied() {
             number += 1;
             let id = uuid(number);
             let mut client = stage.client().await;

@@ -12,6 +12,8 @@ SELECT shardgate.distribute_table('sparse', 'id', partitions => 3);
 SELECT shardgate.distribute_table('"Mixed Case"', '"Id"');
 SELECT shardgate.distribute_table('sales.invoices', 'customer');
 SELECT shardgate.distribute_table('sales.accounts', 'id');
+SELECT shardgate.distribute_table('stamps', 'id');
+SELECT shardgate.reference_table('tags');
 SELECT shardgate.reference_table('languages');
 SELECT shardgate.reference_table('kinds');
 SELECT shardgate.map_key('books', '0', 'shard0');

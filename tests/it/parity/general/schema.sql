@@ -17,6 +17,8 @@ CREATE TABLE sales.accounts (id bigint PRIMARY KEY, owner text);
 CREATE TABLE languages (code text PRIMARY KEY, name text NOT NULL);
 CREATE TABLE kinds (kind text COLLATE "C" PRIMARY KEY, label text, weight int);
 CREATE TABLE audit (id serial PRIMARY KEY, what text, at timestamp DEFAULT '2020-01-01');
+CREATE TABLE stamps (id int PRIMARY KEY, what text, at boolean DEFAULT now() > '2020-01-01', day boolean DEFAULT current_date < '2020-01-01');
+CREATE TABLE tags (code text PRIMARY KEY, at boolean DEFAULT now() > '2020-01-01', drawn boolean DEFAULT random() < 2);
 CREATE TABLE options (name text PRIMARY KEY, value jsonb);
 CREATE VIEW active_accounts AS SELECT id, name, balance FROM accounts WHERE active;
 CREATE VIEW account_entries AS SELECT a.id, a.name, e.n, e.amount, e.kind FROM accounts a JOIN entries e ON e.account_id = a.id;

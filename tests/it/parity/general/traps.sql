@@ -227,27 +227,19 @@ SELECT id FROM accounts WHERE id = 3 ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1;
 INSERT INTO entries SELECT id, 50, 1 FROM accounts WHERE id = 3;
 INSERT INTO entries SELECT a.id, 51, k.weight FROM accounts a, kinds k WHERE a.id = 3 AND k.kind = 'fee' RETURNING n, amount;
 INSERT INTO entries (account_id, n) SELECT 3, g FROM generate_series(60, 62) g RETURNING n;
---! refused
 INSERT INTO entries (account_id, n) SELECT g, 60 FROM generate_series(1, 3) g;
---! refused
 INSERT INTO entries (account_id, n) VALUES ((SELECT 3), 70);
 INSERT INTO entries (account_id, n) VALUES (3, (SELECT max(n) + 1 FROM entries WHERE account_id = 3)) RETURNING n;
---! refused
 INSERT INTO entries (account_id, n) VALUES (3, (SELECT count(*) FROM entries));
 INSERT INTO entries (account_id, n) TABLE visits;
---! refused
 UPDATE entries SET account_id = 3 WHERE account_id = 3 AND n = 1;
 UPDATE entries e SET amount = a.balance FROM accounts a WHERE a.id = e.account_id;
 UPDATE entries e SET amount = 1 FROM accounts a WHERE a.id = 3 AND e.account_id = 3 AND e.n = 1 RETURNING e.n, a.id;
---! refused
 UPDATE entries e SET amount = 1 FROM accounts a WHERE a.id = 3 AND e.n = 1;
 UPDATE accounts SET balance = (SELECT sum(amount) FROM entries WHERE account_id = accounts.id) WHERE id = 3 RETURNING balance;
---! refused
 UPDATE accounts SET balance = (SELECT sum(amount) FROM entries) WHERE id = 3;
 UPDATE accounts SET note = (SELECT label FROM kinds WHERE kind = 'debit') WHERE id = 3 RETURNING note;
---! refused
 UPDATE accounts SET note = 'x' WHERE id = (SELECT account_id FROM entries WHERE account_id = 3 AND n = 1);
---! refused
 UPDATE accounts SET note = 'x' WHERE id IN (SELECT id FROM accounts ORDER BY id LIMIT 1);
 DELETE FROM entries WHERE account_id IN (SELECT id FROM accounts WHERE id = 3);
 DELETE FROM entries WHERE account_id = 3 AND n = (SELECT max(n) FROM entries WHERE account_id = 3) RETURNING n;

@@ -175,8 +175,6 @@ COPY audit (nothing) FROM STDIN;
 \.
 -- Several shards: not built yet.
 INSERT INTO accounts (id, name) VALUES (100, 'a'), (101, 'b'), (102, 'c'), (103, 'd');
---! refused
-INSERT INTO accounts (id, name) SELECT id + 1000, name FROM accounts;
 UPDATE accounts SET note = 'all';
 UPDATE accounts SET note = 'some' WHERE id IN (1, 2, 3, 4, 5, 6);
 --! refused
@@ -187,16 +185,6 @@ UPDATE orders SET total = 0 WHERE day > '2024-01-14';
 INSERT INTO languages VALUES ('it', 'Italian');
 UPDATE languages SET name = 'x' WHERE code = 'de';
 DELETE FROM languages;
---! refused
-INSERT INTO audit (id, what) SELECT id, name FROM accounts;
---! refused
-INSERT INTO accounts (id, name) SELECT id + 1000, what FROM audit;
---! refused
-UPDATE accounts SET note = (SELECT what FROM audit WHERE id = 1) WHERE id = 6;
---! refused
-DELETE FROM accounts a USING orders o WHERE o.account_id = a.id;
---! refused
-TRUNCATE entries;
 -- Writes whose rows lie on several shards.
 --! any order
 UPDATE accounts SET note = 'rich', balance = balance + 1 WHERE balance > 0 RETURNING id, name, balance;
@@ -218,8 +206,7 @@ DELETE FROM accounts WHERE id = 15 OR note = 'nobody has this';
 DELETE FROM orders WHERE day < $1;
 DELETE FROM visits WHERE region LIKE 'e%';
 UPDATE books SET pages = pages + 1 WHERE title > 'C';
---! refused
-UPDATE accounts SET opened = now();
+UPDATE accounts SET note = (now() > '2020-01-01')::text, active = current_date > '2020-01-01';
 --! refused
 UPDATE accounts SET note = 'x' WHERE random() < 2;
 -- Every shard has the same reference tables.
@@ -233,14 +220,11 @@ INSERT INTO languages VALUES ('de', 'again'), ('ew', 'new') ON CONFLICT DO NOTHI
 --! any order
 UPDATE kinds SET weight = coalesce(weight, 0) + 1 RETURNING kind, weight;
 DELETE FROM kinds WHERE weight IS NULL;
---! refused
-INSERT INTO kinds (kind, label) VALUES ('now', now()::text);
+INSERT INTO kinds (kind, label) VALUES ('now', (now() > '2020-01-01')::text);
 --! refused
 UPDATE kinds SET weight = random() * 10;
---! refused
-INSERT INTO kinds (kind) SELECT code FROM languages LIMIT 1;
---! refused
-DELETE FROM kinds WHERE kind IN (SELECT code FROM languages LIMIT 1);
+INSERT INTO kinds (kind) SELECT code FROM languages ORDER BY code LIMIT 1;
+DELETE FROM kinds WHERE kind IN (SELECT code FROM languages ORDER BY code LIMIT 1);
 -- Rows of one INSERT for several shards.
 INSERT INTO accounts (id, name, balance) VALUES (201, 'a', 1), (202, 'b', 2), (203, 'c', 3), (204, 'd', 4), (205, 'e', 5) RETURNING id, name, balance * 2 AS twice;
 --! 211 | 212 | x
@@ -266,12 +250,9 @@ INSERT INTO kitchen (id, m, ia, jb) VALUES (301, 'happy', '{1,2}', '{"a": "(1)"}
 --! ok | NULL | NULL
 INSERT INTO kitchen (id, m, i8) VALUES (311, $1, $3), (312, $2, NULL), (313, $1, 9), (314, NULL, $3) RETURNING id, m, i8;
 INSERT INTO "Mixed Case" ("Id", "Select") VALUES (51, 'a'), (52, 'b'), (53, 'c'), (54, 'd') RETURNING "Select" AS "Out";
---! refused
-INSERT INTO accounts (id, name, opened) VALUES (241, 'a', now()), (242, 'b', now()), (243, 'c', now()), (244, 'd', now());
---! refused
+INSERT INTO accounts (id, name, active) VALUES (241, 'a', now() > '2020-01-01'), (242, 'b', now() < '2020-01-01'), (243, 'c', localtimestamp > 'infinity'), (244, 'd', NULL);
 INSERT INTO accounts (id, name) VALUES (241, 'a'), (242, 'b'), (243, 'c'), (244, 'd') ON CONFLICT DO NOTHING RETURNING id;
---! refused
-INSERT INTO accounts (id, name) VALUES (241, 'a'), (242, (SELECT what FROM audit LIMIT 1)), (243, 'c'), (244, 'd');
+INSERT INTO accounts (id, name) VALUES (241, 'a'), (242, (SELECT what FROM audit ORDER BY id LIMIT 1)), (243, 'c'), (244, 'd');
 -- Rows that are made where those they are made of are.
 INSERT INTO entries (account_id, n, amount) SELECT account_id, n + 500, amount FROM entries WHERE amount > 10;
 --! any order

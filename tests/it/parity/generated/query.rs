@@ -24,6 +24,8 @@ pub struct Generator<'s> {
 pub struct Statement {
     pub tree: Tree,
     pub order: RowOrder,
+    /// It changes rows.
+    pub writes: bool,
 }
 
 impl<'s> Generator<'s> {
@@ -41,6 +43,9 @@ impl<'s> Generator<'s> {
     }
 
     pub fn statement(&mut self) -> Statement {
+        if self.chance(8) {
+            return self.changing();
+        }
         if self.chance(12) {
             return self.by_key();
         }
@@ -48,20 +53,57 @@ impl<'s> Generator<'s> {
         let with = if self.chance(15) { Some(self.with(depth)) } else { None };
         let (query, kinds) = self.query(None, &Scope::default(), depth);
         let (end, order) = self.end(kinds.len());
-        Statement { tree: all![with.unwrap_or(Tree::from("")), query, end], order }
+        Statement { tree: all![with.unwrap_or(Tree::from("")), query, end], order, writes: false }
     }
 
     /// One key, in the many forms in which a key may be pinned or seem to be.
     fn by_key(&mut self) -> Statement {
         let (from, sources) = self.from(&Scope::default(), 1);
         let scope = Scope::default().with(sources);
+        let filter = all![" WHERE ", Tree::Items(vec![self.pinned(&scope), self.condition(&scope, 2)], " AND ")];
+        let kinds: Vec<Kind> = (0..self.random.random_range(1..4)).map(|_| self.any_kind(&scope)).collect();
+        let (select, _) = self.outputs(&kinds, &scope, 1);
+        let (end, order) = self.end(kinds.len());
+        Statement { tree: all!["SELECT ", select, " FROM ", from, filter, end], order, writes: false }
+    }
+
+    /// UPDATE or DELETE of what one key has, or what a condition over other tables finds.
+    fn changing(&mut self) -> Statement {
+        let tables: Vec<_> = self.schema.tables.iter().filter(|table| table.name != "shown").collect();
+        let table = *tables.choose(&mut self.random).expect("tables");
+        let alias = self.alias();
+        let scope = Scope::default().with(vec![Source { alias: alias.clone(), columns: table.columns.clone() }]);
+        let filter = match self.random.random_range(0..4) {
+            0 => self.condition(&scope, 2),
+            1 => all![self.pinned(&scope), all![" OR ", self.condition(&scope, 1)].optional()],
+            _ => all![self.pinned(&scope), all![" AND ", self.condition(&scope, 2)].optional()],
+        };
+        // Not of the key.
+        let others: Vec<(String, Kind)> = table.columns.iter().filter(|(name, _)| name != "k" && name != "n").cloned().collect();
+        let set = others.choose(&mut self.random).cloned();
+        let tree = match set.filter(|_| self.chance(50)) {
+            Some((name, kind)) => {
+                all![format!("UPDATE {} AS {alias} SET {name} = ", table.name), self.expression(kind, &scope, 1), " WHERE ", filter]
+            }
+            None => all![format!("DELETE FROM {} AS {alias} WHERE ", table.name), filter],
+        };
+        Statement { tree, order: RowOrder::Free, writes: true }
+    }
+
+    /// A key, said in one of many ways.
+    fn pinned(&mut self, scope: &Scope) -> Tree {
         let key = keys(scope.inner()).choose(&mut self.random).cloned();
-        let pinned = match key {
+        match key {
             Some((name, kind)) => {
                 let mut of =
                     || Tree::Constant(super::tree::Constant { value: Some(kind.key(&mut self.random)), kind, is_literal: false });
                 let (one, two) = (of(), of());
-                match self.random.random_range(0..6) {
+                match self.random.random_range(0..11) {
+                    6 => all![name, " IS NOT DISTINCT FROM ", one],
+                    7 => all![name, " BETWEEN ", one, " AND ", two],
+                    8 => all!["coalesce(", name, ", ", one, ") = ", two],
+                    9 => all!["NOT (", name, " <> ", one, ")"],
+                    10 => all!["(", name.as_str(), " = ", one, " AND ", name.as_str(), " = ", two, ")"],
                     0 => all![name, " IN (", Tree::Items(vec![one, two], ", "), ")"],
                     1 => all!["(", name.as_str(), " = ", one, " OR ", name.as_str(), " = ", two, ")"],
                     2 => all![name, " = ANY (ARRAY[", one, ", ", two, "])"],
@@ -70,12 +112,7 @@ impl<'s> Generator<'s> {
                 }
             }
             None => Tree::from("true"),
-        };
-        let filter = all![" WHERE ", Tree::Items(vec![pinned, self.condition(&scope, 2)], " AND ")];
-        let kinds: Vec<Kind> = (0..self.random.random_range(1..4)).map(|_| self.any_kind(&scope)).collect();
-        let (select, _) = self.outputs(&kinds, &scope, 1);
-        let (end, order) = self.end(kinds.len());
-        Statement { tree: all!["SELECT ", select, " FROM ", from, filter, end], order }
+        }
     }
 
     /// ORDER BY and LIMIT of the whole.

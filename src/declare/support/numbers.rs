@@ -1,0 +1,184 @@
+//! What a shard needs to number rows by itself: blocks of numbers, given by the proxies, and the function that draws from them.
+//!
+//! ```text
+//!   column default shardgate.next_id('s') ─► n of a local sequence ─► the block that holds n ─► its number
+//!                                            (used up: waits for a block, then 55000; never a number twice)
+//! ```
+//! The user's own sequence stays, for its name and its owner, and is used up: `nextval` on one shard, by a function that no proxy
+//! has read, is an error and no duplicate. Identity columns become columns with such a default, as PostgreSQL knows no other
+//! source for them; which kind they were is the default's second argument, and the proxy keeps to it.
+
+/// Idempotent; part of the support objects' transaction.
+pub(super) const OBJECTS: &str = r#"
+CREATE TABLE IF NOT EXISTS shardgate.number_sequences (sequence oid PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS shardgate.number_blocks (
+    sequence oid NOT NULL,
+    -- Positions of the local sequence, and what they stand for.
+    first_n bigint NOT NULL,
+    last_n bigint NOT NULL CHECK (last_n >= first_n),
+    first_number bigint NOT NULL,
+    increment bigint NOT NULL,
+    PRIMARY KEY (sequence, first_n));
+CREATE OR REPLACE FUNCTION shardgate.next_id(sequence regclass, identity "char" DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    counter regclass := to_regclass('shardgate.numbers_' || sequence::oid);
+    n bigint;
+    block record;
+    attempt int := 0;
+BEGIN
+    IF counter IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('sequence "%s" gives no numbers on this shard', sequence),
+            HINT = 'Declare the table again with the functions of the schema "shardgate".';
+    END IF;
+    n := nextval(counter);
+    LOOP
+        SELECT b.last_n, b.first_number + (n - b.first_n) * b.increment AS number INTO block
+        FROM shardgate.number_blocks b WHERE b.sequence = next_id.sequence::oid AND b.first_n <= n
+        ORDER BY b.first_n DESC LIMIT 1;
+        IF block.last_n >= n THEN
+            RETURN block.number;
+        END IF;
+        attempt := attempt + 1;
+        -- One snapshot for the whole transaction would never show the next block.
+        IF attempt > 500 OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('sequence "%s" has no number left on this shard', sequence),
+                DETAIL = 'The proxies give each shard its numbers in blocks, and none has come in time.',
+                HINT = 'Repeat the transaction; let cross_shard.sequence_block be larger, or give the numbers by VALUES.';
+        END IF;
+        PERFORM pg_sleep(0.01);
+        -- The sequence was set meanwhile: what was waited for does not come.
+        IF EXISTS (SELECT FROM shardgate.number_blocks b WHERE b.sequence = next_id.sequence::oid AND b.first_n > n) THEN
+            n := nextval(counter);
+        END IF;
+    END LOOP;
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.own_sequence(sequence regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits pg_sequence;
+BEGIN
+    SELECT * INTO STRICT limits FROM pg_sequence s WHERE s.seqrelid = sequence;
+    EXECUTE format('CREATE SEQUENCE IF NOT EXISTS shardgate.%I', 'numbers_' || sequence::oid);
+    INSERT INTO shardgate.number_sequences AS k (sequence) VALUES (own_sequence.sequence::oid) ON CONFLICT DO NOTHING;
+    -- The restart makes the rest part of the transaction.
+    EXECUTE format('ALTER SEQUENCE %s NO CYCLE RESTART', sequence);
+    PERFORM setval(sequence, CASE WHEN limits.seqincrement > 0 THEN limits.seqmax ELSE limits.seqmin END);
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.sequence_of(target regclass, column_name name) RETURNS regclass
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.oid::regclass FROM pg_attribute a
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    JOIN pg_depend p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
+         OR p.classid = 'pg_class'::regclass AND p.deptype = 'i' AND p.refclassid = 'pg_class'::regclass
+            AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum
+    JOIN pg_class c ON c.relkind = 'S' AND c.oid = CASE WHEN p.deptype = 'i' THEN p.objid ELSE p.refobjid END
+    WHERE a.attrelid = target AND a.attname = column_name AND NOT a.attisdropped LIMIT 1
+$$;
+CREATE OR REPLACE FUNCTION shardgate.adopt_sequence(target regclass, column_name name, OUT schema_name text, OUT sequence_name text,
+    OUT increment bigint, OUT minimum bigint, OUT maximum bigint, OUT next_number text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    identity "char";
+    sequence regclass;
+    limits pg_sequence;
+    last record;
+    owner text;
+    other text;
+BEGIN
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
+    SELECT a.attidentity, pg_get_userbyid(c.relowner) INTO STRICT identity, owner FROM pg_attribute a, pg_class c
+    WHERE a.attrelid = target AND a.attname = column_name AND c.oid = target;
+    sequence := shardgate.sequence_of(target, column_name);
+    SELECT * INTO STRICT limits FROM pg_sequence s WHERE s.seqrelid = sequence;
+    SELECT n.nspname, c.relname INTO STRICT schema_name, sequence_name
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = sequence;
+    -- From here on nobody draws from it. What other sessions have cached lies below its last value.
+    EXECUTE format('ALTER SEQUENCE %s NO CYCLE', sequence);
+    EXECUTE format('SELECT last_value, is_called FROM %s', sequence) INTO STRICT last;
+    increment := limits.seqincrement;
+    minimum := limits.seqmin;
+    maximum := limits.seqmax;
+    next_number := last.last_value::numeric + CASE WHEN last.is_called THEN increment ELSE 0 END;
+    IF identity <> '' THEN
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', target, column_name);
+        EXECUTE format('CREATE SEQUENCE %I.%I AS %s INCREMENT %s MINVALUE %s MAXVALUE %s START %s CACHE %s', schema_name, sequence_name,
+            limits.seqtypid::regtype, increment, minimum, maximum, limits.seqstart, limits.seqcache);
+        sequence := format('%I.%I', schema_name, sequence_name)::regclass;
+        EXECUTE format('ALTER SEQUENCE %s OWNER TO %I', sequence, owner);
+        EXECUTE format('ALTER SEQUENCE %s OWNED BY %s.%I', sequence, target, column_name);
+    END IF;
+    PERFORM shardgate.own_sequence(sequence);
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT shardgate.next_id(%L::regclass%s)', target, column_name, sequence,
+        CASE WHEN identity <> '' THEN format(', %L::"char"', identity) ELSE '' END);
+    SELECT format('%s.%I', d.adrelid::regclass, a.attname) INTO other
+    FROM pg_depend p JOIN pg_attrdef d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
+    JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+    WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence
+      AND pg_get_expr(d.adbin, d.adrelid) !~ '^shardgate\.next_id\(' LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000',
+            MESSAGE = format('sequence "%s" cannot become one of the whole cluster', sequence_name),
+            DETAIL = format('Column %s takes its default from it too.', other),
+            HINT = 'Give that column a sequence of its own.';
+    END IF;
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.add_numbers(sequence regclass, first_number bigint, how_many bigint, increment bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('shardgate numbers', sequence::oid::bigint));
+    DELETE FROM shardgate.number_blocks b WHERE b.sequence = add_numbers.sequence::oid AND b.first_n < (
+        SELECT k.first_n FROM shardgate.number_blocks k WHERE k.sequence = add_numbers.sequence::oid
+        ORDER BY k.first_n DESC OFFSET 32 LIMIT 1);
+    SELECT coalesce(max(b.last_n), 0) INTO before FROM shardgate.number_blocks b WHERE b.sequence = add_numbers.sequence::oid;
+    INSERT INTO shardgate.number_blocks AS b (sequence, first_n, last_n, first_number, increment)
+    VALUES (add_numbers.sequence::oid, before + 1, before + how_many, add_numbers.first_number, add_numbers.increment);
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.void_numbers(sequence regclass, number bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- A position that nobody else has: the blocks to come begin after it.
+    position bigint := nextval(('shardgate.numbers_' || sequence::oid)::regclass);
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('shardgate numbers', sequence::oid::bigint));
+    DELETE FROM shardgate.number_blocks b WHERE b.sequence = void_numbers.sequence::oid;
+    INSERT INTO shardgate.number_blocks AS b (sequence, first_n, last_n, first_number, increment)
+    VALUES (void_numbers.sequence::oid, position, position, number, 1);
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.numbers_left(OUT schema_name text, OUT sequence_name text, OUT how_many bigint)
+RETURNS SETOF record LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT n.nspname, c.relname,
+           coalesce((SELECT max(b.last_n) FROM shardgate.number_blocks b WHERE b.sequence = s.sequence), 0)
+           - coalesce(pg_sequence_last_value(to_regclass('shardgate.numbers_' || s.sequence)), 0)
+    FROM shardgate.number_sequences s JOIN pg_class c ON c.oid = s.sequence AND c.relkind = 'S'
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+$$;
+CREATE OR REPLACE FUNCTION shardgate.numbers_used(sequence regclass) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    is_ascending bool;
+    used numeric;
+    found numeric;
+    place record;
+BEGIN
+    SELECT s.seqincrement > 0 INTO STRICT is_ascending FROM pg_sequence s WHERE s.seqrelid = sequence;
+    SELECT CASE WHEN is_ascending THEN max(b.first_number + (b.last_n - b.first_n) * b.increment)
+                ELSE min(b.first_number + (b.last_n - b.first_n) * b.increment) END
+    INTO used FROM shardgate.number_blocks b WHERE b.sequence = numbers_used.sequence::oid;
+    FOR place IN
+        SELECT d.adrelid::regclass AS target, a.attname
+        FROM pg_depend p JOIN pg_attrdef d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
+        JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+        WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence
+    LOOP
+        EXECUTE format('SELECT %s(%I)::numeric FROM %s', CASE WHEN is_ascending THEN 'max' ELSE 'min' END, place.attname, place.target)
+        INTO found;
+        used := CASE WHEN is_ascending THEN greatest(used, found) ELSE least(used, found) END;
+    END LOOP;
+    RETURN used;
+END $$;
+REVOKE EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name),
+    shardgate.add_numbers(regclass, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint), shardgate.numbers_left(), shardgate.numbers_used(regclass) FROM PUBLIC;
+"#;

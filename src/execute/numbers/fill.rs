@@ -1,0 +1,247 @@
+//! Gives the shards their blocks, in rounds; sets a sequence everywhere; finds out what is used after a fail-over of the map.
+//!
+//! A shard that uses its numbers fast gets larger blocks, up to a bound, and smaller ones again when it does not: rows of a COPY
+//! or of an INSERT ... SELECT wait in the shard until the next block is there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::sync::Mutex;
+
+use super::Numbers;
+use crate::backend::push_literal;
+use crate::catalog::SequenceName;
+use crate::error::{PgError, SqlState};
+use crate::execute::recovery::Link;
+use crate::shardmap::{Shard, ShardState};
+
+/// How fast one shard uses the numbers of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    size: i64,
+    filled_at: Instant,
+}
+
+impl Demand {
+    /// The next block's size. `left`: what the shard still has; none or less: somebody waits.
+    fn next(known: Option<Self>, left: i64, block: i64, now: Instant) -> Self {
+        let size = match known {
+            None => block.saturating_mul(2),
+            Some(known) if left <= 0 => known.size.saturating_mul(4),
+            Some(known) if now.duration_since(known.filled_at) < FAST => known.size.saturating_mul(2),
+            Some(known) => known.size / 2,
+        };
+        Self { size: size.clamp(block, SIZE_MAX.max(block)), filled_at: now }
+    }
+
+    /// Is it time for another block? Not before somebody has waited for the first: most tables are numbered by the proxies
+    /// alone, and their numbers have no gaps then.
+    fn is_due(known: Option<Self>, left: i64, block: i64) -> bool {
+        left < known.map_or(0, |known| (known.size / 2).max(block))
+    }
+}
+
+impl Numbers {
+    /// One round over all shards. Returns the pause before the next one.
+    pub async fn fill(&self) -> Duration {
+        let map = self.map.snapshot();
+        if map.sequences.is_empty() {
+            return IDLE;
+        }
+        let names: Vec<SequenceName> = map.sequences.keys().cloned().collect();
+        let shards: Vec<Arc<Shard>> = map.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect();
+        // Held no longer: it would keep this proxy from following a newer map.
+        drop(map);
+        self.confirm(&shards).await;
+        let given = join_all(shards.iter().map(|shard| self.fill_shard(shard, &names))).await;
+        if given.into_iter().any(|given| given > 0) { BUSY } else { IDLE }
+    }
+
+    /// Somebody waits for the next round. Cancel safe.
+    pub async fn nudged(&self) {
+        self.nudge.notified().await;
+    }
+
+    async fn fill_shard(&self, shard: &Arc<Shard>, names: &[SequenceName]) -> usize {
+        let link = self.link(shard);
+        let mut link = link.lock().await;
+        let rows = match link.values(LEFT.to_owned()).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                tracing::debug!(shard = shard.name, %error, "the numbers that a shard has are not known");
+                return 0;
+            }
+        };
+        let mut given = 0;
+        for row in rows {
+            let Ok((schema, sequence, left)) = serde_json::from_str::<(String, String, i64)>(&row) else { continue };
+            let name = (schema, sequence);
+            let known = self.demand.lock().get(&(shard.id, name.clone())).copied();
+            if !names.contains(&name) || !Demand::is_due(known, left, self.block) {
+                continue;
+            }
+            let demand = Demand::next(known, left, self.block, Instant::now());
+            match self.give(&mut link, &name, demand.size).await {
+                Ok(()) => {
+                    given += 1;
+                    self.demand.lock().insert((shard.id, name), demand);
+                }
+                Err(error) => tracing::warn!(shard = shard.name, sequence = name.1, %error, "a shard was given no numbers"),
+            }
+        }
+        given
+    }
+
+    /// A block for the shard. When it does not arrive its numbers are a gap.
+    async fn give(&self, link: &mut Link, name: &SequenceName, size: i64) -> Result<(), PgError> {
+        let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, size).await? else {
+            self.unconfirmed.lock().insert(name.clone());
+            return Ok(());
+        };
+        let (sequence, _) = self.sequence(name)?;
+        let sql = format!(
+            "SELECT shardgate.add_numbers({}, {}, {}, {})",
+            as_regclass(name),
+            block.first,
+            block.count,
+            sequence.increment
+        );
+        link.values(sql).await.map(drop).map_err(|error| unreachable(&link.shard.name, &error))
+    }
+
+    fn link(&self, shard: &Arc<Shard>) -> Arc<Mutex<Link>> {
+        let mut links = self.links.lock();
+        let fresh = || Arc::new(Mutex::new(Link::new(Arc::clone(shard))));
+        let link = links.entry(shard.id).or_insert_with(fresh);
+        // Under another URL it may be another database.
+        if link.try_lock().is_ok_and(|link| link.shard.url != shard.url) {
+            *link = fresh();
+        }
+        Arc::clone(link)
+    }
+
+    /// setval: from here on the next number of every proxy and every shard follows this one. Not cancel safe: it may have been
+    /// set in part, and may be repeated.
+    pub async fn set(self: &Arc<Self>, actor: &str, name: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
+        self.map.store().set_sequence(actor, &name.0, &name.1, number, is_called).await?;
+        let epoch = self.map.refresh().await?;
+        let (this, name) = (Arc::clone(self), name.clone());
+        let voiding = self.runtime.spawn(async move { this.void_everywhere(&name, number).await });
+        voiding.await.map_err(|_| PgError::internal("setval was interrupted"))??;
+        if !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
+            tracing::warn!(%epoch, "a proxy has not heard of a setval in time");
+        }
+        Ok(())
+    }
+
+    /// What the shards have was given to them before.
+    async fn void_everywhere(&self, name: &SequenceName, number: i64) -> Result<(), PgError> {
+        let shards: Vec<Arc<Shard>> =
+            self.map.snapshot().shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect();
+        for shard in shards {
+            let link = self.link(&shard);
+            let mut link = link.lock().await;
+            let sql = format!(
+                "SELECT shardgate.void_numbers(s.sequence::regclass, {number}) FROM shardgate.number_sequences s \
+                 WHERE s.sequence = to_regclass({})",
+                quoted(name)
+            );
+            link.values(sql).await.map_err(|error| unreachable(&shard.name, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the map up to where numbers are used, when it has failed over and may have forgotten. Every shard must answer.
+    async fn confirm(&self, shards: &[Arc<Shard>]) {
+        let names: Vec<SequenceName> = self.unconfirmed.lock().iter().cloned().collect();
+        for name in names {
+            match self.confirm_one(&name, shards).await {
+                Ok(()) => {
+                    self.unconfirmed.lock().remove(&name);
+                    tracing::info!(sequence = name.1, "the numbers of a sequence are confirmed after a fail-over of the map");
+                }
+                Err(error) => tracing::warn!(sequence = name.1, %error, "the numbers of a sequence cannot be confirmed"),
+            }
+        }
+    }
+
+    async fn confirm_one(&self, name: &SequenceName, shards: &[Arc<Shard>]) -> Result<(), PgError> {
+        let (sequence, _) = self.sequence(name)?;
+        let mut used: Option<i128> = None;
+        for shard in shards {
+            let link = self.link(shard);
+            let sql = format!(
+                "SELECT shardgate.numbers_used(s.sequence::regclass) FROM shardgate.number_sequences s WHERE s.sequence = to_regclass({})",
+                quoted(name)
+            );
+            let found = link.lock().await.values(sql).await.map_err(|error| unreachable(&shard.name, &error))?;
+            for number in found.iter().filter_map(|found| found.parse::<i128>().ok()) {
+                let farther = if sequence.increment > 0 { i128::max } else { i128::min };
+                used = Some(used.map_or(number, |used| farther(used, number)));
+            }
+        }
+        // Blocks that proxies held, of which no number has reached a shard.
+        let margin = i128::from(sequence.increment) * i128::from(self.block) * HELD_BLOCKS;
+        let used = used.unwrap_or_default().saturating_add(margin);
+        self.map.store().confirm_sequence("shardgate", &name.0, &name.1, used).await?;
+        self.map.refresh().await?;
+        Ok(())
+    }
+}
+
+fn unreachable(shard: &str, error: &dyn std::fmt::Display) -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the numbers of a sequence did not reach shard \"{shard}\""))
+        .with_detail(format!("The shard says: {error}."))
+        .with_hint("Repeat the statement when the shard can be reached.")
+}
+
+/// `"schema"."name"` as a literal.
+fn quoted(name: &SequenceName) -> String {
+    let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut literal = String::new();
+    push_literal(&mut literal, &format!("{}.{}", quote(&name.0), quote(&name.1)));
+    literal
+}
+
+fn as_regclass(name: &SequenceName) -> String {
+    format!("{}::pg_catalog.regclass", quoted(name))
+}
+
+const LEFT: &str = "SELECT pg_catalog.json_build_array(schema_name, sequence_name, how_many)::text FROM shardgate.numbers_left()";
+/// Numbers of one block for a shard that uses them fast.
+const SIZE_MAX: i64 = 1 << 18;
+/// A block that lasts less long was too small.
+const FAST: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_millis(250);
+const BUSY: Duration = Duration::from_millis(20);
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
+/// More proxies than this would have to have drawn a block each since the shards last heard of the sequence.
+const HELD_BLOCKS: i128 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_grow_with_the_demand_and_shrink_without() {
+        let start = Instant::now();
+        let first = Demand::next(None, 0, 100, start);
+        assert_eq!(first.size, 200);
+        let waited = Demand::next(Some(first), -3, 100, start + Duration::from_millis(50));
+        assert_eq!(waited.size, 800);
+        let fast = Demand::next(Some(waited), 90, 100, start + Duration::from_millis(90));
+        assert_eq!(fast.size, 1600);
+        let mut size = fast;
+        for _ in 0..20 {
+            size = Demand::next(Some(size), -1, 100, start);
+        }
+        assert_eq!(size.size, SIZE_MAX);
+        for round in 0..30 {
+            size = Demand::next(Some(size), 50, 100, start + FAST * (2 * round + 2));
+        }
+        assert_eq!(size.size, 100);
+        assert!(Demand::is_due(Some(waited), 399, 100) && !Demand::is_due(Some(waited), 400, 100));
+        assert!(Demand::is_due(None, -1, 100) && !Demand::is_due(None, 0, 100));
+    }
+}

@@ -1,0 +1,170 @@
+//! Numbers of cluster-wide sequences: blocks that this proxy holds for its sessions, and blocks that it gives to the shards.
+//!
+//! ```text
+//!   map: one counter a sequence ──block──► this proxy: INSERT ... VALUES, nextval()      draw
+//!                               ──block──► a shard: what it numbers by itself             fill, in rounds
+//! ```
+//! A number is given once. What a proxy holds when it ends, and what a shard has not used, are gaps, as with CACHE. After setval a
+//! sequence has another generation, and after a fail-over of the map another incarnation: blocks of an earlier one are void, and
+//! after a fail-over nothing is drawn before the shards have said which numbers they know.
+//!
+//! Connections to shards belong to the runtime on which [`Numbers`] was made; calls from other runtimes are carried there.
+
+mod fill;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::catalog::SequenceName;
+use crate::error::{PgError, SqlState};
+use crate::execute::recovery::Link;
+use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
+use fill::Demand;
+
+/// One a proxy.
+pub struct Numbers {
+    map: Arc<ShardMap>,
+    block: i64,
+    held: Mutex<HashMap<SequenceName, Arc<tokio::sync::Mutex<Held>>>>,
+    links: Mutex<HashMap<ShardId, Arc<tokio::sync::Mutex<Link>>>>,
+    demand: Mutex<HashMap<(ShardId, SequenceName), Demand>>,
+    /// Sequences whose counters the map has to be told.
+    unconfirmed: Mutex<HashSet<SequenceName>>,
+    /// Somebody waits for the next round.
+    nudge: Notify,
+    runtime: Handle,
+}
+
+/// What is left of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    next: i64,
+    left: i64,
+    increment: i64,
+    generation: i64,
+    incarnation: i64,
+}
+
+impl Held {
+    fn take(&mut self) -> Option<i64> {
+        self.left = self.left.checked_sub(1).filter(|left| *left >= 0)?;
+        let number = self.next;
+        // Beyond the last one nothing is left.
+        self.next = self.next.saturating_add(self.increment);
+        Some(number)
+    }
+
+    /// A newer generation than is known is right: the map has been asked after the change.
+    fn is_void(&self, sequence: &ClusterSequence, incarnation: i64) -> bool {
+        self.incarnation != incarnation || self.generation < sequence.generation || self.increment != sequence.increment
+    }
+}
+
+impl Numbers {
+    /// To be called on the runtime that shall own the connections. `block`: numbers that are drawn from the map at a time.
+    pub fn new(map: Arc<ShardMap>, block: u32) -> Self {
+        Self {
+            map,
+            block: i64::from(block),
+            held: Mutex::default(),
+            links: Mutex::default(),
+            demand: Mutex::default(),
+            unconfirmed: Mutex::default(),
+            nudge: Notify::new(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Numbers that nobody else gets, in the sequence's order. Cancel safe: at worst they are gaps.
+    pub async fn draw(&self, name: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
+        let entry = Arc::clone(self.held.lock().entry(name.clone()).or_default());
+        let mut held = entry.lock().await;
+        let mut drawn = Vec::with_capacity(count);
+        for _ in 0..DRAW_ATTEMPTS {
+            let (sequence, incarnation) = self.sequence(name)?;
+            if held.is_void(&sequence, incarnation) {
+                *held = Held::default();
+            }
+            while drawn.len() < count {
+                let Some(number) = held.take() else { break };
+                drawn.push(number);
+            }
+            if drawn.len() == count {
+                return Ok(drawn);
+            }
+            let missing = i64::try_from(count - drawn.len()).unwrap_or(i64::MAX);
+            let NumberBlock { first, count: left, generation } = self.reserve(name, missing.max(self.block)).await?;
+            *held = Held { next: first, left, increment: sequence.increment, generation, incarnation };
+        }
+        Err(unstable(&name.1))
+    }
+
+    fn sequence(&self, name: &SequenceName) -> Result<(Arc<ClusterSequence>, i64), PgError> {
+        let map = self.map.load();
+        let sequence = map.sequences.get(name).ok_or_else(|| {
+            PgError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("sequence \"{}\" is not one of the whole cluster", name.1),
+            )
+        })?;
+        Ok((Arc::clone(sequence), map.epoch.incarnation))
+    }
+
+    /// A block; waits for the counter to be confirmed when the map has failed over.
+    async fn reserve(&self, name: &SequenceName, wanted: i64) -> Result<NumberBlock, PgError> {
+        let deadline = tokio::time::Instant::now() + CONFIRM_PATIENCE;
+        loop {
+            if let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, wanted).await? {
+                return Ok(block);
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(PgError::new(
+                    SqlState::CANNOT_CONNECT_NOW,
+                    format!("the numbers of sequence \"{}\" are not known after a fail-over of the map database", name.1),
+                )
+                .with_detail("Every shard has to say which numbers it has, and one has not answered.")
+                .with_hint("Repeat the statement when all shards can be reached."));
+            }
+            self.unconfirmed.lock().insert(name.clone());
+            self.nudge.notify_one();
+            tokio::time::sleep(CONFIRM_PAUSE).await;
+        }
+    }
+}
+
+fn unstable(sequence: &str) -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, format!("sequence \"{sequence}\" was set again and again meanwhile"))
+        .with_hint("Repeat the statement.")
+}
+
+/// Each one but the last finds that somebody has set the sequence.
+const DRAW_ATTEMPTS: usize = 8;
+const CONFIRM_PATIENCE: Duration = Duration::from_secs(5);
+const CONFIRM_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_gives_each_of_its_numbers_once_and_is_void_after_setval() {
+        let mut held = Held { next: 7, left: 2, increment: -5, generation: 3, incarnation: 1 };
+        let sequence = ClusterSequence { schema: "public".into(), name: "s".into(), increment: -5, generation: 3 };
+        assert!(!held.is_void(&sequence, 1));
+        assert!(held.is_void(&sequence, 2), "the map has failed over");
+        assert!(held.is_void(&ClusterSequence { generation: 4, ..sequence.clone() }, 1));
+        assert!(!held.is_void(&ClusterSequence { generation: 2, ..sequence }, 1), "this proxy does not know of the setval yet");
+        assert_eq!([held.take(), held.take(), held.take(), held.take()], [Some(7), Some(2), None, None]);
+    }
+
+    #[test]
+    fn the_last_number_of_all_is_given_too() {
+        let mut held = Held { next: i64::MAX, left: 1, increment: 50, generation: 0, incarnation: 0 };
+        assert_eq!([held.take(), held.take()], [Some(i64::MAX), None]);
+    }
+}

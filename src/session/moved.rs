@@ -1,0 +1,136 @@
+//! UPDATE of a shard key: the rows are deleted where they are and inserted where they belong, in one transaction.
+//!
+//! Which statements that is right for [`crate::sql::moving`] says. What is left to see is whether old and new keys overlap: then
+//! one UPDATE might find a row in its way that this one has deleted before, and it is refused.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::staged::Asked;
+use super::statement::Statement;
+use super::{Failure, Session, parameter};
+use crate::error::PgError;
+use crate::sql::analysis::Analysis;
+use crate::sql::moving::Moving;
+use crate::sql::staging::{Answer, with_parameters};
+use crate::wire::{self, originate};
+
+impl Session {
+    /// Runs a statement of the simple protocol. Ends the transaction that it begins.
+    pub(super) async fn move_rows_of_text(&mut self, moving: &Moving, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let rows = self.described_rows(statement, text).await?;
+        let begins_here = !self.transaction.is_open();
+        if begins_here {
+            self.begin_one_statement();
+        }
+        let run = match self.move_rows(moving, &moving.delete, &Asked::Text { rows: rows.as_ref() }).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            run => run,
+        };
+        match run {
+            Ok(tag) => {
+                if begins_here {
+                    self.commit_everywhere().await?;
+                }
+                originate::command_complete(&mut self.client.output, &tag);
+                Ok(())
+            }
+            Err(failure) => {
+                if begins_here {
+                    self.rollback_everywhere().await?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Execute of a portal; the transaction is open. Returns the tag.
+    pub(super) async fn move_rows_of_bound(
+        &mut self,
+        moving: &Moving,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<String, Failure> {
+        let description = self.describe(statement).await?;
+        let types = &description.parameter_types;
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = bind.parameter(index)?;
+            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
+        };
+        let delete = with_parameters(&moving.delete, &value).ok_or_else(|| {
+            PgError::unsupported(
+                "a parameter of this type is not supported in an UPDATE of a shard key",
+                "The rows are deleted and inserted, with the parameter's value as a constant.",
+                "Pass the value as text, or delete the row and insert it with the new key.",
+            )
+        })?;
+        let asked = Asked::Bound { after_names: bind.after_names, types };
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
+        match self.move_rows(moving, &delete, &asked).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
+            run => run,
+        }
+    }
+
+    async fn move_rows(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        self.check_text_is_exact()?;
+        self.is_staging = true;
+        let moved = self.delete_and_insert(moving, delete, asked).await;
+        self.is_staging = false;
+        moved
+    }
+
+    async fn delete_and_insert(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        let from = self.find_write(delete).await?;
+        if from.shards.len() > 1 {
+            self.check_commit_support(&from.shards).await?;
+        }
+        let kept = self.divert();
+        let run = self.write_text_of(&from, delete, &Asked::Own).await.map(drop);
+        let mut answer = self.diverted(kept, run)?;
+        let count = answer.rows.len();
+        if count == 0 {
+            self.put_description(asked.rows())?;
+            return Ok("UPDATE 0".to_owned());
+        }
+        check_keys(moving, &answer)?;
+        answer.columns.truncate(moving.column_count);
+        answer.rows.iter_mut().for_each(|row| row.truncate(moving.column_count));
+        let values = answer.inserted(&self.context.catalog)?;
+        let insert = format!("{}{values}{}", moving.insert, moving.returning);
+        let to = self.find_write(&insert).await?;
+        let mut shards = from.shards.clone();
+        shards.extend(to.shards.iter().filter(|shard| !from.shards.contains(shard)));
+        if shards.len() > 1 {
+            self.check_commit_support(&shards).await?;
+        }
+        self.write_text_of(&to, &insert, asked).await?;
+        Ok(format!("UPDATE {count}"))
+    }
+}
+
+/// No row gets a key that another one had.
+fn check_keys(moving: &Moving, answer: &Answer) -> Result<(), PgError> {
+    if answer.rows.len() == 1 {
+        return Ok(());
+    }
+    let old: HashSet<&[Option<String>]> = answer.rows.iter().filter_map(|row| row.get(moving.column_count..)).collect();
+    let overlaps = answer.rows.iter().any(|row| {
+        let new: Vec<Option<String>> = moving.key.iter().map(|place| row.get(*place).cloned().flatten()).collect();
+        old.contains(new.as_slice())
+    });
+    // As text, values of one type are the same or not.
+    let is_of_same_type = |(index, place): (usize, &usize)| {
+        let type_of = |place: usize| answer.columns.get(place).map(|column| column.type_oid);
+        type_of(*place) == type_of(moving.column_count + index)
+    };
+    if !overlaps && moving.key.iter().enumerate().all(is_of_same_type) {
+        return Ok(());
+    }
+    Err(PgError::unsupported(
+        "cannot update the shard key of several rows to keys that others of them have",
+        "The rows are deleted and inserted, and one UPDATE might find a row in its way.",
+        "Update the rows one by one.",
+    ))
+}

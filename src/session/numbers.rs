@@ -1,0 +1,354 @@
+//! Numbers of cluster-wide sequences for the session's statements: drawn before a statement is routed, and put into its text.
+//!
+//! ```text
+//!   text ─ sql::drawing ─► places ─ execute::numbers ─► numbers ─► the text with them ─► read, routed and run like any other
+//! ```
+//! In the extended protocol they are more parameters, so that a prepared statement stays one text. `currval` and `lastval` are
+//! what this session was given here; where a shard has numbered rows by itself that is not known, and is refused rather than told
+//! wrong. Sequences of the home shard keep their values on its connection: what another client has drawn there is never shown.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::statement::Statement;
+use super::{Failure, Session, SessionEnd};
+use crate::backend::StatementId;
+use crate::catalog::SequenceName;
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{Analysis, Numbers, SessionCall};
+use crate::sql::drawing::{self, Drawing, Number};
+use crate::wire;
+
+/// What the session has drawn.
+#[derive(Default)]
+pub(super) struct DrawnNumbers {
+    current: HashMap<SequenceName, Current>,
+    last: Last,
+    /// How often numbers were drawn from the home shard's sequences.
+    drawn_at_home: u64,
+    /// Statements with their places for numbers, by the client's own.
+    prepared: HashMap<StatementId, Prepared>,
+    /// While a changed text runs: where its errors are in the client's.
+    moved: Option<Moved>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Current {
+    Number(i64),
+    /// A shard has drawn since.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Nothing,
+    Number(i64),
+    /// From a sequence of the home shard, whose connection knows.
+    AtHome,
+    Unknown,
+}
+
+#[derive(Clone)]
+struct Prepared {
+    statement: Arc<Statement>,
+    drawing: Arc<Drawing>,
+}
+
+#[derive(Clone, Debug)]
+struct Moved {
+    text: String,
+    drawing: Arc<Drawing>,
+    written: Arc<Vec<String>>,
+}
+
+impl DrawnNumbers {
+    /// DISCARD SEQUENCES.
+    pub fn discard(&mut self) {
+        self.current.clear();
+        self.last = Last::Nothing;
+    }
+
+    fn note(&mut self, sequence: &SequenceName, number: i64) {
+        self.last = Last::Number(number);
+        self.current.insert(sequence.clone(), Current::Number(number));
+    }
+
+    fn current(&self, sequence: &SequenceName) -> Result<i64, PgError> {
+        match self.current.get(sequence) {
+            Some(Current::Number(number)) => Ok(*number),
+            Some(Current::Unknown) => Err(not_seen("currval()")),
+            None => Err(PgError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.1),
+            )),
+        }
+    }
+}
+
+impl Session {
+    /// Before a statement runs whose numbers are drawn elsewhere than here.
+    pub(super) fn note_numbers(&mut self, numbers: Numbers) {
+        match numbers {
+            Numbers::None | Numbers::Drawn => {}
+            Numbers::AtHome => {
+                self.drawn.last = Last::AtHome;
+                self.drawn.drawn_at_home += 1;
+            }
+            Numbers::Unseen => {
+                self.drawn.last = Last::Unknown;
+                self.drawn.current.values_mut().for_each(|current| *current = Current::Unknown);
+            }
+        }
+    }
+
+    /// Does the proxy draw the statement's numbers? Not where it goes to one shard unchanged, by a hint.
+    pub(super) fn draws(&self, statement: &Analysis) -> bool {
+        let is_hinted = statement.shard_hint.is_some() || self.effective("shardgate.shard").is_some_and(|shard| !shard.is_empty());
+        statement.numbers == Numbers::Drawn && !is_hinted
+    }
+
+    /// A text of the simple protocol with its numbers; `None`: it runs as it is.
+    pub(super) async fn draw_into(&mut self, alone: &str) -> Result<Option<String>, Failure> {
+        let drawing = Arc::new(drawing::drawing(alone, &self.context)?);
+        let Some(numbers) = self.numbers_of(&drawing).await? else { return Ok(None) };
+        let written = Arc::new(numbers.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let text = drawing.text(alone, |ordinal| written.get(ordinal).cloned().unwrap_or_default());
+        self.drawn.moved = Some(Moved { text: alone.to_owned(), drawing, written });
+        Ok(Some(text))
+    }
+
+    /// The changed text has been run.
+    pub(super) fn forget_moved(&mut self) {
+        self.drawn.moved = None;
+    }
+
+    /// An error's message with its place in the client's own text.
+    pub(super) fn with_own_position(&self, frame: Bytes) -> Bytes {
+        let Some(moved) = &self.drawn.moved else { return frame };
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let Ok(fields) = wire::error_fields(body) else { return frame };
+        let position = fields.get(b'P').and_then(|text| std::str::from_utf8(text).ok()).and_then(|text| text.parse::<usize>().ok());
+        let Some(position) = position else { return frame };
+        let written = |ordinal: usize| moved.written.get(ordinal).cloned().unwrap_or_default();
+        let own = moved.drawing.original_position(&moved.text, written, position);
+        let mut changed = BytesMut::with_capacity(body.len());
+        for field in body.split(|byte| *byte == 0).filter(|field| !field.is_empty()) {
+            match field.first() {
+                Some(b'P') => {
+                    changed.put_u8(b'P');
+                    changed.put_slice(own.to_string().as_bytes());
+                }
+                _ => changed.put_slice(field),
+            }
+            changed.put_u8(0);
+        }
+        changed.put_u8(0);
+        super::describe::error_frame(&changed)
+    }
+
+    /// A Bind of a statement whose numbers are drawn: the statement with more parameters, and the Bind with their values.
+    pub(super) async fn draw_for_bind(
+        &mut self,
+        statement: &Arc<Statement>,
+        body: &[u8],
+    ) -> Result<Option<(Arc<Statement>, Bytes)>, Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let prepared = match self.drawn.prepared.get(&statement.id) {
+            Some(known) if known.statement.context_id == self.context.id => known.clone(),
+            Some(_) | None => self.prepare_drawing(statement, bind.parameter_count).await?,
+        };
+        let Some(numbers) = self.numbers_of(&prepared.drawing).await? else { return Ok(None) };
+        let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        Ok(Some((prepared.statement, with_more_parameters(&bind, &texts)?)))
+    }
+
+    async fn prepare_drawing(&mut self, statement: &Arc<Statement>, parameter_count: usize) -> Result<Prepared, Failure> {
+        let drawing = Arc::new(drawing::drawing(statement.text(), &self.context)?);
+        let count = parameter_count + drawing.numbers().count();
+        if count > usize::from(u16::MAX) {
+            return Err(PgError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many rows with numbers to be drawn in one statement")
+                .with_detail("Each number that the proxy draws takes a parameter.")
+                .with_hint("Insert fewer rows in one statement.")
+                .into());
+        }
+        let text = drawing.text(statement.text(), |ordinal| format!("${}", parameter_count + ordinal + 1));
+        let read = self.read(&text).await?;
+        let mut types = statement.key.types.to_vec();
+        if !types.is_empty() {
+            types.resize(parameter_count, 0);
+        }
+        let key = self.statement_text(Bytes::from(text), types.into());
+        let changed = Arc::new(Statement {
+            id: self.gateway.registry.id(&key),
+            key,
+            analyzed: read.analyzed,
+            context_id: self.context.id,
+            literals: read.literals,
+            description: OnceLock::new(),
+        });
+        let prepared = Prepared { statement: changed, drawing };
+        if self.drawn.prepared.len() >= PREPARED_MAX {
+            self.drawn.prepared.clear();
+        }
+        self.drawn.prepared.insert(statement.id, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// The numbers in their order. `None`: the statement runs as it is: `lastval` of the home shard's connection, or no number
+    /// can be drawn now and the shards have some of their own.
+    async fn numbers_of(&mut self, drawing: &Drawing) -> Result<Option<Vec<i64>>, Failure> {
+        let mut wanted: Vec<(&SequenceName, usize)> = Vec::new();
+        for number in drawing.numbers() {
+            match number {
+                Number::Next(sequence) => match wanted.iter_mut().find(|(known, _)| *known == sequence) {
+                    Some((_, count)) => *count += 1,
+                    None => wanted.push((sequence, 1)),
+                },
+                Number::Last if self.drawn.last == Last::AtHome => return Ok(None),
+                Number::Current(_) | Number::Last | Number::Set { .. } => {}
+            }
+        }
+        let mut drawn = Vec::with_capacity(wanted.len());
+        for (sequence, count) in wanted {
+            match self.gateway.numbers.draw(sequence, count).await {
+                Ok(numbers) => drawn.push((sequence, numbers.into_iter())),
+                Err(error) if error.code == SqlState::CANNOT_CONNECT_NOW => {
+                    tracing::debug!(%error, "numbers are left to the shard");
+                    self.note_numbers(Numbers::Unseen);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut numbers = Vec::new();
+        for number in drawing.numbers() {
+            numbers.push(match number {
+                Number::Next(sequence) => {
+                    let next = drawn.iter_mut().find(|(known, _)| *known == sequence).and_then(|(_, numbers)| numbers.next());
+                    let next = next.ok_or_else(|| PgError::internal("a number is missing"))?;
+                    self.drawn.note(sequence, next);
+                    next
+                }
+                Number::Current(sequence) => self.drawn.current(sequence)?,
+                Number::Last => self.last_number()?,
+                Number::Set { sequence, number, is_called } => {
+                    self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called).await?;
+                    if *is_called {
+                        self.drawn.current.insert(sequence.clone(), Current::Number(*number));
+                    }
+                    *number
+                }
+            });
+        }
+        Ok(Some(numbers))
+    }
+
+    fn last_number(&self) -> Result<i64, PgError> {
+        match self.drawn.last {
+            Last::Number(number) => Ok(number),
+            Last::Nothing => {
+                Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session"))
+            }
+            Last::Unknown => Err(not_seen("lastval()")),
+            Last::AtHome => Err(PgError::internal("the home shard's connection knows lastval")),
+        }
+    }
+
+    /// A statement runs on a shard as it is: what it draws is drawn there.
+    #[inline]
+    pub(super) fn note_drawn_there(&mut self, index: usize, statement: &Analysis) {
+        match statement.numbers {
+            Numbers::None => {}
+            Numbers::Drawn | Numbers::Unseen if statement.session_calls.contains(&SessionCall::SequenceValue) => {}
+            Numbers::Drawn | Numbers::Unseen => self.note_numbers(Numbers::Unseen),
+            Numbers::AtHome => {
+                self.note_numbers(Numbers::AtHome);
+                if let Some(participant) = self.participants.get_mut(index) {
+                    participant.connection.drawn_by = Some((self.cancel_key.0, self.drawn.drawn_at_home));
+                }
+            }
+        }
+    }
+
+    /// `currval` and `lastval` of the home shard's sequences: only on a connection on which this session was the last to draw.
+    pub(super) fn check_sequence_value(&mut self, index: usize, statement: &Analysis) -> Result<(), PgError> {
+        let Some(participant) = self.participants.get(index) else { return Ok(()) };
+        let own = (self.cancel_key.0, self.drawn.drawn_at_home);
+        let is_own = self.drawn.drawn_at_home > 0 && participant.connection.drawn_by == Some(own);
+        let draws = statement.numbers == Numbers::AtHome;
+        if draws || is_own || !statement.session_calls.contains(&SessionCall::SequenceValue) {
+            return Ok(());
+        }
+        Err(PgError::unsupported(
+            "currval() and lastval() are not supported here",
+            "The session's number was drawn on another connection, or was not drawn yet.",
+            "Use RETURNING, or ask in the transaction that draws the number, or set pool.mode = \"session\".",
+        ))
+    }
+}
+
+fn not_seen(function: &str) -> PgError {
+    PgError::unsupported(
+        format!("{function} is not known"),
+        "A shard has numbered rows by itself since, in a statement of this session.",
+        "Use RETURNING.",
+    )
+}
+
+/// The body of a Bind with these values after the client's own, as text.
+fn with_more_parameters(bind: &wire::Bind<'_>, values: &[String]) -> Result<Bytes, PgError> {
+    let count = bind.parameter_count + values.len();
+    let too_many = || PgError::internal("too many parameters");
+    let mut body = BytesMut::new();
+    for name in [bind.portal, bind.statement] {
+        body.put_slice(name);
+        body.put_u8(0);
+    }
+    let formats: Vec<bool> = bind.parameters().map(|(format, _)| format == crate::shard_key::Format::Binary).collect();
+    body.put_u16(u16::try_from(count).map_err(|_| too_many())?);
+    formats.iter().for_each(|is_binary| body.put_u16(u16::from(*is_binary)));
+    values.iter().for_each(|_| body.put_u16(0));
+    body.put_u16(u16::try_from(count).map_err(|_| too_many())?);
+    for (_, value) in bind.parameters() {
+        match value {
+            None => body.put_i32(-1),
+            Some(value) => put_value(&mut body, value)?,
+        }
+    }
+    for value in values {
+        put_value(&mut body, value.as_bytes())?;
+    }
+    body.put_u16(u16::try_from(bind.result_formats.len() / 2).map_err(|_| too_many())?);
+    body.put_slice(bind.result_formats);
+    Ok(body.freeze())
+}
+
+fn put_value(body: &mut BytesMut, value: &[u8]) -> Result<(), PgError> {
+    body.put_i32(i32::try_from(value.len()).map_err(|_| PgError::internal("a parameter is too long"))?);
+    body.put_slice(value);
+    Ok(())
+}
+
+/// Statements whose places for numbers are kept.
+const PREPARED_MAX: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_parameters_come_after_the_clients_own() {
+        let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x0242\xff\xff\xff\xff\0\x01\0\x01";
+        let more = with_more_parameters(&wire::bind(body).unwrap(), &["17".into(), "-5".into()]).unwrap();
+        let bind = wire::bind(&more).unwrap();
+        assert_eq!((bind.portal, bind.statement, bind.parameter_count), (&b"p"[..], &b"s"[..], 4));
+        let values: Vec<_> = bind.parameters().map(|(format, value)| (format == crate::shard_key::Format::Binary, value)).collect();
+        let expected: Vec<(bool, Option<&[u8]>)> =
+            vec![(true, Some(b"42")), (true, None), (false, Some(b"17")), (false, Some(b"-5"))];
+        assert_eq!(values, expected);
+        assert_eq!(bind.result_formats, [0, 1]);
+    }
+}

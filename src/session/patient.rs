@@ -1,0 +1,102 @@
+//! Schema changes that wait for their locks without holding up those who come after.
+//!
+//! A change that waits for a lock makes every later statement on the table wait behind it. So it waits for a moment only, inside
+//! a savepoint of its own, lets the others pass, and tries again, until its patience is over. A session that has a lock_timeout of
+//! its own gets exactly that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::join::hidden_statement;
+use super::{Failure, Session};
+use crate::error::{PgError, SqlState};
+use crate::shardmap::Shard;
+use crate::wire::{self, FrameHeader, shard_tag};
+
+impl Session {
+    /// One shard's part of a schema change, in the open transaction.
+    pub(super) async fn run_patiently(&mut self, shard: &Arc<Shard>, text: &str) -> Result<(), Failure> {
+        let is_visible = shard.is_home;
+        let has_own_timeout = self.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"));
+        if has_own_timeout {
+            return self.run_on_one(shard, text, is_visible).await;
+        }
+        for attempt in 1..=ATTEMPTS {
+            let (before, flushes) = (self.client.output.len(), self.client.flushes);
+            let index = self.join(shard.id).await?;
+            if let Some(participant) = self.participants.get_mut(index) {
+                BEFORE.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            }
+            let run = self.run_on_one(shard, text, is_visible).await;
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard.id) else { return run };
+            if run.is_ok() {
+                if let Some(participant) = self.participants.get_mut(index) {
+                    AFTER.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+                }
+                return self.sync(index).await;
+            }
+            let may_repeat = attempt < ATTEMPTS && flushes == self.client.flushes && matches!(run, Err(Failure::Forwarded));
+            if !may_repeat || !is_lock_timeout(self.client.output.get(before..).unwrap_or_default()) {
+                return run;
+            }
+            // The client has not heard of it.
+            self.client.output.truncate(before);
+            self.finish_on(index, BACK).await?;
+            tracing::debug!(shard = shard.name, attempt, "a schema change lets others pass");
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.cancel.cancelled() => {
+                    return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Is the last message the error of a lock that was not had in time?
+fn is_lock_timeout(mut frames: &[u8]) -> bool {
+    let mut found = false;
+    while let Some(header) = FrameHeader::peek(frames, usize::MAX - 8).ok().flatten() {
+        let Some((frame, rest)) = frames.split_at_checked(header.total) else { return false };
+        if header.tag == shard_tag::ERROR {
+            let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+            found = wire::error_fields(body).is_ok_and(|fields| fields.get(b'C') == Some(b"55P03"));
+        }
+        frames = rest;
+    }
+    found
+}
+
+const BEFORE: [&str; 3] = [
+    "SAVEPOINT shardgate_ddl",
+    "SELECT pg_catalog.set_config('shardgate.lock_timeout_before', pg_catalog.current_setting('lock_timeout'), true)",
+    "SET LOCAL lock_timeout = '500ms'",
+];
+const AFTER: [&str; 2] = [
+    "RELEASE SAVEPOINT shardgate_ddl",
+    "SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('shardgate.lock_timeout_before'), true)",
+];
+const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_ddl";
+/// With the pauses, some fifteen seconds on each shard.
+const ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::originate;
+    use bytes::BytesMut;
+
+    #[test]
+    fn only_a_lock_that_was_not_had_is_waited_for_again() {
+        let mut out = BytesMut::new();
+        originate::command_complete(&mut out, "SET");
+        assert!(!is_lock_timeout(&out));
+        originate::error(&mut out, &PgError::new(SqlState(*b"55P03"), "canceling statement due to lock timeout"));
+        assert!(is_lock_timeout(&out));
+        originate::error(&mut out, &PgError::new(SqlState::UNDEFINED_TABLE, "no"));
+        assert!(!is_lock_timeout(&out));
+        assert!(!is_lock_timeout(b"E\0\0"));
+    }
+}

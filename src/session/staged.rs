@@ -1,0 +1,582 @@
+//! Writes whose sub-selects are answered first.
+//!
+//! ```text
+//!   refused where it stands ─► its queries, each by the ladder ─► rows ─► constants in the client's text ─► a write like any other
+//! ```
+//! The queries run as the session's own statements: on one shard, merged, or over gathered rows, with what the transaction has
+//! written. Their answers are kept instead of sent, within a bound. Queries that take row locks run inside the transaction in which
+//! the write runs; so does the whole where the client has begun one.
+//!
+//! The client's own text is described by the home shard before: what is wrong with it is PostgreSQL's to say.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::route::Route;
+use super::statement::Statement;
+use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
+use super::{Failure, Session, parameter};
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::shard_key::oid;
+use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::moving::moving;
+use crate::sql::staging::{Answer, AnswerColumn, Defaults, Stage, StageKind, Stages, spliced, stages, with_parameters};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
+
+/// A write and what is answered before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Staging {
+    pub stages: Stages,
+    /// Why the statement cannot run as it is.
+    refusal: PgError,
+}
+
+/// An INSERT whose rows are too many for one statement.
+#[derive(Clone, Copy)]
+struct Batches<'a> {
+    stage: &'a Stage,
+    answer: &'a Answer,
+    /// The client's statement, and what else is replaced in it.
+    alone: &'a str,
+    others: &'a [Splice],
+}
+
+/// How the client asked.
+pub(super) enum Asked<'a> {
+    /// In the simple protocol: the rows as the home shard described them.
+    Text {
+        rows: Option<&'a Bytes>,
+    },
+    /// By the session itself, which needs a description of the rows.
+    Own,
+    Bound {
+        after_names: &'a [u8],
+        types: &'a [u32],
+    },
+}
+
+impl<'a> Asked<'a> {
+    /// The description that the client gets before any row.
+    pub fn rows(&self) -> Option<&'a Bytes> {
+        match self {
+            Self::Text { rows } => *rows,
+            Self::Own | Self::Bound { .. } => None,
+        }
+    }
+}
+
+impl Session {
+    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
+    pub(super) fn route_staged(&self, refusal: Failure, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let is_write = matches!(statement.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete));
+        let refusal = match refusal {
+            Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
+            other => return Err(other),
+        };
+        let alone = statement.alone(inputs.text());
+        let stages = stages(alone, &self.context)?;
+        let kind = if !stages.queries.is_empty() || !stages.tables.is_empty() || stages.defaults.is_some() {
+            WritingKind::Staged(Arc::new(Staging { stages, refusal }))
+        } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
+            WritingKind::Moved(Arc::new(moving))
+        } else {
+            return Err(refusal.into());
+        };
+        Ok(Route::Write(Arc::new(Writing { shards: Vec::new(), kind })))
+    }
+
+    /// Runs a statement of the simple protocol. Ends the transaction that it begins.
+    pub(super) async fn write_staged_text(&mut self, staging: &Staging, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let alone = statement.alone(text);
+        let rows = self.described_rows(statement, text).await?;
+        let begins_here = !self.transaction.is_open();
+        let mut begun_early = false;
+        if begins_here && staging.stages.has_locks {
+            self.begin_one_statement();
+            begun_early = true;
+        }
+        let run = self.run_staged(staging, alone, &Asked::Text { rows: rows.as_ref() }, begins_here && !begun_early).await;
+        let run = match run {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            run => run,
+        };
+        match run {
+            Ok(tag) => {
+                if begins_here && self.transaction.is_open() {
+                    self.commit_everywhere().await?;
+                }
+                originate::command_complete(&mut self.client.output, &tag);
+                Ok(())
+            }
+            Err(failure) => {
+                if begins_here && self.transaction.is_open() {
+                    self.rollback_everywhere().await?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Execute of a portal; the transaction is open. Returns the tag.
+    pub(super) async fn write_staged_bound(
+        &mut self,
+        staging: &Staging,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<String, Failure> {
+        let description = self.describe(statement).await?;
+        let types = &description.parameter_types;
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement staged"))?;
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = bind.parameter(index)?;
+            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
+        };
+        let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
+        for stage in bound.stages.queries.iter_mut().chain(&mut bound.stages.tables) {
+            stage.query = with_parameters(&stage.query, &value).ok_or_else(|| {
+                PgError::unsupported(
+                    "a parameter of this type is not supported in a sub-select across shards",
+                    "The sub-select is run by itself, with the parameter's value as a constant.",
+                    "Pass the value as text, or write the sub-select's rows as constants.",
+                )
+            })?;
+        }
+        let asked = Asked::Bound { after_names: bind.after_names, types };
+        let alone = analysis.alone(statement.text());
+        match self.run_staged(&bound, alone, &asked, false).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
+            run => run,
+        }
+    }
+
+    /// The row description of a statement of the simple protocol, by the home shard.
+    pub(super) async fn described_rows(&mut self, statement: &Analysis, text: &str) -> Result<Option<Bytes>, Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        match self.describe(&prepared).await {
+            Ok(description) => Ok(description.rows.clone()),
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) fn begin_one_statement(&mut self) {
+        self.transaction.begin(TransactionModes::default(), &self.settings);
+        self.adopt_pipeline();
+    }
+
+    /// `begins`: a transaction for the write, once its queries are answered.
+    async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        self.check_text_is_exact()?;
+        self.is_staging = true;
+        let run = self.run_stages(staging, alone, asked, begins).await;
+        self.is_staging = false;
+        run
+    }
+
+    async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        let mut splices = Vec::new();
+        let defaults = match &staging.stages.defaults {
+            Some(defaults) => {
+                let stage = Stage { start: 0, end: 0, query: defaults.query.clone(), kind: StageKind::Source };
+                let values = self.answer_query(&stage).await?;
+                put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
+                Some(values)
+            }
+            None => None,
+        };
+        for stage in &staging.stages.queries {
+            let answered = self.answer_query(stage).await.map(|mut answer| {
+                if let (StageKind::Source, Some(values)) = (&stage.kind, &defaults) {
+                    answer.extend(values);
+                }
+                answer
+            });
+            match answered {
+                Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
+                    let batches = Batches { stage, answer: &answer, alone, others: &splices };
+                    return match self.write_batches(&batches, asked, begins).await {
+                        Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                            Err(staging.refusal.clone().into())
+                        }
+                        written => written,
+                    };
+                }
+                Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
+                    Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
+                    None => {
+                        self.put_description(asked.rows())?;
+                        return Ok("INSERT 0 0".to_owned());
+                    }
+                },
+                // It names the outer statement's rows: it stays where it is.
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let text = spliced(alone, &splices);
+        let found = self.find_write(&text).await;
+        let (text, found) = match found {
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !staging.stages.tables.is_empty() => {
+                for stage in &staging.stages.tables {
+                    let answer = self.answer_query(stage).await?;
+                    if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
+                        splices.push(Splice { start: stage.start, end: stage.end, text });
+                    }
+                }
+                let text = spliced(alone, &splices);
+                let found = self.find_write(&text).await;
+                (text, found)
+            }
+            found => (text, found),
+        };
+        let writing = match found {
+            Ok(writing) => writing,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                tracing::debug!(%error, "refused after its sub-selects");
+                return Err(staging.refusal.clone().into());
+            }
+            Err(failure) => return Err(failure),
+        };
+        if begins {
+            self.begin_one_statement();
+        }
+        if writing.shards.len() > 1 {
+            self.check_commit_support(&writing.shards).await?;
+        }
+        match self.write_text_of(&writing, &text, asked).await {
+            // The client's own text is right: what is wrong is what was made of it.
+            Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
+            written => written,
+        }
+    }
+
+    /// The rows of an INSERT in several statements, each of a bounded size.
+    async fn write_batches(&mut self, batches: &Batches<'_>, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        let Batches { stage, answer, alone, others } = *batches;
+        let rows_max = (BATCH_VALUES_MAX / answer.columns.len().max(1)).max(1);
+        let mut is_begun = !begins;
+        let mut count = 0;
+        for rows in answer.rows.chunks(rows_max) {
+            let batch = Answer { columns: answer.columns.clone(), rows: rows.to_vec() };
+            let Some(text) = stage.constant(&batch, &self.context.catalog)? else { continue };
+            let mut splices = others.to_vec();
+            splices.push(Splice { start: stage.start, end: stage.end, text });
+            let text = spliced(alone, &splices);
+            let writing = self.find_write(&text).await?;
+            if !std::mem::replace(&mut is_begun, true) {
+                self.begin_one_statement();
+            }
+            self.check_commit_support(&writing.shards).await?;
+            let tag = self.write_text_of(&writing, &text, asked).await?;
+            count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(format!("INSERT 0 {count}"))
+    }
+
+    /// Where the write goes now that its queries are constants.
+    pub(super) async fn find_write(&mut self, text: &str) -> Result<Arc<Writing>, Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged write is empty"))?;
+        let inputs = Inputs::literals(text, &read.literals);
+        match self.route(statement, &inputs).await? {
+            Route::Shard(shard) => Ok(Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts })),
+            Route::Write(writing) => Ok(writing),
+            Route::Scatter(_) | Route::Gather(_) => Err(PgError::internal("a write is routed as a read").into()),
+        }
+    }
+
+    pub(super) async fn write_text_of(&mut self, writing: &Writing, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        let texts = match &writing.kind {
+            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards.len(), shard_of_row)?,
+            WritingKind::Parts | WritingKind::Copies => vec![text.to_owned(); writing.shards.len()],
+            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+                return Err(PgError::internal("a staged write in stages").into());
+            }
+        };
+        let is_kept = matches!(writing.kind, WritingKind::Rows(_));
+        match asked {
+            Asked::Text { rows } => {
+                self.put_description(*rows)?;
+                let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
+                self.write_on(writing, &Request::Queries(&texts), shown).await
+            }
+            Asked::Own => {
+                let shown = if is_kept { Shown::DescribedKeptRows } else { Shown::DescribedRows };
+                self.write_on(writing, &Request::Queries(&texts), shown).await
+            }
+            Asked::Bound { after_names, types } => {
+                let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
+                self.write_on(writing, &Request::Rows { texts: &texts, types, after_names }, shown).await
+            }
+        }
+    }
+
+    pub(super) fn put_description(&mut self, rows: Option<&Bytes>) -> Result<(), PgError> {
+        if let Some(rows) = rows {
+            let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+            originate::row_description(&mut self.client.output, &columns);
+        }
+        Ok(())
+    }
+
+    /// The rows of one query.
+    async fn answer_query(&mut self, stage: &Stage) -> Result<Answer, Failure> {
+        // Whether it stands by itself is said by the home shard, before it runs anywhere.
+        let prepared = self.prepare(stage.query.as_bytes(), Box::default()).await?;
+        let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));
+        let analysis = analysis.filter(|analysis| analysis.effect != Effect::Write).ok_or_else(not_answered)?;
+        self.describe_alone(&prepared).await?;
+        let kept = self.divert();
+        let run = self.run_query(&prepared, analysis).await;
+        let mut answer = self.diverted(kept, run)?;
+        if stage.kind != StageKind::Source {
+            self.add_collations(&stage.query, &mut answer).await?;
+        }
+        Ok(answer)
+    }
+
+    /// From here on what is meant for the client is kept; what waited for it already is returned.
+    pub(super) fn divert(&mut self) -> BytesMut {
+        let kept = self.client.output.split();
+        self.client.divert(self.kept_bytes_max());
+        kept
+    }
+
+    fn kept_bytes_max(&self) -> usize {
+        usize::try_from(self.gateway.config.cross_shard.merge_bytes_max).unwrap_or(usize::MAX)
+    }
+
+    /// The rows that were kept since [`Session::divert`]. `run`: what became of the statement.
+    pub(super) fn diverted(&mut self, kept: BytesMut, run: Result<(), Failure>) -> Result<Answer, Failure> {
+        let bytes_max = self.kept_bytes_max();
+        let diverted = self.client.end_diversion();
+        self.client.output = kept;
+        let (frames, is_whole) = (diverted.frames, diverted.is_whole);
+        let told = self.read_answer(frames.freeze());
+        match (run, told) {
+            (Err(Failure::End(end)), _) => Err(end.into()),
+            (_, Err(failure)) => Err(failure),
+            (Err(failure), _) => Err(failure),
+            (Ok(()), Ok(_)) if !is_whole => Err(PgError::new(
+                SqlState::CONFIGURATION_LIMIT_EXCEEDED,
+                format!("a sub-select has more than {bytes_max} bytes of rows"),
+            )
+            .with_detail("Its rows are kept until the write that they are for is sent. The limit is cross_shard.merge_bytes_max.")
+            .with_hint("Write fewer rows at a time, or raise the limit.")
+            .into()),
+            (Ok(()), Ok(answer)) => Ok(answer),
+        }
+    }
+
+    async fn describe_alone(&mut self, prepared: &Arc<Statement>) -> Result<(), Failure> {
+        // In a transaction a mistake would end it on the home shard.
+        if self.transaction.is_open() {
+            let text = Bytes::clone(&prepared.key.text);
+            return self.describe_apart(&text).await;
+        }
+        self.describe(prepared).await.map(drop)
+    }
+
+    async fn run_query(&mut self, prepared: &Arc<Statement>, analysis: &Analysis) -> Result<(), Failure> {
+        let inputs = Inputs::literals(prepared.text(), &prepared.literals);
+        let route = self.route(analysis, &inputs).await?;
+        match self.counted(Ok(route))? {
+            Route::Shard(shard) => self.run_on_shard(shard, analysis, prepared.text(), 0).await,
+            route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
+        }
+    }
+
+    /// Rows out of messages that were meant for a client; notices go on to it.
+    fn read_answer(&mut self, frames: Bytes) -> Result<Answer, Failure> {
+        let mut answer = Answer::default();
+        let mut rest = frames;
+        let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
+        while let Some(header) = FrameHeader::peek(&rest, usize::MAX / 2).map_err(broken)? {
+            if rest.len() < header.total {
+                break;
+            }
+            let frame = rest.split_to(header.total);
+            let body = frame.slice(FRAME_HEADER_BYTES..);
+            match header.tag {
+                shard_tag::ROW_DESCRIPTION => {
+                    let column = |column: wire::FieldDescription| AnswerColumn {
+                        name: String::from_utf8_lossy(&column.name).into_owned(),
+                        type_oid: column.type_oid,
+                        collation: None,
+                    };
+                    answer.columns = wire::row_description(&body).map_err(broken)?.into_iter().map(column).collect();
+                    self.check_types_are_exact(&answer.columns)?;
+                }
+                shard_tag::DATA_ROW => {
+                    let value = |value: Option<&[u8]>| value.map(|bytes| String::from_utf8(bytes.to_vec())).transpose();
+                    let row: Result<Vec<_>, PgError> = wire::data_row_columns(&body)
+                        .map(|column| value(column.map_err(broken)?).map_err(|_| PgError::internal("a row that is not UTF-8")))
+                        .collect();
+                    answer.rows.push(row?);
+                }
+                shard_tag::ERROR => return Err(Failure::Shard(frame)),
+                shard_tag::NOTICE | shard_tag::PARAMETER_STATUS | shard_tag::NOTIFICATION => {
+                    self.client.output.extend_from_slice(&frame);
+                }
+                _ => {}
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Values travel as text under the client's own settings.
+    pub(super) fn check_text_is_exact(&self) -> Result<(), PgError> {
+        let is_utf8 = self.effective("client_encoding").is_none_or(|name| {
+            let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
+            matches!(name.as_str(), "utf8" | "unicode" | "sqlascii")
+        });
+        let has_nulls = self.effective("array_nulls").is_none_or(|value| matches!(value, "on" | "true" | "1" | "yes"));
+        if is_utf8 && has_nulls {
+            return Ok(());
+        }
+        Err(not_exact(if is_utf8 { "array_nulls" } else { "client_encoding" }))
+    }
+
+    fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
+        let base = |oid: u32| match self.context.catalog.types.get(&oid) {
+            Some(found) if found.base != 0 => found.base,
+            Some(_) | None => oid,
+        };
+        for column in columns {
+            let type_oid = base(column.type_oid);
+            if OF_ONE_SERVER.contains(&type_oid) {
+                return Err(PgError::unsupported(
+                    "a sub-select of this type is not supported across shards",
+                    format!("Column \"{}\" means something on one server only.", column.name),
+                    "Select a key of the rows instead.",
+                ));
+            }
+            if !EXACT_ALWAYS.contains(&type_oid) {
+                self.check_styles()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settings that say how floats, dates, times and intervals are printed.
+    fn check_styles(&self) -> Result<(), PgError> {
+        let reported = |name: &str, expected: &str| {
+            let found = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            found.is_none_or(|(_, value)| value.to_ascii_lowercase().starts_with(expected))
+        };
+        let digits = self.effective("extra_float_digits");
+        if digits.is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) {
+            return Err(not_exact("extra_float_digits"));
+        }
+        match (reported("DateStyle", "iso"), reported("IntervalStyle", "postgres")) {
+            (true, true) => Ok(()),
+            (false, _) => Err(not_exact("DateStyle")),
+            (true, false) => Err(not_exact("IntervalStyle")),
+        }
+    }
+
+    /// Text compares and sorts by the collation of the column that it comes from. Where all collations are the database's there is
+    /// nothing to know.
+    async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let relations = &self.context.catalog.relations;
+        let is_other =
+            |collation: &str| !collation.ends_with("\"default\"") && !collation.ends_with(".default") && collation != "default";
+        let has_others = relations
+            .values()
+            .any(|relation| relation.columns.iter().any(|column| column.collation.as_deref().is_some_and(is_other)));
+        let places: Vec<usize> = answer
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| TEXTS.contains(&column.type_oid))
+            .map(|(place, _)| place)
+            .collect();
+        if !has_others || places.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();
+        let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
+        let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
+        let home = self.home()?;
+        let mut connection = self.checkout(&home, &self.settings_now()).await?;
+        let found = connection.simple(&sql).await;
+        connection.release();
+        let rows = found.map_err(|error| {
+            tracing::debug!(%error, "collations of a sub-select not found");
+            PgError::unsupported(
+                "a sub-select of text is not supported here across shards",
+                "By which collation its text is compared could not be found out.",
+                "Write its rows as constants.",
+            )
+        })?;
+        let row = rows.into_iter().next().unwrap_or_default();
+        for (place, collation) in places.into_iter().zip(row) {
+            let collation = collation.map(|name| String::from_utf8_lossy(&name).into_owned());
+            if let Some(column) = answer.columns.get_mut(place) {
+                column.collation = collation.filter(|name| is_other(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns in the list, their values in each row of VALUES.
+fn put_defaults(defaults: &Defaults, values: &[String], splices: &mut Vec<Splice>) {
+    let names: Vec<String> = defaults.names.iter().map(|name| format!(", \"{}\"", name.replace('"', "\"\""))).collect();
+    splices.push(Splice { start: defaults.list_end, end: defaults.list_end, text: names.concat() });
+    for end in &defaults.row_ends {
+        splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
+    }
+}
+
+/// Messages that a statement has for the client, kept.
+#[derive(Debug, Default)]
+pub(super) struct Diverted {
+    pub frames: BytesMut,
+    /// They were not more than the bound.
+    pub is_whole: bool,
+}
+
+fn is_about_names(frame: &[u8]) -> bool {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    // Undefined column, undefined table: what PostgreSQL says of a column of the outer statement.
+    wire::error_fields(body).is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42703" | b"42P01")))
+}
+
+/// A mistake in the statement itself, of whatever kind but rights.
+fn is_about_the_text(frame: &[u8]) -> bool {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    let sqlstate = wire::error_fields(body).ok().and_then(|fields| fields.sqlstate().map(<[u8]>::to_vec));
+    sqlstate.is_some_and(|sqlstate| sqlstate.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE.0)
+}
+
+fn value_count(answer: &Answer) -> usize {
+    answer.rows.len().saturating_mul(answer.columns.len())
+}
+
+fn not_answered() -> PgError {
+    PgError::unsupported(
+        "a sub-select that writes is not supported across shards",
+        "It is run by itself, before the statement that it is part of.",
+        "Run the parts of the statement one after the other.",
+    )
+}
+
+fn not_exact(setting: &str) -> PgError {
+    PgError::unsupported(
+        format!("this write is not supported with this value of {setting}"),
+        "Rows of its sub-selects are written as constants, which must be read back as the same values.",
+        format!("RESET {setting} before it."),
+    )
+}
+
+/// Values of one INSERT; a text has a bound of literals.
+const BATCH_VALUES_MAX: usize = 10_000;
+/// Object, row and transaction identifiers.
+const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
+/// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.
+const EXACT_ALWAYS: [u32; 14] = [16, 17, 18, 19, 20, 21, 23, 25, 114, 1042, 1043, 1700, 2950, 3802];
+const TEXTS: [u32; 4] = [oid::NAME, oid::TEXT, oid::VARCHAR, oid::BPCHAR];

@@ -1,0 +1,435 @@
+//! Numbers of cluster-wide sequences that the proxy draws: where they go in a statement's text.
+//!
+//! ```text
+//!   INSERT INTO t (tenant, v) VALUES (1, 'a'), (2, DEFAULT)      INSERT INTO t ("id", tenant, v) VALUES (17, 1, 'a'), (18, 2, DEFAULT)
+//!   INSERT INTO t (id, v) VALUES (nextval('s'), 'a')       ─►    INSERT INTO t (id, v) VALUES (17, 'a')
+//!   SELECT nextval('s')                                          SELECT 17::pg_catalog.int8 AS "nextval"
+//! ```
+//! A number that stands in the text is known before the statement is routed, is the same on every copy of a reference table, and
+//! is what `currval` will say. What this module does not see (rows from a query, from COPY, from a trigger) is numbered by the
+//! shard, from blocks of its own. Pure; the text has been accepted by PostgreSQL's grammar.
+
+use std::ops::Range;
+
+use pg_raw_parse::{Node, nodes};
+
+use super::context::Context;
+use super::lexer::{self, TokenKind};
+use super::query::{Resolved, resolve};
+use super::value_rows::value_rows;
+use super::{parse, shardgate_call, tree};
+use crate::catalog::{Relation, SequenceName};
+use crate::error::PgError;
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// The sequence's next one.
+    Next(SequenceName),
+    /// `currval`.
+    Current(SequenceName),
+    /// `lastval`.
+    Last,
+    /// `setval`, which gives what it sets.
+    Set { sequence: SequenceName, number: i64, is_called: bool },
+}
+
+/// A text with places for numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drawing {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    /// Bytes of the client's text.
+    Kept(Range<usize>),
+    Added(String),
+    Number(Number),
+}
+
+impl Drawing {
+    /// What is to be drawn, in the order in which PostgreSQL would.
+    pub fn numbers(&self) -> impl Iterator<Item = &Number> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Number(number) => Some(number),
+            Piece::Kept(_) | Piece::Added(_) => None,
+        })
+    }
+
+    /// The text with these in place of the numbers. `written` is called once for each, in their order.
+    pub fn text(&self, text: &str, mut written: impl FnMut(usize) -> String) -> String {
+        let mut out = String::with_capacity(text.len() + 64);
+        let mut ordinal = 0;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Kept(range) => out.push_str(text.get(range.clone()).unwrap_or_default()),
+                Piece::Added(added) => out.push_str(added),
+                Piece::Number(_) => {
+                    out.push_str(&written(ordinal));
+                    ordinal += 1;
+                }
+            }
+        }
+        out
+    }
+
+    /// Where a character of the changed text is in the client's own; both count from 1. What was added stands where it was put.
+    pub fn original_position(&self, text: &str, written: impl Fn(usize) -> String, position: usize) -> usize {
+        let (mut changed, mut own, mut ordinal) = (1, 1, 0);
+        for piece in &self.pieces {
+            let (length, is_own) = match piece {
+                Piece::Kept(range) => {
+                    // Pieces that were left out lie before it.
+                    own = text.get(..range.start).unwrap_or_default().chars().count() + 1;
+                    (text.get(range.clone()).unwrap_or_default().chars().count(), true)
+                }
+                Piece::Added(added) => (added.chars().count(), false),
+                Piece::Number(_) => {
+                    ordinal += 1;
+                    (written(ordinal - 1).chars().count(), false)
+                }
+            };
+            if position < changed + length {
+                return if is_own { own + position - changed } else { own };
+            }
+            changed += length;
+            own += if is_own { length } else { 0 };
+        }
+        own
+    }
+}
+
+/// Edits of a text, as they are found.
+struct Edits {
+    found: Vec<(Range<usize>, Vec<Piece>)>,
+}
+
+impl Edits {
+    fn insert(&mut self, at: usize, pieces: Vec<Piece>) {
+        self.found.push((at..at, pieces));
+    }
+
+    fn replace(&mut self, range: Range<usize>, pieces: Vec<Piece>) {
+        self.found.push((range, pieces));
+    }
+
+    /// `None`: two of them overlap.
+    fn into_drawing(mut self, text: &str) -> Option<Drawing> {
+        self.found.sort_by_key(|(range, _)| range.start);
+        let mut pieces = Vec::new();
+        let mut position = 0;
+        for (range, new) in self.found {
+            if range.start < position {
+                return None;
+            }
+            pieces.push(Piece::Kept(position..range.start));
+            pieces.extend(new);
+            position = range.end;
+        }
+        pieces.push(Piece::Kept(position..text.len()));
+        Some(Drawing { pieces })
+    }
+}
+
+/// Where numbers go in this text, which is one INSERT of rows or one SELECT of calls.
+pub fn drawing(text: &str, context: &Context) -> Result<Drawing, PgError> {
+    let tree = parse::parse(text)?;
+    let mut statements = tree.stmts();
+    let edits = match (statements.next(), statements.next()) {
+        (Some(Node::InsertStmt(insert)), None) => rows(text, insert, context)?,
+        (Some(Node::SelectStmt(select)), None) => calls(text, select, context)?,
+        _ => return Err(unreadable()),
+    };
+    edits.into_drawing(text).ok_or_else(unreadable)
+}
+
+// ---- rows ----
+
+fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edits, PgError> {
+    let relation = match resolve(context, insert.relation().ok_or_else(unreadable)?, &context.search_path) {
+        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
+        _ => return Err(unreadable()),
+    };
+    let drawn: Vec<(usize, &str, SequenceName)> = relation
+        .columns
+        .iter()
+        .enumerate()
+        .filter_map(|(index, column)| Some((index, column.name.as_str(), column.cluster_sequence()?)))
+        .collect();
+    let mut edits = Edits { found: Vec::new() };
+    match insert.select_stmt() {
+        Node::None => default_values(text, &drawn, &mut edits)?,
+        Node::SelectStmt(select) => {
+            let lists: Vec<_> =
+                select.values_lists().iter().map(|row| row.as_node_list()).collect::<Option<_>>().ok_or_else(unreadable)?;
+            let ranges = value_rows(text, lists.len()).ok_or_else(unreadable)?;
+            let list = ColumnList::of(insert, relation, &drawn);
+            if let Some(at) = list.names_at {
+                let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted(name))).collect();
+                edits.insert(at, vec![Piece::Added(names)]);
+            }
+            for (row, range) in lists.into_iter().zip(ranges) {
+                list.row(text, row, range, context, &mut edits)?;
+            }
+        }
+        _ => return Err(unreadable()),
+    }
+    Ok(edits)
+}
+
+/// How rows of VALUES fit the table's columns.
+struct ColumnList<'c> {
+    /// Columns that are put before the client's own; only where it names its columns.
+    added: Vec<(&'c str, SequenceName)>,
+    /// Where the client's list of names begins.
+    names_at: Option<usize>,
+    /// By the position of a value: the sequence of its column.
+    by_position: Vec<(usize, SequenceName)>,
+}
+
+impl<'c> ColumnList<'c> {
+    fn of(insert: &nodes::InsertStmt, relation: &'c Relation, drawn: &[(usize, &'c str, SequenceName)]) -> Self {
+        let named: Vec<(&str, i32)> = insert
+            .cols()
+            .iter()
+            .filter_map(|node| match node {
+                Node::ResTarget(column) => Some((column.name().unwrap_or_default(), column.location)),
+                _ => None,
+            })
+            .collect();
+        if named.is_empty() {
+            debug_assert!(drawn.iter().all(|(index, ..)| *index < relation.columns.len()));
+            let by_position = drawn.iter().map(|(index, _, sequence)| (*index, sequence.clone())).collect();
+            return Self { added: Vec::new(), names_at: None, by_position };
+        }
+        let place = |name: &str| named.iter().position(|(given, _)| *given == name);
+        let added: Vec<_> = drawn
+            .iter()
+            .filter(|(_, name, _)| place(name).is_none())
+            .map(|(_, name, sequence)| (*name, sequence.clone()))
+            .collect();
+        let by_position = drawn.iter().filter_map(|(_, name, sequence)| Some((place(name)?, sequence.clone()))).collect();
+        let first = named.first().and_then(|(_, location)| usize::try_from(*location).ok());
+        Self { names_at: first.filter(|_| !added.is_empty()), added, by_position }
+    }
+
+    fn row(
+        &self,
+        text: &str,
+        row: &pg_raw_parse::list::NodeList,
+        range: Range<usize>,
+        context: &Context,
+        edits: &mut Edits,
+    ) -> Result<(), PgError> {
+        if self.names_at.is_some() {
+            let numbers = self
+                .added
+                .iter()
+                .flat_map(|(_, sequence)| [Piece::Number(Number::Next(sequence.clone())), Piece::Added(", ".into())]);
+            edits.insert(range.start + 1, numbers.collect());
+        }
+        let mut count = 0;
+        for (position, value) in row.iter().enumerate() {
+            count = position + 1;
+            let of_column = self.by_position.iter().find(|(of, _)| *of == position).map(|(_, sequence)| sequence);
+            match (value, of_column) {
+                (Node::SetToDefault(default), Some(sequence)) => {
+                    let start = usize::try_from(default.location).map_err(|_| unreadable())?;
+                    let word = text.get(start..start + DEFAULT.len()).filter(|word| word.eq_ignore_ascii_case(DEFAULT));
+                    word.ok_or_else(unreadable)?;
+                    edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(Number::Next(sequence.clone()))]);
+                }
+                (Node::FuncCall(call), _) => {
+                    if let Some(Call { number: number @ Number::Next(_), range }) = Call::of(text, call, context)? {
+                        edits.replace(range, vec![Piece::Number(number)]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // Without names the last columns may have no value.
+        let mut missing = Vec::new();
+        let given = count;
+        for (position, sequence) in self.by_position.iter().filter(|(position, _)| *position >= given) {
+            missing.extend((count..*position).map(|_| Piece::Added(format!(", {DEFAULT}"))));
+            missing.push(Piece::Added(", ".into()));
+            missing.push(Piece::Number(Number::Next(sequence.clone())));
+            count = position + 1;
+        }
+        if !missing.is_empty() {
+            edits.insert(range.end - 1, missing);
+        }
+        Ok(())
+    }
+}
+
+const DEFAULT: &str = "DEFAULT";
+
+fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], edits: &mut Edits) -> Result<(), PgError> {
+    let words: Vec<_> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
+    let is = |index: usize, word: &str| {
+        words.get(index).and_then(|token| text.get(token.start..token.end)).is_some_and(|found| found.eq_ignore_ascii_case(word))
+    };
+    let at = (0..words.len()).find(|index| is(*index, DEFAULT) && is(index + 1, "values")).ok_or_else(unreadable)?;
+    let (Some(first), Some(last)) = (words.get(at), words.get(at + 1)) else { return Err(unreadable()) };
+    let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted(name)).collect();
+    let mut pieces = vec![Piece::Added(format!("({}) VALUES (", names.join(", ")))];
+    for (place, (_, _, sequence)) in drawn.iter().enumerate() {
+        if place > 0 {
+            pieces.push(Piece::Added(", ".into()));
+        }
+        pieces.push(Piece::Number(Number::Next(sequence.clone())));
+    }
+    pieces.push(Piece::Added(")".into()));
+    edits.replace(first.start..last.end, pieces);
+    Ok(())
+}
+
+// ---- calls ----
+
+/// A call that gives a number of a cluster-wide sequence, and where it is in the text.
+struct Call {
+    number: Number,
+    range: Range<usize>,
+}
+
+impl Call {
+    /// `None`: it concerns no cluster-wide sequence.
+    fn of(text: &str, call: &nodes::FuncCall, context: &Context) -> Result<Option<Self>, PgError> {
+        let Some(number) = number(call, context)? else { return Ok(None) };
+        let start = usize::try_from(call.location).map_err(|_| unreadable())?;
+        let mut depth = 0_usize;
+        for token in lexer::tokens(text.get(start..).ok_or_else(unreadable)?) {
+            match text.get(start + token.start..start + token.end) {
+                Some("(") => depth += 1,
+                Some(")") => {
+                    depth = depth.checked_sub(1).ok_or_else(unreadable)?;
+                    if depth == 0 {
+                        return Ok(Some(Self { number, range: start..start + token.end }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Err(unreadable())
+    }
+}
+
+fn calls(text: &str, select: &nodes::SelectStmt, context: &Context) -> Result<Edits, PgError> {
+    let mut edits = Edits { found: Vec::new() };
+    for target in select.target_list() {
+        let Node::FuncCall(function) = target.val() else { continue };
+        if let Some(call) = Call::of(text, function, context)? {
+            let name = tree::names(function.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
+            let label = if target.name().is_some() { String::new() } else { format!(" AS {}", quoted(name)) };
+            edits.replace(call.range, vec![Piece::Number(call.number), Piece::Added(format!("::pg_catalog.int8{label}"))]);
+        }
+    }
+    Ok(edits)
+}
+
+/// Is this SELECT nothing but calls of the sequence functions, one of which the proxy may have to answer?
+pub fn is_calls_alone(select: &nodes::SelectStmt, context: &Context) -> bool {
+    if context.map.sequences.is_empty() || !shardgate_call::is_bare(select) || !select.from_clause().is_empty() {
+        return false;
+    }
+    let mut is_ours = false;
+    for target in select.target_list() {
+        let Node::FuncCall(call) = target.val() else { return false };
+        if sequence_function(call).is_none() {
+            return false;
+        }
+        is_ours |= number(call, context).is_ok_and(|number| number.is_some());
+    }
+    is_ours
+}
+
+/// The cluster-wide sequence that a call of a sequence function names by a literal.
+pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<SequenceName> {
+    sequence_function(call)?;
+    let text = tree::constant_text(call.args().first()?)?;
+    let sequence = context.catalog.sequence(&text, &context.search_path)?;
+    is_of_cluster(&sequence, context).then_some(sequence)
+}
+
+/// Declared, and the shards have given it up: between the two its numbers are still the home shard's.
+fn is_of_cluster(sequence: &SequenceName, context: &Context) -> bool {
+    context.map.sequences.contains_key(sequence)
+        && context
+            .catalog
+            .relations
+            .values()
+            .flat_map(|relation| &relation.columns)
+            .any(|column| column.cluster_sequence().as_ref() == Some(sequence))
+}
+
+fn sequence_function(call: &nodes::FuncCall) -> Option<&'static str> {
+    let names = tree::names(call.funcname())?;
+    let name = match names.as_slice() {
+        [name] | ["pg_catalog", name] => *name,
+        _ => return None,
+    };
+    ["nextval", "currval", "lastval", "setval"].into_iter().find(|known| *known == name)
+}
+
+/// `None`: it concerns another sequence. An error: it is one of ours, and its arguments are not constants.
+fn number(call: &nodes::FuncCall, context: &Context) -> Result<Option<Number>, PgError> {
+    let Some(name) = sequence_function(call) else { return Ok(None) };
+    if name == "lastval" {
+        return Ok(call.args().is_empty().then_some(Number::Last));
+    }
+    let Some(sequence) = cluster_sequence_of(call, context) else { return Ok(None) };
+    let mut rest = call.args().iter().skip(1).map(tree::constant_text);
+    Ok(match (name, call.args().len()) {
+        ("nextval", 1) => Some(Number::Next(sequence)),
+        ("currval", 1) => Some(Number::Current(sequence)),
+        ("setval", 2 | 3) => {
+            let number = rest.next().flatten().and_then(|text| text.trim().parse().ok());
+            let is_called = match call.args().len() {
+                2 => Some(true),
+                _ => rest.next().flatten().and_then(|text| truth(&text)),
+            };
+            let (Some(number), Some(is_called)) = (number, is_called) else { return Err(not_constant(&sequence.1)) };
+            Some(Number::Set { sequence, number, is_called })
+        }
+        _ => None,
+    })
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "on" | "yes" | "1" => Some(true),
+        "f" | "false" | "off" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn not_constant(sequence: &str) -> PgError {
+    PgError::unsupported(
+        format!("setval() of sequence \"{sequence}\" needs constants"),
+        "It is a sequence of the whole cluster, whose numbers the proxy gives.",
+        "Read the value first, then: SELECT setval('name', 123).",
+    )
+}
+
+/// A call in a place where the proxy cannot put a number.
+pub fn not_here(function: &str, sequence: &str) -> PgError {
+    PgError::unsupported(
+        format!("{function}() of sequence \"{sequence}\" is not supported in this place"),
+        "It is a sequence of the whole cluster, whose numbers the proxy gives.",
+        format!("SELECT {function}(…) alone, or give the number in VALUES."),
+    )
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn unreadable() -> PgError {
+    PgError::unsupported(
+        "the numbers of this statement cannot be drawn",
+        "The places of its values were not found in the text.",
+        "Name the columns, and give each row of VALUES by itself.",
+    )
+}

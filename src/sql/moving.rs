@@ -1,0 +1,261 @@
+//! UPDATE of a shard key: the statement as a DELETE that returns the rows as they are to be, and an INSERT that makes them.
+//!
+//! That is the same as one UPDATE only where nothing looks at the difference: no trigger, rule, policy or reference to the
+//! table. Every unique constraint has the shard key, so that a row can collide with one that the statement itself changes only
+//! where old and new keys overlap; that is seen when the rows are there. Pure; knows no shard.
+
+use pg_raw_parse::{ConstValue, Node, nodes};
+
+use super::context::Context;
+use super::lexer::{self, Token, TokenKind};
+use super::parse;
+use super::query::{Resolved, resolve};
+use super::tree;
+use crate::catalog::{Relation, RelationKind};
+use crate::error::PgError;
+use crate::shardmap::TableKind;
+
+/// Two statements for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moving {
+    /// DELETE … RETURNING the new values of every column, then the old values of the key's columns.
+    pub delete: String,
+    /// The INSERT up to its VALUES.
+    pub insert: String,
+    /// From RETURNING on; may be empty.
+    pub returning: String,
+    /// Places of the key's columns among the new values.
+    pub key: Vec<usize>,
+    /// How many new values there are.
+    pub column_count: usize,
+}
+
+/// `text`: one UPDATE alone. `None`: it assigns no column of the key, it is not about one sharded table in a form that is known, or something looks at the
+/// difference.
+pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> {
+    let parsed = parse::parse(text)?;
+    let mut statements = parsed.stmts();
+    let (Some(Node::UpdateStmt(update)), None) = (statements.next(), statements.next()) else { return Ok(None) };
+    let plain = update.with_clause().is_none() && update.from_clause().is_empty();
+    let Some(name) = update.relation().filter(|name| plain && name.inh) else { return Ok(None) };
+    let Resolved::Sharded { table, relation, .. } = resolve(context, name, &context.search_path) else { return Ok(None) };
+    let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
+    if is_watched(relation, context) || matches!(update.where_clause(), Node::CurrentOfExpr(_)) {
+        return Ok(None);
+    }
+    let pieces = Pieces { context, text, tokens: lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect() };
+    let made = pieces.moving(update, name, relation, &key.iter().map(|key| key.column.as_str()).collect::<Vec<_>>());
+    // What was made must be read as what it is meant to be.
+    let is_read = |moving: &Moving| {
+        let is_delete = parse::parse(&moving.delete).is_ok_and(|parsed| {
+            parsed.stmts().next().is_some_and(|node| match node {
+                Node::DeleteStmt(delete) => {
+                    let count = delete.returning_clause().map_or(0, |clause| clause.exprs().len());
+                    count == moving.column_count + moving.key.len()
+                }
+                _ => false,
+            })
+        });
+        is_delete && parse::parse(&format!("{} VALUES (1) {}", moving.insert, moving.returning)).is_ok()
+    };
+    Ok(made.filter(is_read))
+}
+
+/// Something would see a DELETE and an INSERT, or would not let them.
+fn is_watched(relation: &Relation, context: &Context) -> bool {
+    let is_referred_to =
+        context.catalog.relations.values().any(|other| other.foreign_keys.iter().any(|key| key.referenced == relation.oid));
+    relation.kind != RelationKind::Table
+        || !relation.triggers.is_empty()
+        || !relation.rules.is_empty()
+        || relation.has_row_security
+        || !relation.parents.is_empty()
+        || !relation.children.is_empty()
+        || is_referred_to
+}
+
+struct Pieces<'t> {
+    context: &'t Context,
+    text: &'t str,
+    tokens: Vec<Token>,
+}
+
+impl Pieces<'_> {
+    fn moving(&self, update: &nodes::UpdateStmt, name: &nodes::RangeVar, relation: &Relation, key: &[&str]) -> Option<Moving> {
+        let first = self.at(usize::try_from(name.location).ok()?)?;
+        let set = self.word_at_top(first, &["set"])?;
+        let filter = self.word_at_top(set, &["where"]);
+        let returning = self.word_at_top(filter.unwrap_or(set), &["returning"]);
+        let end = self.end(returning);
+        let assigned = self.assignments(update, set + 1, filter.or(returning))?;
+        // Anything else that cannot run on several shards is not about moving rows.
+        assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
+        let table = self.slice(first, set)?;
+        let called = match name.alias() {
+            Some(alias) => quoted(alias.aliasname()?),
+            None => quoted(name.relname()?),
+        };
+        let columns: Vec<&str> =
+            relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.as_str()).collect();
+        let value = |column: &&str| match assigned.iter().find(|(name, _)| name == column) {
+            // Old and new keys are compared as values of the column's type.
+            Some((name, value)) if key.contains(&name.as_str()) && is_string(update, name) => {
+                let type_name = self.type_name(relation, name).unwrap_or_default();
+                format!("({value}{type_name})")
+            }
+            Some((_, value)) => format!("({value})"),
+            None => format!("{called}.{}", quoted(column)),
+        };
+        let new: Vec<String> = columns.iter().map(value).collect();
+        let old: Vec<String> = key.iter().map(|column| format!("{called}.{}", quoted(column))).collect();
+        let condition = match filter {
+            Some(filter) => self.text.get(self.tokens.get(filter)?.start..end)?,
+            None => "",
+        };
+        let has_identity = relation.columns.iter().any(|column| column.identity.is_some());
+        let overriding = if has_identity { " OVERRIDING SYSTEM VALUE" } else { "" };
+        let target = match name.alias() {
+            Some(_) => format!("{} AS {called}", self.name(first)?),
+            None => self.name(first)?.to_owned(),
+        };
+        let listed: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+        Some(Moving {
+            delete: format!("DELETE FROM {table} {condition} RETURNING {}", [new, old].concat().join(", ")),
+            insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
+            returning: returning
+                .and_then(|returning| self.text.get(self.tokens.get(returning)?.start..self.whole_end()))
+                .unwrap_or_default()
+                .to_owned(),
+            key: key.iter().map(|key| columns.iter().position(|column| column == key)).collect::<Option<_>>()?,
+            column_count: columns.len(),
+        })
+    }
+
+    /// `column = expression`, each by its column.
+    fn assignments(&self, update: &nodes::UpdateStmt, first: usize, end: Option<usize>) -> Option<Vec<(String, String)>> {
+        let end = end.unwrap_or(self.last());
+        let mut pieces = Vec::new();
+        let (mut start, mut index) = (first, first);
+        while index < end {
+            match self.piece(index) {
+                "(" | "[" => index = self.closing(index)?,
+                "," => {
+                    pieces.push((start, index));
+                    start = index + 1;
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+        pieces.push((start, end));
+        if pieces.len() != update.target_list().len() {
+            return None;
+        }
+        let assignment = |(target, (start, end)): (&nodes::ResTarget, (usize, usize))| {
+            let is_plain =
+                target.indirection().is_empty() && !matches!(target.val(), Node::SetToDefault(_) | Node::MultiAssignRef(_));
+            let has_subquery = {
+                let mut found = false;
+                tree::walk(target.val(), &mut |node| {
+                    found |= matches!(node, Node::SubLink(_));
+                    true
+                });
+                found
+            };
+            (is_plain && !has_subquery && self.piece(start + 1) == "=").then_some(())?;
+            Some((target.name()?.to_owned(), self.slice(start + 2, end)?.to_owned()))
+        };
+        update.target_list().iter().zip(pieces).map(assignment).collect()
+    }
+
+    /// A cast to the column's type, without its length.
+    fn type_name(&self, relation: &Relation, column: &str) -> Option<String> {
+        let found = self.context.catalog.types.get(&relation.column(column)?.type_oid)?;
+        Some(format!("::{}.{}", quoted(&found.schema), quoted(&found.name)))
+    }
+
+    /// The dotted name that begins at a token.
+    fn name(&self, first: usize) -> Option<&str> {
+        let mut last = first;
+        while self.piece(last + 1) == "." {
+            last += 2;
+        }
+        self.slice(first, last + 1)
+    }
+
+    /// The first of these words, from this token on, outside of parentheses.
+    fn word_at_top(&self, from: usize, words: &[&str]) -> Option<usize> {
+        let mut index = from;
+        while index < self.tokens.len() {
+            match self.piece(index) {
+                "(" | "[" => index = self.closing(index)?,
+                piece if words.iter().any(|word| piece.eq_ignore_ascii_case(word)) => return Some(index),
+                _ => {}
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Index after the last token of the statement.
+    fn last(&self) -> usize {
+        match self.piece(self.tokens.len().saturating_sub(1)) {
+            ";" => self.tokens.len() - 1,
+            _ => self.tokens.len(),
+        }
+    }
+
+    fn whole_end(&self) -> usize {
+        self.last().checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(self.text.len(), |token| token.end)
+    }
+
+    /// Where what stands before RETURNING ends.
+    fn end(&self, returning: Option<usize>) -> usize {
+        match returning.and_then(|returning| self.tokens.get(returning)) {
+            Some(token) => token.start,
+            None => self.whole_end(),
+        }
+    }
+
+    fn slice(&self, from: usize, to: usize) -> Option<&str> {
+        self.text.get(self.tokens.get(from)?.start..self.tokens.get(to.checked_sub(1)?)?.end)
+    }
+
+    fn at(&self, offset: usize) -> Option<usize> {
+        self.tokens.binary_search_by_key(&offset, |token| token.start).ok()
+    }
+
+    fn piece(&self, index: usize) -> &str {
+        self.tokens.get(index).and_then(|token| self.text.get(token.start..token.end)).unwrap_or_default()
+    }
+
+    fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        for index in open..self.tokens.len() {
+            match self.piece(index) {
+                "(" | "[" => depth += 1,
+                ")" | "]" => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        return Some(index);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Is a string assigned to the column, whose type the column decides?
+fn is_string(update: &nodes::UpdateStmt, column: &str) -> bool {
+    let assignment = update.target_list().iter().find(|target| target.name() == Some(column));
+    assignment.is_some_and(|target| match target.val() {
+        Node::A_Const(constant) => matches!(constant.val(), Some(ConstValue::String(_))),
+        _ => false,
+    })
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,73 @@
+//! INSERT into columns that a cluster-wide sequence numbers: who draws, and what GENERATED ALWAYS forbids.
+//!
+//! On the shards such a column is one with a default like any other; that it was an identity column, and of which kind, is kept
+//! to here, in PostgreSQL's words.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::Reader;
+use crate::catalog::Column;
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::Numbers;
+use crate::sql::drawing;
+
+/// What an INSERT says of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Every row has a value for it other than DEFAULT.
+    pub is_always: bool,
+    /// Some row has.
+    pub is_ever: bool,
+}
+
+impl Reader<'_> {
+    /// A column with a cluster-wide sequence. `is_values`: the rows are in the text.
+    pub fn note_numbered(&mut self, insert: &nodes::InsertStmt, column: &Column, given: Given, is_values: bool) {
+        if given.is_ever && column.identity.is_some() {
+            let user = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
+            if user {
+                self.notes.refuse(PgError::unsupported(
+                    "OVERRIDING USER VALUE is not supported here",
+                    format!("Column \"{}\" is numbered by a sequence of the whole cluster.", column.name),
+                    "Leave the column out, or give DEFAULT.",
+                ));
+            } else if column.identity == Some('a') && insert.override_ != nodes::OverridingKind::OVERRIDING_SYSTEM_VALUE {
+                self.notes.refuse(generated_always(&column.name));
+            }
+        }
+        if !given.is_always {
+            self.note_numbers(if is_values { Numbers::Drawn } else { Numbers::Unseen });
+        }
+    }
+
+    pub fn note_numbers(&mut self, numbers: Numbers) {
+        self.notes.numbers = self.notes.numbers.max(numbers);
+    }
+
+    /// `nextval('s')` as a value of a row, of a cluster-wide sequence: the proxy puts a number in its place.
+    pub fn is_drawn_value(&mut self, value: Node<'_>) -> bool {
+        let Node::FuncCall(call) = value else { return false };
+        let is_next = self.catalog_function(call) == Some("nextval");
+        if !is_next || drawing::cluster_sequence_of(call, self.context).is_none() {
+            return false;
+        }
+        self.fix_arguments(call);
+        self.note_numbers(Numbers::Drawn);
+        true
+    }
+
+    /// The reading depends on what these literals say.
+    pub fn fix_arguments(&mut self, call: &nodes::FuncCall) {
+        for argument in call.args() {
+            if let Node::A_Const(constant) = crate::sql::tree::without_casts(argument) {
+                self.fix_literal(constant.location);
+            }
+        }
+    }
+}
+
+fn generated_always(column: &str) -> PgError {
+    PgError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
+        .with_detail(format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS."))
+        .with_hint("Use OVERRIDING SYSTEM VALUE to override.")
+}

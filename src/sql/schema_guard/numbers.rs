@@ -1,0 +1,123 @@
+//! Schema changes that would number rows twice: of sequences that the whole cluster draws from, and columns that each shard would
+//! number by itself.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::Place;
+use crate::catalog::SequenceName;
+use crate::error::PgError;
+use crate::sql::context::Context;
+use crate::sql::tree;
+
+pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    match node {
+        Node::AlterSeqStmt(alter) => match alter.sequence().and_then(|name| declared(name, context)) {
+            Some((_, name)) => Err(altered(&name)),
+            None => Ok(()),
+        },
+        Node::RenameStmt(rename) => refuse_renamed(rename.relation(), context),
+        Node::AlterObjectSchemaStmt(alter) => refuse_renamed(alter.relation(), context),
+        Node::AlterTableStmt(alter) => {
+            let Some(table) = alter.relation() else { return Ok(()) };
+            let is_distributed = Place::of(table, context).is_distributed();
+            let mut commands = alter.cmds().iter().filter_map(|command| match command {
+                Node::AlterTableCmd(command) => Some(command),
+                _ => None,
+            });
+            match commands.find(|command| is_distributed && numbers_by_shard(command)) {
+                Some(_) => Err(numbered_by_shard(table.relname().unwrap_or_default())),
+                None => Ok(()),
+            }
+        }
+        Node::TruncateStmt(truncate) if truncate.restart_seqs => {
+            let mut tables = truncate.relations().iter().filter_map(|relation| match relation {
+                Node::RangeVar(table) => context.catalog.resolve(table.schemaname(), table.relname()?, &context.search_path),
+                _ => None,
+            });
+            match tables.find(|table| table.columns.iter().any(|column| column.cluster_sequence().is_some())) {
+                Some(table) => Err(PgError::unsupported(
+                    format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", table.name),
+                    "Its numbers come from a sequence of the whole cluster, which cannot be set back in a transaction.",
+                    "TRUNCATE the table, then: SELECT setval('sequence', 1, false).",
+                )),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn declared(name: &nodes::RangeVar, context: &Context) -> Option<SequenceName> {
+    let found = context.catalog.resolve(name.schemaname(), name.relname()?, &context.search_path)?;
+    let sequence = (found.schema.clone(), found.name.clone());
+    context.map.sequences.contains_key(&sequence).then_some(sequence)
+}
+
+fn refuse_renamed(name: Option<&nodes::RangeVar>, context: &Context) -> Result<(), PgError> {
+    match name.and_then(|name| declared(name, context)) {
+        Some((_, name)) => Err(PgError::unsupported(
+            format!("sequence \"{name}\" cannot be renamed or moved to another schema"),
+            "It is a sequence of the whole cluster, and the shard map knows it by its name.",
+            "Leave its name; it may be used for any column.",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn altered(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("ALTER SEQUENCE of \"{name}\" is not supported"),
+        "It is a sequence of the whole cluster, whose numbers the proxies give in blocks.",
+        format!("To set it: SELECT setval('{name}', 123)."),
+    )
+}
+
+/// Does the command give rows, those that are there among them, numbers of each shard's own?
+fn numbers_by_shard(command: &nodes::AlterTableCmd) -> bool {
+    use nodes::AlterTableType as Type;
+    match command.subtype {
+        Type::AT_AddIdentity => true,
+        Type::AT_ColumnDefault => draws(command.def()),
+        Type::AT_AddColumn => match command.def() {
+            Node::ColumnDef(column) => is_serial(column) || column.constraints().iter().any(is_numbering),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_numbering(constraint: Node<'_>) -> bool {
+    match constraint {
+        Node::Constraint(constraint) => match constraint.contype {
+            nodes::ConstrType::CONSTR_IDENTITY => true,
+            nodes::ConstrType::CONSTR_DEFAULT => draws(constraint.raw_expr()),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_serial(column: &nodes::ColumnDef) -> bool {
+    let names: Vec<&str> =
+        column.type_name().map(|name| name.names().iter().filter_map(|part| part.sval()).collect()).unwrap_or_default();
+    matches!(names.as_slice(), ["serial" | "bigserial" | "smallserial" | "serial2" | "serial4" | "serial8"])
+}
+
+fn draws(expression: Node<'_>) -> bool {
+    let mut found = false;
+    tree::walk(expression, &mut |node| {
+        if let Node::FuncCall(call) = node {
+            found |= tree::names(call.funcname()).is_some_and(|names| names.last() == Some(&"nextval"));
+        }
+        true
+    });
+    found
+}
+
+fn numbered_by_shard(table: &str) -> PgError {
+    PgError::unsupported(
+        format!("a column that numbers rows cannot be added to distributed table \"{table}\""),
+        "Each shard would number its own rows, with the same numbers as the others.",
+        "Add a plain column, and give its values: SELECT shardgate.unique_id(), or SELECT nextval() of another table's sequence.",
+    )
+}

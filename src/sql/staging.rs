@@ -1,0 +1,542 @@
+//! Writes whose sub-selects are answered first: where these stand in the text, and what is put in their places.
+//!
+//! `DELETE FROM t WHERE id IN (SELECT …)` whose sub-select reads other shards' rows, `INSERT INTO t SELECT …` whose rows change
+//! their shard, `UPDATE t SET … FROM other …`: the queries that do not depend on the rows of the outer statement are run by
+//! themselves, and their rows are spliced into the client's text as constants. What is left is a statement that shards can
+//! run, each for itself. PostgreSQL too evaluates such a sub-select once.
+//!
+//! Whether a query stands by itself is PostgreSQL's to say: one that names a column of the outer statement is an error alone.
+//! A name that it finds inside means the same outside. Pure; knows no shard.
+
+mod constants;
+mod defaults;
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::{Node, nodes};
+
+use super::analysis::Splice;
+use super::context::Context;
+use super::lexer::{self, Token, TokenKind};
+use super::parse;
+use super::query::{Resolved, resolve};
+use super::tree;
+use super::value_rows::value_rows;
+use crate::error::PgError;
+pub use constants::{Answer, AnswerColumn};
+pub use defaults::Defaults;
+
+/// A query in a text, which constants can stand for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Byte offsets of what is replaced.
+    pub start: usize,
+    pub end: usize,
+    /// The query alone, and where it begins.
+    pub query: String,
+    pub kind: StageKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageKind {
+    /// What an INSERT inserts.
+    Source,
+    /// `IN (query)`; with `NOT` before it.
+    In {
+        is_not: bool,
+    },
+    /// `op ANY (query)`, `op ALL (query)`, `ARRAY(query)`.
+    Array,
+    Exists,
+    /// A value: a sub-select of one, an expression of VALUES, a clock.
+    Scalar,
+    /// `SET (a, b) = (query)`.
+    Row,
+    /// A table or sub-select of FROM or USING; `alias`: what it is called, unless the text says so after it.
+    From {
+        alias: Option<String>,
+    },
+}
+
+/// What can be answered first, in the order of the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Sub-selects in expressions, and the source of an INSERT.
+    pub queries: Vec<Stage>,
+    /// Tables beside the target.
+    pub tables: Vec<Stage>,
+    /// Columns that an INSERT leaves to defaults.
+    pub defaults: Option<Defaults>,
+    /// A query takes row locks.
+    pub has_locks: bool,
+    /// An INSERT whose rows may go in several statements: nothing tells that from one.
+    pub may_batch: bool,
+}
+
+/// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
+/// form is not known.
+pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
+    let parsed = parse::parse(text)?;
+    let mut statements = parsed.stmts();
+    let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
+    let mut finder = Finder { text, tokens: tokens(text), stages: Stages::default(), rows: Vec::new(), is_unknown: false };
+    match statement {
+        Node::InsertStmt(insert) if insert.with_clause().is_none() => finder.insert(insert, context),
+        Node::UpdateStmt(update) if update.with_clause().is_none() => {
+            finder.expression(update.where_clause());
+            update.target_list().iter().for_each(|target| finder.expression(target.val()));
+            finder.returning(update.returning_clause());
+            finder.from(update.from_clause());
+        }
+        Node::DeleteStmt(delete) if delete.with_clause().is_none() => {
+            finder.expression(delete.where_clause());
+            finder.returning(delete.returning_clause());
+            finder.from(delete.using_clause());
+        }
+        _ => return Ok(Stages::default()),
+    }
+    Ok(finder.finish())
+}
+
+/// The text with these pieces replaced.
+pub fn spliced(text: &str, splices: &[Splice]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut position = 0;
+    let mut ordered: Vec<&Splice> = splices.iter().collect();
+    ordered.sort_by_key(|splice| splice.start);
+    for splice in ordered {
+        out.push_str(text.get(position..splice.start).unwrap_or_default());
+        out.push_str(&splice.text);
+        position = splice.end;
+    }
+    out.push_str(text.get(position..).unwrap_or_default());
+    out
+}
+
+/// The text with `value` in the places of its parameters; `None`: one of them has no such form.
+pub fn with_parameters(text: &str, value: &dyn Fn(u16) -> Option<String>) -> Option<String> {
+    let mut splices = Vec::new();
+    for token in lexer::tokens(text).filter(|token| token.kind == TokenKind::Parameter) {
+        let number = text.get(token.start + 1..token.end)?.parse().ok()?;
+        splices.push(Splice { start: token.start, end: token.end, text: format!("({})", value(number)?) });
+    }
+    Some(spliced(text, &splices))
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect()
+}
+
+struct Finder<'t> {
+    text: &'t str,
+    tokens: Vec<Token>,
+    stages: Stages,
+    /// Of VALUES.
+    rows: Vec<(usize, usize)>,
+    /// Something does not look as expected: nothing is replaced.
+    is_unknown: bool,
+}
+
+impl Finder<'_> {
+    fn finish(mut self) -> Stages {
+        if self.is_unknown {
+            return Stages::default();
+        }
+        self.stages.queries.sort_by_key(|stage| stage.start);
+        // The columns of `SET (a, b) = (query)` share it.
+        self.stages.queries.dedup();
+        self.stages
+    }
+
+    fn insert(&mut self, insert: &nodes::InsertStmt, context: &Context) {
+        self.returning(insert.returning_clause());
+        if let Some(conflict) = insert.on_conflict_clause() {
+            conflict.target_list().iter().for_each(|target| self.expression(target.val()));
+            self.expression(conflict.where_clause());
+        }
+        match insert.select_stmt() {
+            Node::SelectStmt(select) if !select.values_lists().is_empty() => {
+                self.values(select);
+                let rows = self.rows.clone();
+                self.defaults(insert, context, Some(&rows));
+            }
+            Node::SelectStmt(select) => match self.source_range() {
+                Some((start, end)) => {
+                    self.add(start, end, (start, end), StageKind::Source, has_locks(select));
+                    self.defaults(insert, context, None);
+                    self.stages.may_batch = may_batch(insert, context);
+                }
+                None => self.is_unknown = true,
+            },
+            _ => {}
+        }
+    }
+
+    /// Values of VALUES that are not constants: each is evaluated once.
+    fn values(&mut self, select: &nodes::SelectStmt) {
+        let rows = select.values_lists();
+        let Some(ranges) = value_rows(self.text, rows.len()) else {
+            self.is_unknown = true;
+            return;
+        };
+        self.rows = ranges.iter().map(|range| (range.start, range.end)).collect();
+        for (row, range) in rows.iter().zip(ranges) {
+            let (Some(row), Some(elements)) = (row.as_node_list(), self.elements(range.start, range.end)) else {
+                self.is_unknown = true;
+                return;
+            };
+            if row.len() != elements.len() || self.stages.queries.len() > VALUES_MAX {
+                self.is_unknown = true;
+                return;
+            }
+            for (value, (start, end)) in row.iter().zip(elements) {
+                if is_constant(value) {
+                    continue;
+                }
+                match self.text.get(start..end) {
+                    Some(value) => {
+                        let query = format!("SELECT {value}");
+                        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+                    }
+                    None => self.is_unknown = true,
+                }
+            }
+        }
+    }
+
+    /// The ranges between the commas of a parenthesised list.
+    fn elements(&self, start: usize, end: usize) -> Option<Vec<(usize, usize)>> {
+        let open = self.at(start)?;
+        let close = self.closing(open).filter(|close| self.tokens.get(*close).is_some_and(|token| token.end == end))?;
+        let mut elements = Vec::new();
+        let mut first = open + 1;
+        let mut index = open + 1;
+        while index <= close {
+            match self.piece(index) {
+                "(" | "[" => index = self.closing(index)?,
+                piece if piece == "," || index == close => {
+                    elements.push((self.tokens.get(first)?.start, self.tokens.get(index.checked_sub(1)?)?.end));
+                    first = index + 1;
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+        Some(elements)
+    }
+
+    fn returning(&mut self, clause: Option<&nodes::ReturningClause>) {
+        for expression in clause.into_iter().flat_map(|clause| clause.exprs().iter()) {
+            self.expression(expression);
+        }
+    }
+
+    /// The sub-selects of an expression, and what reads the clock of the transaction.
+    fn expression(&mut self, root: Node<'_>) {
+        let mut found = Vec::new();
+        let mut clocks = Vec::new();
+        tree::walk(root, &mut |node| {
+            match node {
+                Node::SubLink(sublink) => found.push((sublink, false)),
+                Node::MultiAssignRef(assignment) => {
+                    if let Node::SubLink(sublink) = assignment.source() {
+                        found.push((sublink, true));
+                    }
+                    return false;
+                }
+                Node::FuncCall(call) if is_clock(call) => clocks.push(call.location),
+                Node::SQLValueFunction(value) if is_time(value) => clocks.push(value.location),
+                _ => {}
+            }
+            true
+        });
+        for location in clocks {
+            if self.clock(location).is_none() {
+                self.is_unknown = true;
+            }
+        }
+        for (sublink, is_row) in found {
+            if self.sublink(sublink, is_row).is_none() {
+                self.is_unknown = true;
+            }
+        }
+    }
+
+    fn sublink(&mut self, sublink: &nodes::SubLink, is_row: bool) -> Option<()> {
+        let first = self.at(usize::try_from(sublink.location).ok()?)?;
+        let Node::SelectStmt(select) = sublink.subselect() else { return None };
+        let has_locks = has_locks(select);
+        let word = |finder: &Self, index: usize, word: &str| finder.piece(index).eq_ignore_ascii_case(word);
+        let (kind, replaced_from, open) = match sublink.sub_link_type {
+            nodes::SubLinkType::EXPR_SUBLINK => (if is_row { StageKind::Row } else { StageKind::Scalar }, first, first),
+            nodes::SubLinkType::EXISTS_SUBLINK => (StageKind::Exists, first, first + 1),
+            nodes::SubLinkType::ARRAY_SUBLINK => (StageKind::Array, first, first + 1),
+            nodes::SubLinkType::ANY_SUBLINK if sublink.oper_name().is_empty() => {
+                let is_not = word(self, first, "not");
+                let keyword = if is_not { first + 1 } else { first };
+                if !word(self, keyword, "in") {
+                    return None;
+                }
+                (StageKind::In { is_not }, first, keyword + 1)
+            }
+            nodes::SubLinkType::ANY_SUBLINK | nodes::SubLinkType::ALL_SUBLINK => {
+                let last = (first..self.tokens.len().min(first + QUANTIFIER_TOKENS_MAX))
+                    .find(|index| ["any", "some", "all"].iter().any(|quantifier| word(self, *index, quantifier)))?;
+                (StageKind::Array, last + 1, last + 1)
+            }
+            _ => return None,
+        };
+        let close = self.closing(open)?;
+        let inner = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
+        let (start, end) = (self.tokens.get(replaced_from)?.start, self.tokens.get(close)?.end);
+        self.add(start, end, inner, kind, has_locks);
+        Some(())
+    }
+
+    /// `now()`, `pg_catalog.now()`, `CURRENT_TIMESTAMP`, `LOCALTIME(0)`.
+    fn clock(&mut self, location: i32) -> Option<()> {
+        let first = self.at(usize::try_from(location).ok()?)?;
+        let mut last = first;
+        while self.piece(last + 1) == "." {
+            last += 2;
+        }
+        if self.piece(last + 1) == "(" {
+            last = self.closing(last + 1)?;
+        }
+        let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
+        let query = format!("SELECT {}", self.text.get(start..end)?);
+        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+        Some(())
+    }
+
+    fn from(&mut self, items: &NodeList) {
+        let mut waiting: Vec<Node<'_>> = items.iter().collect();
+        while let Some(item) = waiting.pop() {
+            let is_known = match item {
+                Node::RangeVar(table) => self.table(table).is_some(),
+                Node::RangeSubselect(query) => !query.lateral && self.subselect(query).is_some(),
+                Node::JoinExpr(join) => {
+                    waiting.extend([join.larg(), join.rarg()]);
+                    true
+                }
+                _ => false,
+            };
+            if !is_known {
+                // Then the sub-selects alone may do.
+                self.stages.tables.clear();
+                return;
+            }
+        }
+        self.stages.tables.sort_by_key(|stage| stage.start);
+    }
+
+    fn table(&mut self, table: &nodes::RangeVar) -> Option<()> {
+        let mut last = self.at(usize::try_from(table.location).ok()?)?;
+        let first = last;
+        while self.piece(last + 1) == "." {
+            last += 2;
+        }
+        // ONLY, and the star that says the opposite, stand around the name.
+        if !table.inh
+            || self.piece(last + 1) == "*"
+            || first.checked_sub(1).is_some_and(|before| self.piece(before).eq_ignore_ascii_case("only"))
+        {
+            return None;
+        }
+        let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
+        let alias = match table.alias() {
+            Some(_) => None,
+            None => Some(table.relname()?.to_owned()),
+        };
+        let query = format!("SELECT * FROM {}", self.text.get(start..end)?);
+        self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias } });
+        Some(())
+    }
+
+    fn subselect(&mut self, query: &nodes::RangeSubselect) -> Option<()> {
+        let alias = query.alias()?;
+        // The tree does not say where it stands: the alias is looked for after each parenthesis.
+        let name = alias.aliasname()?;
+        let mut found = None;
+        for open in 0..self.tokens.len() {
+            let begins = ["select", "with", "values", "table"].iter().any(|word| self.piece(open + 1).eq_ignore_ascii_case(word));
+            if self.piece(open) != "(" || !begins {
+                continue;
+            }
+            let close = self.closing(open)?;
+            let after = if self.piece(close + 1).eq_ignore_ascii_case("as") { close + 2 } else { close + 1 };
+            let called = self.tokens.get(after).and_then(|token| identifier(self.text, token));
+            if called.as_deref() == Some(name) {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some((open, close));
+            }
+        }
+        let (open, close) = found?;
+        let (start, end) = (self.tokens.get(open)?.start, self.tokens.get(close)?.end);
+        let query = self.text.get(self.tokens.get(open)?.end..self.tokens.get(close)?.start)?.to_owned();
+        self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: None } });
+        Some(())
+    }
+
+    fn add(&mut self, start: usize, end: usize, inner: (usize, usize), kind: StageKind, has_locks: bool) {
+        match self.text.get(inner.0..inner.1) {
+            Some(query) => {
+                self.stages.has_locks |= has_locks;
+                self.stages.queries.push(Stage { start, end, query: query.to_owned(), kind });
+            }
+            None => self.is_unknown = true,
+        }
+    }
+
+    /// Where the query of an INSERT stands: after the target and its columns, before ON CONFLICT and RETURNING.
+    fn source_range(&self) -> Option<(usize, usize)> {
+        let begins = |index: usize| ["select", "with", "table"].iter().any(|word| self.piece(index).eq_ignore_ascii_case(word));
+        let mut index = 0;
+        let start = loop {
+            match self.piece(index) {
+                "" => return None,
+                "(" => {
+                    let mut inside = index + 1;
+                    while self.piece(inside) == "(" {
+                        inside += 1;
+                    }
+                    if begins(inside) {
+                        break index;
+                    }
+                    index = self.closing(index)? + 1;
+                }
+                _ if begins(index) && self.tokens.get(index)?.kind == TokenKind::Word => break index,
+                _ => index += 1,
+            }
+        };
+        let mut last = start;
+        let mut index = start;
+        while index < self.tokens.len() {
+            match self.piece(index) {
+                "(" | "[" => index = self.closing(index)?,
+                word if word.eq_ignore_ascii_case("returning") => break,
+                word if word.eq_ignore_ascii_case("on") && self.piece(index + 1).eq_ignore_ascii_case("conflict") => break,
+                ";" => break,
+                _ => {}
+            }
+            last = index;
+            index += 1;
+        }
+        Some((self.tokens.get(start)?.start, self.tokens.get(last)?.end))
+    }
+
+    fn at(&self, offset: usize) -> Option<usize> {
+        self.tokens.binary_search_by_key(&offset, |token| token.start).ok()
+    }
+
+    fn piece(&self, index: usize) -> &str {
+        self.tokens.get(index).and_then(|token| self.text.get(token.start..token.end)).unwrap_or_default()
+    }
+
+    /// The token that closes this parenthesis.
+    fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        for index in open..self.tokens.len() {
+            match self.piece(index) {
+                "(" | "[" => depth += 1,
+                ")" | "]" => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        return Some(index);
+                    }
+                }
+                _ if depth == 0 => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Evaluated by whoever gets it, it is the same.
+fn is_constant(value: Node<'_>) -> bool {
+    match value {
+        Node::A_Const(_) | Node::ParamRef(_) | Node::SetToDefault(_) => true,
+        // A length may cut.
+        Node::TypeCast(cast) => {
+            cast.type_name().is_some_and(|name| name.typmods().is_empty())
+                && matches!(cast.arg(), Node::A_Const(_) | Node::ParamRef(_))
+        }
+        // A sign.
+        Node::A_Expr(operation) => {
+            tree::single_name(operation.name()) == Some("-")
+                && matches!(operation.lexpr(), Node::None)
+                && matches!(operation.rexpr(), Node::A_Const(_))
+        }
+        _ => false,
+    }
+}
+
+fn is_clock(call: &nodes::FuncCall) -> bool {
+    let name = match tree::names(call.funcname()).as_deref() {
+        Some([name] | ["pg_catalog", name]) => *name,
+        _ => return false,
+    };
+    call.args().is_empty() && CLOCKS.contains(&name)
+}
+
+fn is_time(value: &nodes::SQLValueFunction) -> bool {
+    use nodes::SQLValueFunctionOp as Operation;
+    matches!(
+        value.op,
+        Operation::SVFOP_CURRENT_DATE
+            | Operation::SVFOP_CURRENT_TIME
+            | Operation::SVFOP_CURRENT_TIME_N
+            | Operation::SVFOP_CURRENT_TIMESTAMP
+            | Operation::SVFOP_CURRENT_TIMESTAMP_N
+            | Operation::SVFOP_LOCALTIME
+            | Operation::SVFOP_LOCALTIME_N
+            | Operation::SVFOP_LOCALTIMESTAMP
+            | Operation::SVFOP_LOCALTIMESTAMP_N
+    )
+}
+
+/// No trigger and no row of the same table looks at the rows of one statement together.
+fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
+    let relation = insert.relation().and_then(|name| match resolve(context, name, &context.search_path) {
+        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(relation),
+        Resolved::Home(None)
+        | Resolved::View(_)
+        | Resolved::System
+        | Resolved::Map(_)
+        | Resolved::Proxy(_)
+        | Resolved::Mixed(_) => None,
+    });
+    insert.on_conflict_clause().is_none()
+        && insert.returning_clause().is_none()
+        && relation.is_some_and(|relation| {
+            relation.triggers.is_empty()
+                && relation.rules.is_empty()
+                && relation.children.is_empty()
+                && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid)
+        })
+}
+
+fn has_locks(select: &nodes::SelectStmt) -> bool {
+    !select.locking_clause().is_empty()
+}
+
+fn identifier(text: &str, token: &Token) -> Option<String> {
+    let piece = text.get(token.start..token.end)?;
+    match token.kind {
+        TokenKind::Word => Some(piece.to_ascii_lowercase()),
+        TokenKind::QuotedIdentifier => Some(piece.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\"")),
+        TokenKind::Literal(_) | TokenKind::Parameter | TokenKind::Comment | TokenKind::Symbol => None,
+    }
+}
+
+/// The same for all of a statement.
+const CLOCKS: [&str; 3] = ["now", "statement_timestamp", "transaction_timestamp"];
+/// Each is a query of its own.
+const VALUES_MAX: usize = 200;
+/// `OPERATOR(schema.<=>) ANY` has few tokens.
+const QUANTIFIER_TOKENS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests;

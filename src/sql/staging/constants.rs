@@ -1,0 +1,191 @@
+//! The rows of a query as constants that stand in its place.
+//!
+//! Each value is a literal of its column's type, so that operators, casts and assignments are those that PostgreSQL chose for the
+//! query. Where a query inserts, a value of text stays untyped: it may come of a literal whose type the target decided.
+
+use super::{Stage, StageKind};
+use crate::catalog::{Catalog, Oid};
+use crate::error::{PgError, SqlState};
+use crate::shard_key::oid;
+use crate::sql::gather::literal;
+
+/// What a query has answered, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub columns: Vec<AnswerColumn>,
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerColumn {
+    pub name: String,
+    /// On the home shard.
+    pub type_oid: Oid,
+    /// Of text, where it is another than the database's: as SQL names it.
+    pub collation: Option<String>,
+}
+
+impl Answer {
+    /// Each row with the values of another answer's only row after its own.
+    pub fn extend(&mut self, other: &Answer) {
+        let values = other.rows.first().cloned().unwrap_or_default();
+        self.columns.extend(other.columns.iter().cloned());
+        self.rows.iter_mut().for_each(|row| row.extend(values.iter().cloned()));
+    }
+
+    /// Its only row as constants.
+    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<String>, PgError> {
+        let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
+        Values { answer: self, types: &types }.only_row()
+    }
+
+    /// VALUES, to be inserted; there is a row.
+    pub fn inserted(&self, catalog: &Catalog) -> Result<String, PgError> {
+        let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
+        Ok(Values { answer: self, types: &types }.inserted())
+    }
+}
+
+impl Stage {
+    /// SQL that stands for the answer; `None`: an INSERT without rows, which is nothing to run.
+    pub fn constant(&self, answer: &Answer, catalog: &Catalog) -> Result<Option<String>, PgError> {
+        let types: Vec<String> = answer.columns.iter().map(|column| type_of(column, catalog)).collect::<Result<_, _>>()?;
+        let values = Values { answer, types: &types };
+        Ok(Some(match &self.kind {
+            StageKind::Source if answer.rows.is_empty() => return Ok(None),
+            StageKind::Source => values.inserted(),
+            StageKind::In { is_not } => values.listed(*is_not),
+            StageKind::Array => values.array()?,
+            StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
+            StageKind::Scalar => format!(" ({}) ", values.only_row()?.join(", ")),
+            StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
+            StageKind::From { alias } => values.table(alias.as_deref()),
+        }))
+    }
+}
+
+struct Values<'a> {
+    answer: &'a Answer,
+    /// Of each column, as SQL.
+    types: &'a [String],
+}
+
+impl Values<'_> {
+    fn typed(&self, row: &[Option<String>]) -> Vec<String> {
+        row.iter().zip(self.types).map(|(value, name)| typed(value.as_deref(), name)).collect()
+    }
+
+    fn nulls(&self) -> Vec<String> {
+        self.types.iter().map(|name| typed(None, name)).collect()
+    }
+
+    fn inserted(&self) -> String {
+        let row = |row: &Vec<Option<String>>| {
+            let values = row.iter().zip(self.types).zip(&self.answer.columns).map(|((value, name), column)| match value {
+                None => "NULL".to_owned(),
+                Some(value) if TEXTS.contains(&column.type_oid) => literal(value),
+                Some(value) => typed(Some(value), name),
+            });
+            format!("({})", values.collect::<Vec<_>>().join(", "))
+        };
+        format!(" VALUES {} ", self.answer.rows.iter().map(row).collect::<Vec<_>>().join(", "))
+    }
+
+    fn listed(&self, is_not: bool) -> String {
+        let not = if is_not { "NOT " } else { "" };
+        if self.answer.rows.is_empty() {
+            return format!(" {not}IN (SELECT {} WHERE false) ", self.nulls().join(", "));
+        }
+        if self.types.len() == 1 && self.answer.rows.len() > LISTED_MAX {
+            let operator = if is_not { "<> ALL" } else { "= ANY" };
+            return format!(" {operator} ({}) ", self.as_array());
+        }
+        let row = |row: &Vec<Option<String>>| {
+            let values = self.typed(row);
+            if values.len() == 1 { values.concat() } else { format!("({})", values.join(", ")) }
+        };
+        format!(" {not}IN ({}) ", self.answer.rows.iter().map(row).collect::<Vec<_>>().join(", "))
+    }
+
+    fn array(&self) -> Result<String, PgError> {
+        match self.types {
+            [_] => Ok(format!(" ({}) ", self.as_array())),
+            _ => Err(PgError::unsupported(
+                "a comparison of rows with ANY or ALL is not supported across shards",
+                "The rows would have to be compared one by one.",
+                "Use IN, or compare one column.",
+            )),
+        }
+    }
+
+    /// An array of the first column.
+    fn as_array(&self) -> String {
+        let whole = self.types.first().map(String::as_str).unwrap_or_default();
+        let (name, collation) = whole.split_once(" COLLATE ").unwrap_or((whole, ""));
+        let collation = if collation.is_empty() { String::new() } else { format!(" COLLATE {collation}") };
+        let values: Vec<String> = self.answer.rows.iter().map(|row| typed(row.first().and_then(Option::as_deref), name)).collect();
+        format!("ARRAY[{}]::{name}[]{collation}", values.join(", "))
+    }
+
+    fn only_row(&self) -> Result<Vec<String>, PgError> {
+        match self.answer.rows.as_slice() {
+            [] => Ok(self.nulls()),
+            [row] => Ok(self.typed(row)),
+            _ => {
+                Err(PgError::new(SqlState::CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"))
+            }
+        }
+    }
+
+    fn table(&self, alias: Option<&str>) -> String {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let names: Vec<String> = self.answer.columns.iter().map(|column| quoted(&column.name)).collect();
+        let rows = match self.answer.rows.split_first() {
+            None => format!("SELECT {} WHERE false", self.nulls().join(", ")),
+            Some((first, rest)) => {
+                let plain = |row: &Vec<Option<String>>| {
+                    let values = row.iter().map(|value| value.as_deref().map_or("NULL".to_owned(), literal));
+                    format!("({})", values.collect::<Vec<_>>().join(", "))
+                };
+                let first = format!("({})", self.typed(first).join(", "));
+                format!("VALUES {}", std::iter::once(first).chain(rest.iter().map(plain)).collect::<Vec<_>>().join(", "))
+            }
+        };
+        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
+        format!(" (SELECT * FROM ({rows}) AS shardgate_rows ({})) {alias}", names.join(", "))
+    }
+}
+
+fn typed(value: Option<&str>, name: &str) -> String {
+    match value {
+        Some(value) => format!("{}::{name}", literal(value)),
+        None => format!("NULL::{name}"),
+    }
+}
+
+/// A type, with its collation.
+fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> {
+    let name = type_name(column.type_oid, catalog)?;
+    Ok(match &column.collation {
+        Some(collation) => format!("{name} COLLATE {collation}"),
+        None => name,
+    })
+}
+
+/// As SQL may name it anywhere.
+fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    match catalog.types.get(&type_oid) {
+        Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => Ok(format!("pg_catalog.{}", quoted(&found.name))),
+        Some(found) if found.kind != 'p' => Ok(format!("{}.{}", quoted(&found.schema), quoted(&found.name))),
+        Some(_) | None => Err(PgError::unsupported(
+            "a sub-select of this type is not supported across shards",
+            "Its value cannot be written as a constant.",
+            "Select the columns one by one.",
+        )),
+    }
+}
+
+const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
+/// Keys in a list are each looked up.
+const LISTED_MAX: usize = 1000;

@@ -1,0 +1,75 @@
+//! TRUNCATE: which tables it empties, CASCADE's among them.
+//!
+//! Each shard empties its own part, so the statement runs on every shard as it is. That is not the same where a trigger fires
+//! for it: once on each shard.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::nodes;
+
+use super::analysis::{Part, Scope};
+use super::context::Context;
+use super::placing::Placement;
+use super::query::{Resolved, placed, resolve};
+use crate::catalog::{Oid, Relation};
+use crate::error::PgError;
+
+/// The placement with what CASCADE adds to it.
+pub fn of_all_that_is_emptied(
+    placement: Placement,
+    names: &[&nodes::RangeVar],
+    is_cascading: bool,
+    context: &Context,
+) -> Placement {
+    let emptied = emptied(names, is_cascading, context);
+    let is_distributed =
+        |relation: &&Relation| matches!(placed(context, relation, true), Resolved::Sharded { .. } | Resolved::Reference(_));
+    let is_everywhere = match &placement.scope {
+        Scope::EveryShard => true,
+        // What refers to a table of the home shard may have rows elsewhere.
+        Scope::Placed { parts, .. } => parts.contains(&Part::Home) && emptied.iter().any(is_distributed),
+        Scope::Session
+        | Scope::Map
+        | Scope::Proxy(_)
+        | Scope::Tableless
+        | Scope::System
+        | Scope::Replicated
+        | Scope::Refused(_) => false,
+    };
+    if !is_everywhere {
+        return placement;
+    }
+    let fires = |relation: &&Relation| relation.triggers.iter().any(|trigger| trigger.fires_on.truncate);
+    let scope = match emptied.into_iter().find(fires) {
+        None => Scope::EveryShard,
+        Some(relation) => Scope::Refused(PgError::unsupported(
+            "TRUNCATE that fires a trigger is not supported across shards",
+            format!("A trigger of table \"{}\" would fire once on every shard.", relation.name),
+            "Use DELETE, or disable the trigger meanwhile.",
+        )),
+    };
+    Placement { scope, ..placement }
+}
+
+/// The relations named, their children, and with CASCADE all that refer to them.
+fn emptied<'c>(names: &[&nodes::RangeVar], is_cascading: bool, context: &'c Context) -> Vec<&'c Relation> {
+    let named = names.iter().filter_map(|name| match resolve(context, name, &context.search_path) {
+        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::View(relation) => Some(relation.oid),
+        Resolved::Home(relation) => relation.map(|relation| relation.oid),
+        Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => None,
+    });
+    let mut waiting: Vec<Oid> = named.collect();
+    let mut found = BTreeSet::new();
+    while let Some(oid) = waiting.pop() {
+        if !found.insert(oid) {
+            continue;
+        }
+        let Some(relation) = context.catalog.relations.get(&oid) else { continue };
+        waiting.extend(&relation.children);
+        if is_cascading {
+            let refers = |other: &&Relation| other.foreign_keys.iter().any(|key| key.referenced == oid);
+            waiting.extend(context.catalog.relations.values().filter(refers).map(|other| other.oid));
+        }
+    }
+    found.iter().filter_map(|oid| context.catalog.relations.get(oid)).collect()
+}

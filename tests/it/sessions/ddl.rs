@@ -1,0 +1,188 @@
+//! Schema changes over shards: in the client's own transaction, beside those who use the tables, and what PostgreSQL does not allow
+//! in a transaction.
+
+use std::time::{Duration, Instant};
+
+use super::stage::{Stage, succeed};
+use crate::support::{Proxy, ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schema_changes_over_shards_are_whole_and_hold_up_nobody() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    in_the_clients_own_transaction(&stage).await;
+    beside_a_long_transaction(&stage).await;
+    indexes_made_concurrently(&stage).await;
+    the_key_stays_as_it_is(&stage).await;
+    differing_tables_are_refused(&stage).await;
+    stage.assert_log_is_clean();
+}
+
+/// On each shard, in their order.
+async fn on_shards(stage: &Stage, sql: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for shard in 0..3 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        found.push(direct.query_one(&format!("SELECT ({sql})::text"), &[]).await.expect(sql).get(0));
+    }
+    found
+}
+
+/// As migration tools do it: the change and the note of it are one.
+async fn in_the_clients_own_transaction(stage: &Stage) {
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TABLE migrations (version int PRIMARY KEY)").await;
+    for (end, wanted) in [("ROLLBACK", "0"), ("COMMIT", "1")] {
+        for sql in [
+            "BEGIN",
+            "ALTER TABLE accounts ADD COLUMN colour text DEFAULT 'red'",
+            "CREATE INDEX accounts_colour ON accounts (colour)",
+            "SAVEPOINT s",
+            "CREATE TABLE wrong (id int)",
+            "ROLLBACK TO s",
+            "ALTER TABLE currencies ADD COLUMN sign text",
+            "INSERT INTO migrations VALUES (1)",
+            "UPDATE accounts SET colour = 'blue' WHERE id = 1",
+        ] {
+            succeed(&mut client, sql).await;
+        }
+        assert_eq!(client.ask(end).await, format!("C({end}) Z(I)"));
+        let columns =
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attname = 'colour' AND NOT attisdropped";
+        assert_eq!(on_shards(stage, columns).await, [wanted; 3]);
+        assert_eq!(on_shards(stage, "SELECT count(*) FROM pg_class WHERE relname = 'accounts_colour'").await, [wanted; 3]);
+        assert_eq!(on_shards(stage, "SELECT count(*) FROM pg_class WHERE relname = 'wrong'").await, ["0"; 3]);
+        assert_eq!(client.value("SELECT count(*) FROM migrations").await, wanted);
+    }
+    assert_eq!(client.value("SELECT count(*) FROM accounts WHERE colour = 'blue'").await, "1");
+    // An error in the middle undoes all of it, everywhere.
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "ALTER TABLE accounts ADD COLUMN size int").await;
+    assert!(client.ask("ALTER TABLE accounts ADD COLUMN size int").await.starts_with("E(42701 "));
+    assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+    assert_eq!(
+        on_shards(stage, "SELECT count(*) FROM pg_attribute WHERE attname = 'size' AND attrelid = 'accounts'::regclass").await,
+        ["0"; 3]
+    );
+}
+
+/// Somebody reads the table in a long transaction: the change waits, and those who come after do not wait behind it.
+async fn beside_a_long_transaction(stage: &Stage) {
+    let (mut reader, mut changer, mut other) = (stage.client().await, stage.client().await, stage.client().await);
+    let read = stage.fill_in("SELECT balance FROM accounts WHERE id = {z}");
+    succeed(&mut reader, "BEGIN").await;
+    succeed(&mut reader, &read).await;
+    let changing = tokio::spawn(async move { (changer.ask("ALTER TABLE accounts ADD COLUMN late int").await, changer) });
+    stage.until_active(1, "ADD COLUMN late").await;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(2500) {
+        let before = Instant::now();
+        succeed(&mut other, &read).await;
+        assert!(before.elapsed() < Duration::from_millis(1500), "{:?} behind the change", before.elapsed());
+    }
+    succeed(&mut reader, "COMMIT").await;
+    let (told, mut changer) = changing.await.expect("no panic");
+    assert_eq!(told, "C(ALTER TABLE) Z(I)");
+    assert_eq!(changer.value("SHOW lock_timeout").await, "0");
+    succeed(&mut other, "SELECT late FROM accounts").await;
+    // A limit of the client's own is kept to.
+    succeed(&mut reader, "BEGIN").await;
+    succeed(&mut reader, &read).await;
+    succeed(&mut changer, "SET lock_timeout = '100ms'").await;
+    assert_eq!(changer.ask("ALTER TABLE accounts DROP COLUMN late").await, "E(55P03 canceling statement due to lock timeout) Z(I)");
+    succeed(&mut reader, "COMMIT; SELECT late FROM accounts").await;
+}
+
+async fn indexes_made_concurrently(stage: &Stage) {
+    let mut client = stage.client().await;
+    let make = "CREATE INDEX CONCURRENTLY by_owner ON accounts (owner)";
+    assert_eq!(client.ask(make).await, "C(CREATE INDEX) Z(I)");
+    assert!(client.ask(make).await.starts_with("E(42P07 "), "it is there on all shards");
+    assert_eq!(client.ask("DROP INDEX CONCURRENTLY by_owner").await, "C(DROP INDEX) Z(I)");
+    // It fails on one shard, and is taken up there.
+    let direct = stage.cluster.connect_shard(1).await;
+    direct.batch_execute("CREATE TABLE by_owner (x int)").await.expect("in the way");
+    let told = client.ask(make).await;
+    assert!(
+        told.starts_with("N(01000 done on shard0, failed on shard1, not begun on shard2; repeat the statement to go on)")
+            || told.contains("N(01000 done on shard0, failed on shard1, not begun on shard2; repeat the statement to go on)"),
+        "{told}"
+    );
+    assert!(told.contains("E(42P07 "), "{told}");
+    direct.batch_execute("DROP TABLE by_owner").await.expect("out of the way");
+    let told = client.ask(make).await;
+    assert!(told.contains("N(00000 the index is there already on shard \"shard0\") C(CREATE INDEX) Z(I)"), "{told}");
+    let valid = "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('public.by_owner') AND indisvalid";
+    assert_eq!(on_shards(stage, valid).await, ["1"; 3]);
+    // An invalid one is made anew; one that is gone is no reason to stop.
+    direct.batch_execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'by_owner'::regclass").await.expect("invalid");
+    let told = client.ask(make).await;
+    assert!(
+        told.contains("an invalid index of an earlier attempt is dropped on shard \"shard1\"") && told.contains("C(CREATE INDEX)"),
+        "{told}"
+    );
+    assert_eq!(on_shards(stage, valid).await, ["1"; 3]);
+    direct.batch_execute("DROP INDEX by_owner").await.expect("dropped");
+    let told = client.ask("DROP INDEX CONCURRENTLY by_owner").await;
+    assert!(told.contains("the index is gone already on shard \"shard1\"") && told.contains("C(DROP INDEX)"), "{told}");
+    for sql in ["VACUUM accounts", "ANALYZE accounts", "REINDEX TABLE CONCURRENTLY accounts", "VACUUM (ANALYZE) currencies"] {
+        succeed(&mut client, sql).await;
+    }
+    assert!(client.ask("BEGIN; CREATE INDEX CONCURRENTLY by_owner ON accounts (owner)").await.contains("E(25001 "));
+}
+
+async fn the_key_stays_as_it_is(stage: &Stage) {
+    let mut client = stage.client().await;
+    for sql in [
+        "ALTER TABLE accounts DROP COLUMN id",
+        "ALTER TABLE accounts ALTER COLUMN id TYPE text",
+        "ALTER TABLE accounts RENAME COLUMN id TO number",
+        "ALTER TABLE accounts ADD UNIQUE (owner)",
+        "CREATE UNIQUE INDEX ON accounts (owner)",
+        "ALTER TABLE accounts RENAME TO others",
+        "ALTER TABLE accounts SET SCHEMA pg_catalog",
+    ] {
+        let told = client.ask(sql).await;
+        assert!(told.starts_with("E(0A000 "), "{sql}: {told}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+}
+
+/// Somebody changes one shard directly: a proxy that comes later notices, and one that runs within a minute.
+async fn differing_tables_are_refused(stage: &Stage) {
+    let direct = stage.cluster.connect_shard(2).await;
+    direct
+        .batch_execute("ALTER TABLE accounts ADD COLUMN stray int; ALTER TABLE currencies ADD COLUMN stray int")
+        .await
+        .expect("changed");
+    let proxy = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut client = WireClient::connect(proxy.address()).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut told = String::new();
+    while !told.starts_with("E(0A000 table \"accounts\" is not the same on all shards)") {
+        assert!(Instant::now() < deadline, "not noticed: {told}");
+        told = client.ask("SELECT count(*) FROM accounts").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    client.query("UPDATE accounts SET balance = 1");
+    let answers = client.answers().await;
+    let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+    assert!(
+        error.field(b'D').contains("shard2") && error.field(b'D').contains("stray") && !error.field(b'H').is_empty(),
+        "{}",
+        error.field(b'D')
+    );
+    assert!(
+        client
+            .ask("INSERT INTO currencies (code) VALUES ('XXX')")
+            .await
+            .starts_with("E(0A000 table \"currencies\" is not the same")
+    );
+    // What runs on one shard goes on.
+    succeed(&mut client, &stage.fill_in("SELECT balance FROM accounts WHERE id = {a}")).await;
+    succeed(&mut client, "SELECT code FROM currencies").await;
+    direct.batch_execute("ALTER TABLE accounts DROP COLUMN stray; ALTER TABLE currencies DROP COLUMN stray").await.expect("mended");
+    let again = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut client = WireClient::connect(again.address()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+}

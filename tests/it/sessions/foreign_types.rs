@@ -1,0 +1,98 @@
+//! Types that users make have other oids on each shard. Values in binary form name types (the elements of an array, the fields
+//! of a composite value): what a client sees and sends are the home shard's oids, wherever a row lies.
+
+use bytes::BytesMut;
+use std::error::Error;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+use super::stage::{Stage, succeed};
+use crate::support::ProxyOptions;
+
+/// A value as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Raw(Vec<u8>);
+
+impl<'a> FromSql<'a> for Raw {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(raw.to_vec()))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl ToSql for Raw {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+const COLUMNS: [&str; 5] = ["moods", "pair", "pairs", "ROW(pair, moods)", "ARRAY[ROW(moods[1], 1)]"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_in_binary_form_name_the_home_shards_types() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    // So that the second shard numbers alike nothing that comes.
+    stage.cluster.connect_shard(1).await.batch_execute("CREATE TYPE only_here AS ENUM ('x')").await.expect("a type");
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE TYPE mood_pair AS (a mood, n int, b mood[])",
+        "CREATE TABLE people (id bigint PRIMARY KEY, moods mood[], pair mood_pair, pairs mood_pair[])",
+        "SELECT shardgate.distribute_table('people', 'id', colocate_with => 'accounts')",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    let rows = "'{ok,NULL,sad}', ROW('ok', 1, '{sad}'), ARRAY[ROW('ok', 1, '{sad}')::mood_pair, NULL]";
+    for id in ["{a}", "{z}"] {
+        succeed(&mut client, &stage.fill_in(&format!("INSERT INTO people VALUES ({id}, {rows})"))).await;
+    }
+    let driver = stage.proxy.connect().await;
+    let (here, there) = (stage.key(0, 0), stage.key(1, 0));
+    let list = COLUMNS.join(", ");
+    let one = driver.prepare(&format!("SELECT {list} FROM people WHERE id = $1")).await.expect("prepared");
+    let home = driver.query_one(&one, &[&here]).await.expect("a row");
+    for _ in 0..3 {
+        let other = driver.query_one(&one, &[&there]).await.expect("a row");
+        for (index, column) in COLUMNS.iter().enumerate() {
+            assert_eq!(other.get::<_, Raw>(index), home.get::<_, Raw>(index), "{column}");
+        }
+    }
+    // The element's type, as the client can look it up.
+    let mood: u32 = driver.query_one("SELECT 'mood'::regtype::oid", &[]).await.expect("a row").get(0);
+    assert_eq!(home.get::<_, Raw>(0).0.get(8..12), Some(&mood.to_be_bytes()[..]));
+
+    // Over several shards, concatenated and merged.
+    for sql in [format!("SELECT {list} FROM people"), format!("SELECT {list} FROM people ORDER BY id DESC LIMIT 9")] {
+        let several = driver.query(&sql, &[]).await.expect("rows");
+        assert_eq!(several.len(), 2);
+        for (row, (index, column)) in several.iter().flat_map(|row| COLUMNS.iter().enumerate().map(move |column| (row, column))) {
+            assert_eq!(row.get::<_, Raw>(index), home.get::<_, Raw>(index), "{column}: {sql}");
+        }
+    }
+
+    // As parameters, on one shard and on both.
+    let [moods, pair, pairs] = [0, 1, 2].map(|index| home.get::<_, Raw>(index));
+    let same = "moods = $1::mood[] AND pair = $2::mood_pair AND pairs = $3::mood_pair[]";
+    for sql in [
+        format!("SELECT count(*) FROM people WHERE {same} AND id = $4"),
+        format!("SELECT count(*) FROM people WHERE {same} AND id <> $4"),
+    ] {
+        for id in [here, there] {
+            let count: i64 = driver.query_one(&sql, &[&moods, &pair, &pairs, &id]).await.expect("a row").get(0);
+            assert_eq!(count, 1, "{sql} {id}");
+        }
+    }
+    let changed = "UPDATE people SET moods = $1, pair = $2, pairs = $3 WHERE id = $4 RETURNING moods";
+    let row = driver.query_one(changed, &[&moods, &pair, &pairs, &there]).await.expect("a row");
+    assert_eq!(row.get::<_, Raw>(0), moods);
+    stage.assert_log_is_clean();
+}
