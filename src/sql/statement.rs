@@ -107,7 +107,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
             let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
             let placement = placing::of_relations(relations.iter().copied(), Command::Truncate, Effect::Write, context, source);
-            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, context))
+            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, truncate.restart_seqs, context))
         }
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);
@@ -143,11 +143,11 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);
     }
     let mut reader = Reader::new(context, source.text, source.literals);
-    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
     if drawing::is_calls_alone(select, context) {
         reader.draws_calls = true;
         reader.note_numbers(Numbers::Drawn);
     }
+    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);

@@ -19,6 +19,7 @@ pub fn of_all_that_is_emptied(
     placement: Placement,
     names: &[&nodes::RangeVar],
     is_cascading: bool,
+    restarts: bool,
     context: &Context,
 ) -> Placement {
     let emptied = emptied(names, is_cascading, context);
@@ -38,6 +39,16 @@ pub fn of_all_that_is_emptied(
     };
     if !is_everywhere {
         return placement;
+    }
+    // Of those that are named the schema guard has spoken.
+    let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
+    if restarts && let Some(relation) = emptied.iter().copied().find(|relation| is_numbered(&relation)) {
+        let refusal = PgError::unsupported(
+            format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", relation.name),
+            "Its numbers come from a cluster-wide sequence, of which every proxy holds a block.",
+            "Use CONTINUE IDENTITY.",
+        );
+        return Placement { scope: Scope::Refused(refusal), ..placement };
     }
     let fires = |relation: &&Relation| relation.triggers.iter().any(|trigger| trigger.fires_on.truncate);
     let scope = match emptied.into_iter().find(fires) {

@@ -20,6 +20,8 @@ pub struct Answer {
     pub error: Option<Bytes>,
     /// A warning came with the last command: for PREPARE and COMMIT, that a standby may not have it.
     pub has_warned_at_end: bool,
+    /// Warnings of the command that is not complete yet: PostgreSQL sends them before its tag.
+    pub(super) warns: bool,
     pub end: End,
     /// First columns of the rows.
     pub values: Vec<Option<Bytes>>,
@@ -61,12 +63,22 @@ impl Answer {
         self.tags.last().map_or("", String::as_str)
     }
 
+    fn note_tag(&mut self, tag: String) {
+        self.has_warned_at_end = std::mem::take(&mut self.warns);
+        self.tags.push(tag);
+    }
+
+    fn note_warning(&mut self) {
+        self.warns = true;
+        // After the last tag: of the end of the transaction, or of nobody knows what.
+        self.has_warned_at_end = true;
+    }
+
     fn note_frame(&mut self, connection: &mut Connection, tag: u8, body: &Bytes) -> Result<(), ConnectionError> {
         match tag {
             shard_tag::COMMAND_COMPLETE => {
-                self.has_warned_at_end = false;
                 let text = body.strip_suffix(b"\0").unwrap_or(body);
-                self.tags.push(String::from_utf8_lossy(text).into_owned());
+                self.note_tag(String::from_utf8_lossy(text).into_owned());
             }
             shard_tag::DATA_ROW => {
                 let value = crate::wire::data_row_columns(body).next().transpose()?.flatten();
@@ -82,7 +94,9 @@ impl Answer {
             shard_tag::NOTICE => {
                 let fields = error_fields(body)?;
                 self.notices.push(body.clone());
-                self.has_warned_at_end |= fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"WARNING");
+                if fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"WARNING") {
+                    self.note_warning();
+                }
             }
             shard_tag::PARAMETER_STATUS => {
                 let (name, value) = crate::wire::parameter_status(body)?;
@@ -137,5 +151,27 @@ async fn read_answer(connection: &mut Connection, answer: &mut Answer) -> Result
             return Ok(status);
         }
         answer.note_frame(connection, tag, &body)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_counts_for_the_command_whose_tag_follows_it() {
+        let mut answer = Answer::default();
+        answer.note_warning();
+        answer.note_tag("SET".to_owned());
+        assert!(answer.has_warned_at_end);
+        answer.note_tag("PREPARE TRANSACTION".to_owned());
+        assert!(!answer.has_warned_at_end, "the warning was of SET");
+        answer.note_warning();
+        answer.note_tag("COMMIT".to_owned());
+        assert!(answer.has_warned_at_end, "a standby may not have it");
+        let mut late = Answer::default();
+        late.note_tag("COMMIT".to_owned());
+        late.note_warning();
+        assert!(late.has_warned_at_end);
     }
 }

@@ -28,8 +28,7 @@ type Pieces = Vec<(Vec<u8>, Option<usize>, u64)>;
 fn split(copy: &CopyIn, data: &[u8], step: usize) -> Result<Pieces, String> {
     let mut splitter = Splitter::new(copy, 1 << 20);
     let mut found = Vec::new();
-    let mut chunks = data.chunks(step).map(Some).chain([None]);
-    while let Some(chunk) = chunks.next() {
+    for chunk in data.chunks(step).map(Some).chain([None]) {
         match chunk {
             Some(chunk) => splitter.feed(chunk),
             None => {

@@ -1,6 +1,7 @@
 //! Recipes as text: what is loaded, and what runs over it. That they give PostgreSQL's answers, the parity tests show.
 
 use super::*;
+use crate::catalog::Unique;
 use crate::sql::testing::library;
 
 fn context() -> Context {
@@ -300,6 +301,41 @@ fn rows_without_a_partner_on_their_shard_stay() {
         ("SELECT max(x) FROM t, (SELECT 1 AS id) i, ref r WHERE t.k = i.id AND r.g = 1", ""),
     ] {
         assert_eq!(conditions(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_table_whose_keys_restrict_another_is_loaded_before_it() {
+    let mut fixture = library();
+    let t = fixture.catalog.relations.values_mut().find(|relation| relation.schema == "public" && relation.name == "t").unwrap();
+    t.uniques.push(Unique {
+        name: "t_pkey".to_owned(),
+        is_primary: true,
+        is_exclusion: false,
+        is_constraint: true,
+        columns: vec![Some("k".to_owned())],
+        is_partial: false,
+        definition: String::new(),
+    });
+    let context = fixture.context(&["public"], &["mine"]);
+    let inputs = |text: &str| {
+        let inputs = recipe(text, &context, HomeTables::InPlace).unwrap().inputs.into_iter();
+        inputs.map(|input| input.shown(&|_| None).replace("\"public\".", "").replace('"', "")).collect::<Vec<_>>()
+    };
+    for text in [
+        "SELECT max(y) FROM u, t WHERE t_k = t.k AND x = 5",
+        "SELECT max(y) FROM u WHERE t_k IN (SELECT a.k FROM t a WHERE a.x = 5)",
+    ] {
+        let restricted = "SELECT k, t_k, y FROM u, t_k among the keys of public.t";
+        assert_eq!(inputs(text), ["SELECT k, x FROM t WHERE x OPERATOR(pg_catalog.=) (5)", restricted], "{text}");
+    }
+    // Without a condition on it, of one reader among two, on the side that is kept.
+    for text in [
+        "SELECT max(y) FROM u, t WHERE t_k = t.k",
+        "SELECT max(a.y) FROM u a, u b, t WHERE a.t_k = t.k AND t.x = 5",
+        "SELECT max(y) FROM u LEFT JOIN t ON t_k = t.k AND x = 5",
+    ] {
+        assert!(!inputs(text).concat().contains("among"), "{text}: {:?}", inputs(text));
     }
 }
 

@@ -114,3 +114,34 @@ async fn a_query_that_names_the_outer_row_stays_where_it_is() {
     assert!(told.starts_with("E(0A000 "), "{told}");
     assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
 }
+
+/// Workers take jobs of one queue that lies on several shards: each as many as it asks for, none the same.
+#[tokio::test]
+async fn jobs_are_taken_in_exactly_the_number_asked_for() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let take = "UPDATE accounts SET balance = 1 WHERE id IN \
+                (SELECT id FROM accounts WHERE balance = 100 ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED) RETURNING id";
+    let (mut one, mut other) = (stage.client().await, stage.client().await);
+    let mut taken = Vec::new();
+    for client in [&mut one, &mut other] {
+        succeed(client, "BEGIN").await;
+        client.query(take);
+        let answers = client.answers().await;
+        let told: Vec<String> = answers.iter().map(|message| message.describe()).collect();
+        let ids: Vec<i64> = answers
+            .iter()
+            .filter(|message| message.tag == b'D')
+            .map(|row| row.columns()[0].clone().expect("an id").parse().expect("an id"))
+            .collect();
+        assert_eq!(ids.len(), 5, "{told:?}");
+        taken.extend(ids);
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=10).collect::<Vec<i64>>(), "the second worker passes over what the first has");
+    succeed(&mut one, "COMMIT").await;
+    succeed(&mut other, "ROLLBACK").await;
+    assert_eq!(one.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "5");
+    one.unnamed(take, &[]).sync();
+    assert!(one.transcript().await.ends_with("C(UPDATE 5) Z(I)"));
+    assert_eq!(one.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "10");
+}

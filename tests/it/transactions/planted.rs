@@ -82,7 +82,7 @@ async fn readers_that_end_first_are_seen() {
     }
 }
 
-/// A participant has lost its transaction: PREPARE answers ROLLBACK there, without any error.
+/// A participant has lost its transaction: PREPARE there answers without any error, with a warning or another tag.
 #[tokio::test]
 async fn tags_that_are_ignored_are_seen() {
     for is_planted in [false, true] {

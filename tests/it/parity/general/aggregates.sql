@@ -194,7 +194,7 @@ SELECT kind, count(*) FROM entries GROUP BY kind HAVING count(*) > 3;
 SELECT sum(balance) / count(*) FROM accounts;
 SELECT coalesce(sum(balance), 0) FROM accounts;
 SELECT count(*)::int FROM accounts;
-SELECT kind, count(*) FROM entries GROUP BY kind ORDER BY count(*) * 2;
+SELECT kind, count(*) FROM entries GROUP BY kind ORDER BY count(*) * 2, kind;
 SELECT kind, rank() OVER (ORDER BY count(*)) FROM entries GROUP BY kind;
 SELECT DISTINCT count(*) FROM entries GROUP BY kind;
 SELECT ip, count(*) FROM kitchen GROUP BY ip;
