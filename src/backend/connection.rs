@@ -62,7 +62,7 @@ pub enum Reply {
     DescribePortal,
     /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
     Execute,
-    /// The same; the values of each row are translated by this entry of [`Connection::nested`].
+    /// The same; the values of each row are translated as [`Connection::expect_nested`] was told.
     ExecuteNested(u16),
     /// Everything up to ReadyForQuery.
     Query,

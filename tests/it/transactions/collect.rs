@@ -58,7 +58,7 @@ async fn old_decisions_go_when_nothing_of_theirs_is_prepared() {
         let rows = decider.query(&format!("SELECT gtx FROM shardgate.{table} ORDER BY gtx"), &[]).await.expect("rows");
         rows.iter().map(|row| row.get(0)).collect()
     };
-    let mut wanted = vec![gtx(3), gtx(4), gtx(5), gtx(6), other];
+    let mut wanted = [gtx(3), gtx(4), gtx(5), gtx(6), other];
     wanted.sort();
     for table in ["decisions", "applied"] {
         let found = left(table).await;
