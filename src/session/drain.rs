@@ -109,9 +109,15 @@ impl Session {
     }
 
     fn ended_by_shard(&mut self, index: usize, error: PgError) -> Failure {
-        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let error = self.with_lost_shard(index, error);
+        self.remove_lost(index, error, true)
+    }
+
+    /// The shard's own words, under the message that names it.
+    pub(super) fn with_lost_shard(&self, index: usize, error: PgError) -> PgError {
+        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.as_str());
         let message = format!("connection to shard \"{}\" was lost", name.unwrap_or_default());
-        self.remove_lost(index, PgError { message, ..error }, true)
+        PgError { message, ..error }
     }
 
     /// Cancel requests reach this backend from now on.

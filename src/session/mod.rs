@@ -389,7 +389,10 @@ impl Session {
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
                 // Its last words; what they mean is said with the next statement.
-                Ok((relay::Step::Lost(error), _)) => self.lost_between_statements(index, error),
+                Ok((relay::Step::Lost(error), _)) => {
+                    let error = self.with_lost_shard(index, error);
+                    self.lost_between_statements(index, error)
+                }
                 Ok(_) => self.client.flush().await,
                 Err(Failure::End(end)) => Err(end),
                 Err(failure) => {
