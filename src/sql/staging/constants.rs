@@ -1,7 +1,8 @@
 //! The rows of a query as constants that stand in its place.
 //!
 //! Each value is a literal of its column's type, so that operators, casts and assignments are those that PostgreSQL chose for the
-//! query. Where a query inserts, a value of text stays untyped: it may come of a literal whose type the target decided.
+//! query. Where a query inserts, a value of text stays untyped: it may come of a literal whose type the target decided. One of
+//! char(n) has its type there too: its blanks are not part of the text that it becomes.
 
 use super::{Stage, StageKind};
 use crate::catalog::{Catalog, Oid};
@@ -83,7 +84,7 @@ impl Values<'_> {
         let row = |row: &Vec<Option<String>>| {
             let values = row.iter().zip(self.types).zip(&self.answer.columns).map(|((value, name), column)| match value {
                 None => "NULL".to_owned(),
-                Some(value) if TEXTS.contains(&column.type_oid) => literal(value),
+                Some(value) if column.type_oid == oid::TEXT => literal(value),
                 Some(value) => typed(Some(value), name),
             });
             format!("({})", values.collect::<Vec<_>>().join(", "))
@@ -186,6 +187,5 @@ fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
     }
 }
 
-const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
 /// Keys in a list are each looked up.
 const LISTED_MAX: usize = 1000;

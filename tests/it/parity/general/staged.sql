@@ -23,6 +23,11 @@ INSERT INTO kitchen (id, i8, num, t, d, ts, m) SELECT id + 100, i2, f8, vc, ts, 
 INSERT INTO kitchen (id, d, m, jb, iv, ia) SELECT id + 100, '2024-01-01', 'happy', '{"a": 1}', '1 day', '{1,2}' FROM accounts WHERE id BETWEEN 1 AND 5;
 INSERT INTO kitchen (id, i2, c, vc, nm, f4) SELECT id + 100, f8, t, left(t, 5), t, num FROM kitchen WHERE id < 4;
 INSERT INTO kitchen SELECT id + 100, i2, i8, f4, f8, num, t, vc, c, d, ti, ts, tz, iv, b, by, u, j, jb, ia, ta, m, ip, nm FROM kitchen;
+INSERT INTO kitchen (id, t, vc, nm) SELECT id + 100, c, c, c FROM kitchen;
+INSERT INTO kitchen (id, c, nm, t) SELECT id + 100, vc, vc, vc FROM kitchen WHERE length(vc) < 6;
+INSERT INTO kitchen (id, t) SELECT id + 100, c || '.' || c FROM kitchen;
+UPDATE kitchen SET id = id + 500, t = c, nm = c WHERE c IS NOT NULL;
+UPDATE kitchen SET t = (SELECT max(c) FROM kitchen), vc = (SELECT min(c) FROM kitchen);
 INSERT INTO kitchen (id, i2) SELECT id + 100, 70000 FROM accounts WHERE id = 3;
 INSERT INTO kitchen (id, vc) SELECT id + 100, 'far too long for it' FROM accounts WHERE id = 3;
 INSERT INTO kitchen (id, i2) SELECT id + 100, name FROM accounts;
