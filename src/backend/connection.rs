@@ -325,6 +325,8 @@ impl Connection {
         statements.extend(self.settings.statements_to(wanted));
         self.settings = Arc::clone(wanted);
         self.custom_names.extend(names);
+        // Who gives it settings for a statement of the proxy's own names none.
+        wanted.iter().for_each(|(name, _)| self.custom_names.insert(name));
         statements
     }
 

@@ -16,6 +16,7 @@ async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
     cursors_with_hold(&stage).await;
     functions_that_set(&stage).await;
     startup_options(&stage).await;
+    names_of_settings(&stage).await;
     stage.assert_log_is_clean();
 }
 
@@ -29,6 +30,28 @@ async fn pins(client: &mut WireClient, user: &str) -> String {
 
 async fn client_of(stage: &Stage, user: &str) -> WireClient {
     WireClient::connect_with(stage.proxy.address(), &[("user", user), ("database", "app")]).await
+}
+
+/// A statement of the proxy's own may run on a connection that has never heard of the client's custom settings.
+async fn names_of_settings(stage: &Stage) {
+    let unknown = stage.fill_in("SELECT current_setting('app.described', true) IS NULL FROM accounts WHERE id = {a}");
+    let (mut describer, mut holder, mut stranger) = (stage.client().await, stage.client().await, stage.client().await);
+    for client in [&mut describer, &mut holder] {
+        succeed(client, "SET app.described = 'x'").await;
+    }
+    // An idle connection that nobody with that setting has had, while the one that knows it is held.
+    succeed(&mut stranger, "BEGIN").await;
+    assert_eq!(stranger.value(&unknown).await, "t");
+    succeed(&mut holder, "BEGIN").await;
+    assert_eq!(holder.value(&unknown).await, "f");
+    succeed(&mut stranger, "COMMIT").await;
+    describer.parse("s", "SELECT 'only described', owner FROM accounts WHERE id = $1").describe(b'S', "s").sync();
+    let told = describer.transcript().await;
+    assert!(told.ends_with("Z(I)") && !told.contains("E("), "{told}");
+    for _ in 0..3 {
+        assert_eq!(stranger.value(&unknown).await, "t", "it has never heard of the setting");
+    }
+    succeed(&mut holder, "ROLLBACK").await;
 }
 
 async fn temporary_tables(stage: &Stage) {
