@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::measure::rss_kib;
+use crate::report::memory_kib;
 
 pub struct Idle {
     pub before_kib: f64,
@@ -15,9 +15,9 @@ pub struct Idle {
 
 /// Opens the clients one after the other, looks at the proxy's memory before and after, and closes them.
 pub fn measure(port: u16, database: &str, pid: i32, clients: usize) -> io::Result<Idle> {
-    let before_kib = rss_kib(pid)?;
+    let before_kib = memory_kib(pid, "VmRSS")?;
     let sessions: Vec<TcpStream> = (0..clients).map(|_| log_in(port, database)).collect::<io::Result<_>>()?;
-    let after_kib = rss_kib(pid)?;
+    let after_kib = memory_kib(pid, "VmRSS")?;
     drop(sessions);
     Ok(Idle { before_kib, after_kib })
 }

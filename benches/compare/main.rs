@@ -13,14 +13,15 @@ mod support;
 mod data;
 mod idle;
 mod measure;
+#[path = "../report.rs"]
+mod report;
 mod targets;
 mod workloads;
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
-
-use self::measure::{Sample, median};
+use self::measure::Sample;
+use self::report::{median, number, print_table};
 use self::targets::Target;
 use self::workloads::Workload;
 
@@ -37,16 +38,16 @@ pub struct Settings {
 
 fn main() {
     let settings = Settings {
-        seconds: number("BENCH_SECONDS", 6) as u64,
-        rounds: number("BENCH_ROUNDS", 3),
-        clients: number("BENCH_CLIENTS", 16),
-        scale: number("BENCH_SCALE", 10),
+        seconds: number("BENCH_SECONDS", 6.0) as u64,
+        rounds: number("BENCH_ROUNDS", 3.0) as usize,
+        clients: number("BENCH_CLIENTS", 16.0) as usize,
+        scale: number("BENCH_SCALE", 10.0) as usize,
         shards: std::env::var("BENCH_SHARDS")
             .unwrap_or_else(|_| "3,48".to_owned())
             .split_terminator(',')
-            .map(|part| parse("BENCH_SHARDS", part))
+            .map(|part| part.trim().parse().unwrap_or_else(|_| panic!("BENCH_SHARDS: {part:?} is no number")))
             .collect(),
-        idle_clients: number("BENCH_IDLE_CLIENTS", 10_000),
+        idle_clients: number("BENCH_IDLE_CLIENTS", 10_000.0) as usize,
         only: std::env::var("BENCH_ONLY").unwrap_or_default(),
     };
     idle::raise_open_files_limit();
@@ -122,22 +123,4 @@ fn print_idle(targets: &[Target], clients: usize) {
         Some([vec![target.name.clone()], row].concat())
     });
     print_table(&["", "RSS before, MiB", "RSS after, MiB", "KiB a client"], rows);
-}
-
-fn print_table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header.to_vec());
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    println!("{table}");
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |text| parse(name, &text))
-}
-
-fn parse(name: &str, text: &str) -> usize {
-    text.trim().parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number"))
 }

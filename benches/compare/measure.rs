@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use shardgate::demo::servers::PostgresInstallation;
 
 use crate::Settings;
+use crate::report::{cpu_us, memory_kib};
 use crate::targets::Target;
 use crate::workloads::Workload;
 
@@ -47,7 +48,7 @@ pub fn run(workload: &Workload, target: &Target, settings: &Settings) -> io::Res
         (Some(pid), Some(before), Some(after)) => Some(ProxyCost {
             user_us: (after.0 - before.0) / transactions,
             system_us: (after.1 - before.1) / transactions,
-            rss_kib: rss_kib(pid)?,
+            rss_kib: memory_kib(pid, "VmRSS")?,
         }),
         (_, _, _) => None,
     };
@@ -94,30 +95,4 @@ fn latencies_ms(directory: &Path) -> io::Result<Vec<f64>> {
 fn number_after(text: &str, label: &str) -> Option<f64> {
     let (_, rest) = text.split_once(label)?;
     rest.split([' ', '\n', '/']).next()?.parse().ok()
-}
-
-/// User and system time of a process with all its threads, in microseconds, to a hundredth of a second.
-fn cpu_us(pid: i32) -> io::Result<(f64, f64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let field =
-        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).ok_or_else(|| io::Error::other("/proc/PID/stat"));
-    let us_per_tick = 1_000_000.0 / rustix::param::clock_ticks_per_second() as f64;
-    Ok((field(11)? * us_per_tick, field(12)? * us_per_tick))
-}
-
-pub fn rss_kib(pid: i32) -> io::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or_else(|| io::Error::other("no VmRSS"))?;
-    line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
-}
-
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    match (sorted.get(sorted.len() / 2), sorted.len() % 2) {
-        (None, _) => f64::NAN,
-        (Some(upper), 1) => *upper,
-        (Some(upper), _) => (upper + sorted[sorted.len() / 2 - 1]) / 2.0,
-    }
 }

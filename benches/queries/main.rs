@@ -1,19 +1,25 @@
-//! What statements over several shards cost: TPC-H in two layouts against one PostgreSQL, and the proxy's share of scans, sorted
-//! pages and aggregates.
+//! What statements over several shards cost: TPC-H in two layouts against one PostgreSQL, the proxy's share of scans, sorted pages
+//! and aggregates, commits and copies.
 //!
 //! One server hosts every database, so both sides have the same processors and the same memory. Every query runs on both in turn,
 //! in every round; the medians are printed. CPU is the proxy process's own accounting by the kernel.
 //!
-//! Set by the environment: `BENCH_TPCH_SCALE` (1: 8.6 million rows), `BENCH_ROUNDS`, `BENCH_ONLY` (`tpch` or `rows`),
+//! Set by the environment: `BENCH_TPCH_SCALE` (1: 8.6 million rows), `BENCH_ROUNDS`, `BENCH_ONLY` (`tpch`, `rows` or `writes`),
 //! `BENCH_QUERY` (a number).
 
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 
+#[path = "../report.rs"]
+mod report;
 mod rows;
 mod tpch;
+mod writes;
 
-use comfy_table::{CellAlignment, Table, presets};
+use tokio_postgres::Client;
+
+use crate::report::number;
+use crate::support::Cluster;
 
 fn main() {
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
@@ -22,29 +28,23 @@ fn main() {
     if "rows".contains(&only) {
         runtime.block_on(rows::run());
     }
+    if "writes".contains(&only) {
+        runtime.block_on(writes::run(rounds));
+    }
     if "tpch".contains(&only) {
         let query = std::env::var("BENCH_QUERY").ok().map(|_| number("BENCH_QUERY", 0.0) as usize);
         runtime.block_on(tpch::run(number("BENCH_TPCH_SCALE", 1.0), rounds, query));
     }
 }
 
-fn print_table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header.to_vec());
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+/// The table of what is measured on rows and writes, over all shards of the cluster.
+async fn distribute_items(client: &Client, cluster: &Cluster) {
+    for shard in 0..cluster.shard_count() {
+        let add = format!("SELECT shardgate.add_shard('shard{shard}', '{}')", cluster.shard_url(shard));
+        client.batch_execute(&add).await.expect("add a shard");
     }
-    println!("{table}");
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn number(name: &str, default: f64) -> f64 {
-    std::env::var(name).map_or(default, |text| text.trim().parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
+    client.batch_execute("CREATE TABLE items (id bigint PRIMARY KEY, kind int, body text)").await.expect("create the table");
+    client.batch_execute("SELECT shardgate.distribute_table('items', 'id', partitions => 12)").await.expect("distribute the table");
 }
 
 const SERVER_SETTINGS: &[(&str, &str)] = &[("shared_buffers", "512MB"), ("max_connections", "200"), ("autovacuum", "off")];

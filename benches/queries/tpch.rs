@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use tokio_postgres::Client;
 
+use crate::SERVER_SETTINGS;
+use crate::report::{median, print_table};
 use crate::support::tpch::{self, Layout};
 use crate::support::{Cluster, Proxy, ProxyOptions, connect};
-use crate::{SERVER_SETTINGS, median, print_table};
 
 pub async fn run(scale: f64, rounds: usize, only: Option<usize>) {
     for (layout, name) in [(Layout::Facts, "facts sharded"), (Layout::All, "all sharded")] {

@@ -192,7 +192,7 @@ impl Session {
             description: OnceLock::new(),
         };
         let after_names =
-            if has_last_step(&merge) { with_text_results(&bind) } else { with_hidden_formats(&bind, merge.hidden_columns) };
+            if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
         for shard in shards {
             self.join_clean(*shard).await?;
         }
@@ -360,24 +360,13 @@ pub(super) fn has_last_step(merge: &Merge) -> bool {
     matches!(&merge.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
 }
 
-/// The rest of a Bind, with all results in text.
-fn with_text_results(bind: &wire::Bind<'_>) -> Vec<u8> {
-    let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
-    [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat()
-}
-
 /// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
 pub(super) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
     let given = bind.result_formats.len() / 2;
     if hidden == 0 || given <= 1 {
         return bind.after_names.to_vec();
     }
-    let kept = bind.after_names.len() - bind.result_formats.len() - 2;
-    let mut out = bind.after_names.get(..kept).unwrap_or_default().to_vec();
-    out.extend_from_slice(&u16::try_from(given + hidden).unwrap_or(u16::MAX).to_be_bytes());
-    out.extend_from_slice(bind.result_formats);
-    out.extend(std::iter::repeat_n([0, 0], hidden).flatten());
-    out
+    bind.with_result_formats(&[bind.result_formats, &vec![0; 2 * hidden]].concat())
 }
 
 /// SQLSTATE class 22.

@@ -88,7 +88,7 @@ impl Session {
             }
             (Some(asked), None) => self.plans(&explained, &asked, Ask::Query).await?,
             (Some(asked), Some((prepared, bind))) => {
-                let after_names = without_result_formats(bind);
+                let after_names = bind.with_result_formats(&[]);
                 self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names: &after_names }).await?
             }
         };
@@ -467,14 +467,6 @@ fn is_refusal(error: &PgError) -> bool {
 fn plans_too_large() -> PgError {
     PgError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the plans are larger than {} MiB", PLAN_BYTES_MAX >> 20))
         .with_hint("Explain the statement on one shard: SET shardgate.shard sends statements there unchanged.")
-}
-
-/// The rest of a Bind, with the results in text: a plan is the same in both formats.
-fn without_result_formats(bind: &wire::Bind<'_>) -> Vec<u8> {
-    let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
-    let mut rest = bind.after_names.get(..kept).unwrap_or_default().to_vec();
-    rest.extend_from_slice(&[0, 0]);
-    rest
 }
 
 /// All plans of one statement together.

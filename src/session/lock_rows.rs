@@ -172,7 +172,6 @@ impl Session {
         };
         let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await?;
         let fragment = make(self, text);
-        let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
         let codes = codes(bind.result_formats, columns, merge.hidden_columns);
@@ -185,7 +184,7 @@ impl Session {
             guide,
             wait: locking.wait,
             spec,
-            values: [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat(),
+            values: bind.with_result_formats(&[]),
             formats,
             codes,
             number: self.open_cursors.number(),

@@ -70,6 +70,13 @@ impl<'a> Bind<'a> {
         self.parameter_count > 0 && self.formats.contains(&1)
     }
 
+    /// `after_names` with the results in these formats, two bytes a code.
+    pub fn with_result_formats(&self, codes: &[u8]) -> Vec<u8> {
+        let kept = self.after_names.len().saturating_sub(self.result_formats.len() + 2);
+        let count = u16::try_from(codes.len() / 2).unwrap_or(u16::MAX).to_be_bytes();
+        [self.after_names.get(..kept).unwrap_or_default(), &count, codes].concat()
+    }
+
     /// Where in `after_names` the parameters' values begin.
     pub fn values_start(&self) -> usize {
         // The number of formats, the formats, the number of values.

@@ -96,8 +96,7 @@ impl Session {
             return Err(no_cursor().into());
         }
         let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
-        let kept = bind.after_names.len().saturating_sub(bind.result_formats.len() + 2);
-        let values = [bind.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat();
+        let values = bind.with_result_formats(&[]);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let home = self.home()?.id;
         for shard in shards {
