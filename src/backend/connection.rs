@@ -304,7 +304,7 @@ impl Connection {
 
     /// Gives the connection these settings, and the session's names. One round trip when they differ, none otherwise.
     pub async fn apply_settings(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Result<(), ConnectionError> {
-        if Arc::ptr_eq(&self.settings, wanted) && self.custom_names.is_same(names) {
+        if self.settings == *wanted && self.custom_names == *names {
             return Ok(());
         }
         let before = Arc::clone(&self.settings);

@@ -1,7 +1,7 @@
 //! The session settings that a connection has, by name and value.
 //!
-//! A session and a connection each hold one of these behind an `Arc`; equal pointers mean equal settings, which is the common
-//! case and costs nothing. Otherwise the difference is sent as SET and RESET before the session's first statement.
+//! A session and a connection each hold one of these behind an `Arc`; where both hold the same one, which is the common case,
+//! comparing them costs nothing. A difference is sent as SET and RESET before the session's first statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Settings {
 /// PostgreSQL never forgets such a name: its value is empty after RESET, after ROLLBACK and after DISCARD ALL, where one that
 /// was never heard of is NULL. So a connection serves only sessions that have used every name it knows, and is told those
 /// that it does not know.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomNames(Option<Arc<BTreeSet<Arc<str>>>>);
 
 impl CustomNames {
@@ -79,18 +79,8 @@ impl CustomNames {
         self.0.as_ref().is_some_and(|names| names.contains(name))
     }
 
-    /// Seen at a glance; false does not mean that they differ.
-    #[inline]
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (None, None) => true,
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
-            (Some(_), None) | (None, Some(_)) => false,
-        }
-    }
-
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.is_same(other) || self.iter().all(|name| other.contains(name))
+        self == other || self.iter().all(|name| other.contains(name))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &str> {
@@ -99,7 +89,7 @@ impl CustomNames {
 
     /// SQL that lets a connection which knows these names know `wanted` too.
     pub fn statements_to(&self, wanted: &Self, settings: &Settings) -> Vec<String> {
-        if self.is_same(wanted) {
+        if self == wanted {
             return Vec::new();
         }
         wanted.iter().filter(|name| !self.contains(name) && settings.get(name).is_none()).map(reset).collect()
@@ -164,7 +154,7 @@ mod tests {
     #[test]
     fn a_connection_is_told_the_names_that_it_has_not_heard_of() {
         let (mut session, mut connection) = (CustomNames::default(), CustomNames::default());
-        assert!(connection.is_same(&session) && connection.is_subset(&session));
+        assert!(connection == session && connection.is_subset(&session));
         for name in ["work_mem", "app.tenant", "app.user", "app.old"] {
             session.insert(name);
         }
@@ -173,7 +163,7 @@ mod tests {
         let settings = Settings::default().with("app.user", "x");
         assert_eq!(connection.statements_to(&session, &settings), [r#"RESET "app"."tenant""#]);
         connection.extend(&session);
-        assert!(connection.is_same(&session));
+        assert_eq!(connection, session);
         connection.insert("other.name");
         assert!(!connection.is_subset(&session));
         connection.extend(&session);

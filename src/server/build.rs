@@ -1,7 +1,7 @@
 //! Makes what all sessions share, in the order in which it depends on each other.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -9,26 +9,28 @@ use crate::backend::{Backoff, PoolLimits, Pools};
 use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::session::Gateway;
-use crate::shardmap::{MapOptions, ProxyId, ShardMap};
+use crate::shardmap::{MapOptions, ProxyId, ShardMap, StoreError};
 use crate::telemetry::{Counters, Metrics};
 
 pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize, metrics: &Metrics) -> anyhow::Result<Arc<Gateway>> {
-    let map = ShardMap::connect(MapOptions {
-        url: config.map.url.reveal().to_owned(),
-        migrate: config.map.migrate,
-        lookup_cache_entries: config.map.lookup_cache_entries,
-        poll_interval: config.map.poll_interval(),
-        proxy_id: ProxyId::random(),
-        address: config.listen.address.to_string(),
-    })
-    .await
-    .context("the shard map could not be loaded (map.url)")?;
+    let proxy_id = ProxyId::random();
+    let connect = || {
+        ShardMap::connect(MapOptions {
+            url: config.map.url.reveal().to_owned(),
+            migrate: config.map.migrate,
+            lookup_cache_entries: config.map.lookup_cache_entries,
+            poll_interval: config.map.poll_interval(),
+            proxy_id,
+            address: config.listen.address.to_string(),
+        })
+    };
+    let map = patiently(connect).await.context("the shard map could not be loaded (map.url)")?;
     let client_roles = match config.auth.backend_user {
         BackendUser::Client => config.auth.users.iter().map(|user| user.name.clone()).collect(),
         BackendUser::Shard => Vec::new(),
     };
     let control = Arc::new(Control::new(Arc::clone(&map), client_roles));
-    let cluster = map.store().cluster_id().await.context("the cluster's id could not be read (map.url)")?;
+    let cluster = patiently(|| map.store().cluster_id()).await.context("the cluster's id could not be read (map.url)")?;
     let pools = Pools::new(pool_limits(config), runtimes, metrics.clone());
     let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control, Counters::new(metrics), cluster));
     // While the home shard is away its schema is read later; clients get an error until then.
@@ -36,6 +38,20 @@ pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize, metrics: &Met
         tracing::warn!(%error, "the home shard's schema could not be read yet");
     }
     Ok(gateway)
+}
+
+/// Proxy and map database are often started together: one that does not answer yet is asked again.
+async fn patiently<T>(ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let deadline = Instant::now() + MAP_PATIENCE;
+    loop {
+        match ask().await {
+            Err(error @ StoreError::Unreachable(_)) if Instant::now() < deadline => {
+                tracing::warn!(%error, "waiting for the map database");
+                tokio::time::sleep(MAP_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 fn pool_limits(config: &Config) -> PoolLimits {
@@ -65,3 +81,7 @@ fn share_of(size: usize, share: f64) -> usize {
 
 /// How often connections that have been idle too long are looked for.
 pub(super) const IDLE_CHECK: Duration = Duration::from_secs(1);
+
+/// Shorter than what starts the proxy is likely to wait for its readiness.
+const MAP_PATIENCE: Duration = Duration::from_secs(10);
+const MAP_PAUSE: Duration = Duration::from_millis(500);

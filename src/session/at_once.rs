@@ -175,8 +175,8 @@ impl Session {
         let is_home = snapshot.home().is_some_and(|home| home.id == place.shard);
         let version = self.context.catalog.version;
         let connection = pool.take_ready(self.runtime, |connection| {
-            Arc::ptr_eq(&connection.settings, &self.settings)
-                && connection.custom_names.is_same(&self.custom_names)
+            connection.settings == self.settings
+                && connection.custom_names == self.custom_names
                 && prepared.is_none_or(|id| connection.prepared.has(id))
                 && (is_home || connection.oids.version == version)
         })?;

@@ -177,7 +177,7 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
         let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
         let names = &self.custom_names;
-        let has_all = Arc::ptr_eq(&participant.connection.settings, wanted) && participant.connection.custom_names.is_same(names);
+        let has_all = participant.connection.settings == *wanted && participant.connection.custom_names == *names;
         if participant.has_begun || has_all {
             return Ok(());
         }

@@ -10,6 +10,8 @@ use shardgate::shardmap::{Bound, LookupError, MapOptions, ShardMap};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::support::{Proxy, ProxyOptions};
+
 use super::{ACTOR, add_shard, distribute_hash, distribute_lookup, eventually, map_cluster, map_with_shards, options, text_key};
 
 #[tokio::test]
@@ -159,4 +161,26 @@ async fn connections_that_died_without_a_word_are_given_up() {
     tokio::time::timeout(Duration::from_secs(2), map.reached(epoch)).await.expect("in time");
     map.close().await;
     setup.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_waits_for_a_map_database_that_is_not_there_yet() {
+    let cluster = map_cluster().await;
+    let port = cluster.map_server().port();
+    let door = TcpListener::bind("127.0.0.1:0").await.expect("listen");
+    let url = cluster.map_url().replace(&format!(":{port}/"), &format!(":{}/", door.local_addr().expect("address").port()));
+    let serving = tokio::spawn(async move {
+        // The first attempt finds nobody.
+        drop(door.accept().await.expect("an attempt"));
+        while let Ok((mut client, _)) = door.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await.expect("connect");
+                tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
+            });
+        }
+    });
+    let options = ProxyOptions { settings: vec![("map.url", url)], ..Default::default() };
+    let proxy = tokio::task::block_in_place(|| Proxy::start(&cluster, options));
+    assert!(proxy.log().contains("waiting for the map database"), "{}", proxy.log());
+    serving.abort();
 }
