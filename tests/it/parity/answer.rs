@@ -169,10 +169,10 @@ impl Answer {
     fn lines_of(parts: &[Part], order: RowOrder) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut run = 0;
-        let mut formats: Vec<i16> = Vec::new();
+        let mut columns: &[Column] = &[];
         for part in parts {
-            if let Part::Columns(columns) = part {
-                formats = columns.iter().map(|column| column.format).collect();
+            if let Part::Columns(described) = part {
+                columns = described;
             }
             match part {
                 Part::Row(_) | Part::CopyData(_) => {}
@@ -185,7 +185,7 @@ impl Answer {
             }
             lines.push(match part {
                 Part::Row(_) if order == RowOrder::CountOnly => "row".to_owned(),
-                part => part.line(&formats),
+                part => part.line(columns),
             });
         }
         lines
@@ -193,7 +193,7 @@ impl Answer {
 }
 
 impl Part {
-    fn line(&self, formats: &[i16]) -> String {
+    fn line(&self, described: &[Column]) -> String {
         match self {
             Part::Columns(columns) => {
                 let columns = columns.iter().map(|column| {
@@ -205,10 +205,11 @@ impl Part {
                 format!("columns {}", columns.collect::<Vec<_>>().join(", "))
             }
             Part::Row(row) => {
-                let value = |(index, value): (usize, &Option<Vec<u8>>)| match value {
-                    None => "NULL".to_owned(),
-                    Some(bytes) if formats.get(index) == Some(&1) => hex(bytes),
-                    Some(bytes) => String::from_utf8(bytes.clone()).unwrap_or_else(|_| hex(bytes)),
+                let value = |(index, value): (usize, &Option<Vec<u8>>)| match (value, described.get(index)) {
+                    (None, _) => "NULL".to_owned(),
+                    (Some(bytes), Some(column)) if is_nan(column.type_oid, bytes) => "NaN".to_owned(),
+                    (Some(bytes), Some(column)) if column.format == 1 => hex(bytes),
+                    (Some(bytes), _) => String::from_utf8(bytes.clone()).unwrap_or_else(|_| hex(bytes)),
                 };
                 format!("row {}", row.iter().enumerate().map(value).collect::<Vec<_>>().join(" | "))
             }
@@ -271,6 +272,15 @@ fn oid(bytes: &[u8]) -> u32 {
 /// Types that users make have other oids in each database.
 fn builtin(oid: u32) -> String {
     if oid < FIRST_USER_OID { oid.to_string() } else { "user".to_owned() }
+}
+
+/// In binary form. It has many forms, of which a sum gets one by the order of what is added.
+fn is_nan(type_oid: u32, bytes: &[u8]) -> bool {
+    match type_oid {
+        700 => bytes.try_into().is_ok_and(|bytes| f32::from_be_bytes(bytes).is_nan()),
+        701 => bytes.try_into().is_ok_and(|bytes| f64::from_be_bytes(bytes).is_nan()),
+        _ => false,
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
