@@ -126,9 +126,9 @@ impl Session {
     /// On the transaction's own connection, if it has one: it may hold locks that another would wait for.
     async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
         let home = self.home()?;
-        let index = self.participants.iter().position(|participant| participant.shard == home.id && participant.has_begun);
-        let heard = match index {
-            Some(index) => {
+        let heard = match self.participants.iter().any(|participant| participant.shard == home.id && participant.has_begun) {
+            true => {
+                let index = self.join(home.id).await?;
                 self.sync(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 match model(&mut participant.connection, &copy.model).await {
@@ -136,7 +136,7 @@ impl Session {
                     Err(error) => return Err(self.participant_lost(index, &error)),
                 }
             }
-            None => {
+            false => {
                 let settings = self.settings_now();
                 let mut connection = self.checkout(&home, &settings).await?;
                 let heard = model(&mut connection, &copy.model).await.map_err(|error| lost(&home.name, &error))?;

@@ -77,9 +77,11 @@ impl Session {
             Some(_) | None => self.home()?,
         };
         let is_own = |participant: &Participant| participant.has_begun || participant.pinned_by.is_some();
-        let in_transaction = self.participants.iter().position(|participant| participant.shard == home.id && is_own(participant));
+        let in_transaction = self.participants.iter().any(|participant| participant.shard == home.id && is_own(participant));
         let description = match in_transaction {
-            Some(index) => {
+            true => {
+                // With the savepoints that it has missed: a refusal fails the transaction there.
+                let index = self.join(home.id).await?;
                 self.drain_with_flush(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 participant.needs_sync = false;
@@ -90,13 +92,13 @@ impl Session {
                 )
                 .await?
             }
-            None => match self.describe_outside(&home, statement).await {
+            false => match self.describe_outside(&home, statement).await {
                 Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
                 described => described?,
             },
         };
         let description = Arc::new(description);
-        if in_transaction.is_none() {
+        if !in_transaction {
             self.gateway.descriptions.insert(statement.id, Arc::clone(&description));
         }
         Ok(description)

@@ -182,8 +182,8 @@ impl Session {
             describes: asked.describes,
             is_permitted: false,
         };
-        if let Some(index) = self.participants.iter().position(|participant| participant.shard == home && participant.has_begun) {
-            self.check_rights_in_transaction(index, &statement, &asked).await?;
+        if self.participants.iter().any(|participant| participant.shard == home && participant.has_begun) {
+            self.check_rights_in_transaction(home, &statement, &asked).await?;
             statement.is_permitted = true;
         }
         let mut hands = self.take_connections(&gathering).await?;
@@ -205,7 +205,13 @@ impl Session {
     }
 
     /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
-    async fn check_rights_in_transaction(&mut self, index: usize, statement: &Final<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
+    async fn check_rights_in_transaction(
+        &mut self,
+        home: ShardId,
+        statement: &Final<'_>,
+        asked: &Asked<'_>,
+    ) -> Result<(), Failure> {
+        let index = self.join(home).await?;
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         match gather::check_rights::<Ended>(&mut participant.connection, statement).await {

@@ -152,8 +152,10 @@ impl Values<'_> {
                 format!("VALUES {}", std::iter::once(first).chain(rest.iter().map(plain)).collect::<Vec<_>>().join(", "))
             }
         };
+        // The planner would compute what stands over a single row of constants, and fail where no row of the target meets it.
+        let fence = if self.answer.rows.len() == 1 { " OFFSET 0" } else { "" };
         let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
-        format!(" (SELECT * FROM ({rows}) AS shardgate_rows ({})) {alias}", names.join(", "))
+        format!(" (SELECT * FROM ({rows}) AS shardgate_rows ({}){fence}) {alias}", names.join(", "))
     }
 }
 

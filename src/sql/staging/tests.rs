@@ -98,7 +98,7 @@ fn rows_stand_in_the_places_of_queries() {
     );
     assert_eq!(
         replaced("DELETE FROM t USING s.u WHERE t.a = u.id", &pair),
-        "DELETE FROM t USING  (SELECT * FROM (VALUES ('1'::pg_catalog.\"int8\", 'it''s'::pg_catalog.\"text\")) AS shardgate_rows (\"id\", \"name\")) AS \"u\"  WHERE t.a = u.id"
+        "DELETE FROM t USING  (SELECT * FROM (VALUES ('1'::pg_catalog.\"int8\", 'it''s'::pg_catalog.\"text\")) AS shardgate_rows (\"id\", \"name\") OFFSET 0) AS \"u\"  WHERE t.a = u.id"
     );
     let text = "UPDATE t SET a = x.id FROM u AS x, (SELECT * FROM v) AS y WHERE t.a = y.id";
     assert!(replaced(text, &pair).contains("AS x, ") && replaced(text, &pair).contains("AS y WHERE"));

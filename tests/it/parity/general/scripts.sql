@@ -55,6 +55,25 @@ SELECT note FROM accounts WHERE id = 310;
 COMMIT;
 SELECT note FROM accounts WHERE id = 310;
 --! end
+-- What fails while it is described, checked or modelled on the home shard fails after the savepoint that the shard had not heard of.
+--! script
+BEGIN;
+UPDATE kinds SET weight = weight;
+INSERT INTO audit (id, what) VALUES (1000, 'home');
+SAVEPOINT a;
+INSERT INTO accounts (id, balance) SELECT id + 900, title FROM accounts JOIN books ON title = name;
+ROLLBACK TO a;
+UPDATE accounts SET note = 'again' WHERE id < 4;
+SAVEPOINT b;
+SELECT a.name || b.pages / b.title FROM accounts a JOIN books b ON b.title = a.name;
+ROLLBACK TO b;
+SAVEPOINT c;
+COPY (SELECT id, 1 / (id - id) FROM accounts JOIN books ON title = name) TO STDOUT (DELIMITER 'ab');
+ROLLBACK TO c;
+SELECT what FROM audit WHERE id = 1000;
+SELECT note FROM accounts WHERE id < 4 ORDER BY id;
+ROLLBACK;
+--! end
 --! script
 BEGIN;
 SAVEPOINT "Mixed";

@@ -28,6 +28,7 @@ INSERT INTO kitchen (id, c, nm, t) SELECT id + 100, vc, vc, vc FROM kitchen WHER
 INSERT INTO kitchen (id, t) SELECT id + 100, c || '.' || c FROM kitchen;
 UPDATE kitchen SET id = id + 500, t = c, nm = c WHERE c IS NOT NULL;
 UPDATE kitchen SET t = (SELECT max(c) FROM kitchen), vc = (SELECT min(c) FROM kitchen);
+UPDATE kitchen SET vc = y.name FROM (SELECT 'far too long for it'::text AS name, max(id) + 1000000 AS id FROM accounts) AS y WHERE y.id = kitchen.id;
 INSERT INTO kitchen (id, i2) SELECT id + 100, 70000 FROM accounts WHERE id = 3;
 INSERT INTO kitchen (id, vc) SELECT id + 100, 'far too long for it' FROM accounts WHERE id = 3;
 INSERT INTO kitchen (id, i2) SELECT id + 100, name FROM accounts;
