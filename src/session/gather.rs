@@ -28,9 +28,10 @@ use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::clock;
 use crate::sql::gather::{Recipe, Source, recipe};
-use crate::wire;
+use crate::wire::{self, FieldDescription};
 
 /// The client's statement as it is to be answered.
+#[derive(Clone, Copy)]
 struct Asked<'a> {
     gathering: &'a Gathering,
     /// The statement alone.
@@ -155,19 +156,60 @@ impl Session {
         };
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let home = self.home()?.id;
         let types = &description.parameter_types;
         let value = |number: u16| {
             let index = usize::from(number).checked_sub(1)?;
             let (format, value) = asked.bind.parameter(index)?;
             parameter::as_sql(*types.get(index)?, format, value)
         };
-        let mut gathering = with_values(asked.gathering, &value);
+        let bound = |recipe: &Recipe| {
+            let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;
+            Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, shards: asked.gathering.shards.clone() })
+        };
+        let recipe = &asked.gathering.recipe;
+        if recipe.plain.is_some()
+            && self.computes_in_transport()
+            && let Some(gathering) = bound(recipe)
+        {
+            match self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await {
+                Err(Failed { is_of_load: true, .. }) => tracing::debug!("sub-selects not computed on the shards"),
+                run => return run.map_err(|failed| failed.failure),
+            }
+        }
+        let plain = recipe.plain.as_deref().unwrap_or(recipe);
+        let gathering = bound(plain).ok_or_else(|| PgError::internal("a table's rows with parameters"))?;
+        let run = self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await;
+        run.map_err(|failed| failed.failure)
+    }
+
+    /// Values are computed under the settings of transport as they are under the client's own.
+    fn computes_in_transport(&self) -> bool {
+        let is = |name: &str, wanted: &[&str]| {
+            self.effective(name).is_none_or(|value| wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)))
+        };
+        let is_iso = self.effective("datestyle").is_none_or(|value| value.to_ascii_lowercase().starts_with("iso"));
+        is_iso
+            && is("intervalstyle", &["postgres"])
+            && is("extra_float_digits", &["1", "2", "3"])
+            && is("bytea_output", &["hex"])
+            && is("xmloption", &["content"])
+            && self.check_text_is_exact().is_ok()
+    }
+
+    /// Runs one recipe. `types`: of the parameters; `columns`: of the answer.
+    async fn gather_as(
+        &mut self,
+        types: &[u32],
+        columns: &[FieldDescription],
+        asked: Asked<'_>,
+    ) -> Result<Option<Pooled>, Failed> {
+        let home = self.home().map_err(Failure::from)?.id;
+        let mut gathering = asked.gathering.clone();
         let mut instant = None;
         if self.transaction.is_open() && gathering.recipe.has_clock {
             // A transaction of its own has a time of its own.
             instant = Some(self.instant(&gathering.shards).await?);
-            let replaced = clock::replaced(&gathering.recipe.text)?;
+            let replaced = clock::replaced(&gathering.recipe.text).map_err(Failure::from)?;
             gathering.recipe.set_text(replaced, asked.text.len());
         }
         let asked = Asked { gathering: &gathering, ..asked };
@@ -175,10 +217,10 @@ impl Session {
         let mut statement = Final {
             client_text: asked.text,
             text: &recipe.text,
-            types: &description.parameter_types,
+            types,
             after_names: asked.bind.after_names,
             result_formats: asked.bind.result_formats,
-            columns: &columns,
+            columns,
             describes: asked.describes,
             is_permitted: false,
         };
@@ -190,18 +232,22 @@ impl Session {
         if let Some(instant) = &instant {
             hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
         }
-        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then).await;
-        let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
-        let failure = match failure {
-            Some(failure) => Some(self.stop_own(&hands).await.err().unwrap_or(failure)),
+        let mut is_loaded = false;
+        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut is_loaded).await;
+        let failed = run.map_err(|error| {
+            let is_of_load = !is_loaded && is_of_the_recipe(&error);
+            Failed { failure: self.gather_failure(error, &hands, &asked), is_of_load }
+        });
+        let failed = match failed.err() {
+            Some(failed) => Some(self.stop_own(&hands).await.err().map_or(failed, Failed::from)),
             None => None,
         };
-        if let (None, Then::Keep(_)) = (&failure, asked.then) {
+        if let (None, Then::Keep(_)) = (&failed, asked.then) {
             self.cancel.ended(&hands.scratch);
             return Ok(Some(hands.scratch));
         }
-        self.give_back(hands, failure.is_none()).await;
-        failure.map_or(Ok(None), Err)
+        self.give_back(hands, failed.is_none()).await;
+        failed.map_or(Ok(None), Err)
     }
 
     /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
@@ -266,6 +312,7 @@ impl Session {
         recipe: &Recipe,
         statement: &Final<'_>,
         then: Then<'_>,
+        is_loaded: &mut bool,
     ) -> Result<(), GatherError<Ended>> {
         let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
@@ -291,6 +338,7 @@ impl Session {
             }
         };
         let loaded = before(deadline, cancelled.as_mut(), watched).await?;
+        *is_loaded = true;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
@@ -402,13 +450,29 @@ pub(super) fn bind_body(values: &[Parameter<'_>], result_formats: &[u8]) -> Vec<
     body
 }
 
-/// The fragments with the values of the parameters in their predicates.
-fn with_values(gathering: &Gathering, value: &dyn Fn(u16) -> Option<String>) -> Gathering {
-    let mut gathering = gathering.clone();
-    for input in &mut gathering.recipe.inputs {
-        input.fragment = input.query(value);
+/// Why a recipe has not run.
+struct Failed {
+    failure: Failure,
+    /// Another recipe may: nothing has been sent to the client.
+    is_of_load: bool,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_of_load: false }
     }
-    gathering
+}
+
+/// A shard has refused something that the client has not written, or not for these rows.
+fn is_of_the_recipe<G>(error: &GatherError<G>) -> bool {
+    match error {
+        GatherError::Shard { stage: Stage::Tables | Stage::Analysis | Stage::Load, frame, .. } => {
+            let fields = wire::error_fields(frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default());
+            fields.is_ok_and(|fields| fields.sqlstate() != Some(&SqlState::QUERY_CANCELED.0[..]) && !fields.is_fatal())
+        }
+        GatherError::Differs | GatherError::TooLarge => true,
+        GatherError::Shard { stage: Stage::Rights | Stage::Answer, .. } | GatherError::Lost { .. } | GatherError::Gone(_) => false,
+    }
 }
 
 /// What ends a gathering from outside.

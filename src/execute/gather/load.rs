@@ -143,7 +143,10 @@ impl Feed<'_, '_> {
         if self.parts.iter().any(|part| part.is_sending(input)) {
             self.table(table, input).await?;
         }
-        Ok(())
+        match &table.combine {
+            Some(combine) => self.run(combine).await,
+            None => Ok(()),
+        }
     }
 
     /// With the keys of what has been loaded, the shards are asked for the other tables, in the same snapshots. Returns the queries.

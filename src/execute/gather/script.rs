@@ -31,6 +31,8 @@ pub struct TableLoad {
     /// The keys by which its rows are restricted.
     pub partners: Vec<Keys>,
     pub copy: String,
+    /// Makes the table's rows of what was loaded.
+    pub combine: Option<String>,
     /// Indexes and statistics: worth their time where much has been loaded.
     pub analyze: String,
 }
@@ -148,21 +150,24 @@ fn tagged(inputs: &[(usize, &Input)]) -> (String, Option<Vec<Columns>>) {
 }
 
 fn copy_out(query: &str) -> String {
-    format!("COPY ({query}) TO STDOUT;")
+    // The query may end in a comment.
+    format!("COPY ({query}\n) TO STDOUT;")
 }
 
 fn table_load(input: &Input, reads_home: bool) -> TableLoad {
-    let table = format!("pg_temp.\"{}\"", input.name);
-    let columns = input.columns.join(", ");
+    let quoted = |name: &str| format!("pg_temp.\"{name}\"");
+    let (table, loaded) = (quoted(&input.name), quoted(&input.loaded));
+    let columns = if input.columns.is_empty() { String::new() } else { format!(" ({})", input.columns.join(", ")) };
     let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
     TableLoad {
         reads_home: reads_home && input.source == Source::Shards,
-        insert: format!("INSERT INTO {table} ({columns})"),
-        size: format!("SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)"),
+        insert: format!("INSERT INTO {loaded}{columns}"),
+        size: format!("SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)"),
         fragment: input.fragment.clone(),
         partners: input.partners.clone(),
         analyze: format!("{indexes}ANALYZE {table}"),
-        copy: format!("COPY {table} ({columns}) FROM STDIN"),
+        copy: format!("COPY {loaded}{columns} FROM STDIN"),
+        combine: input.combine.clone(),
     }
 }
 
@@ -186,7 +191,7 @@ impl TableLoad {
 
     /// The home shard's own rows, and the bytes that they take.
     pub fn home(&self, query: &str) -> Option<String> {
-        self.reads_home.then(|| format!("{} {query};{}", self.insert, self.size))
+        self.reads_home.then(|| format!("{} {query}\n;{}", self.insert, self.size))
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
 
+use super::computed::Computed;
 use super::filters::{self, Piece, Writer};
 use super::groups;
 use super::semijoins::{Joined, Known, Partner, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
-use super::survey::{RelationUse, Survey};
+use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Keys, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
@@ -28,6 +29,8 @@ pub enum Class {
     Input(usize),
     /// A view whose query takes its place.
     Opened(Oid),
+    /// Read by the shards, in a sub-select that they compute.
+    Computed,
 }
 
 pub struct Inputs<'c> {
@@ -36,6 +39,7 @@ pub struct Inputs<'c> {
     list: Vec<Wanted<'c>>,
     /// Every column of every input is loaded.
     uses_all: bool,
+    computed: Vec<Input>,
 }
 
 struct Wanted<'c> {
@@ -61,7 +65,7 @@ struct PartnerInput {
 
 impl<'c> Inputs<'c> {
     pub fn new(context: &'c Context, home: HomeTables) -> Self {
-        Self { context, home, list: Vec::new(), uses_all: false }
+        Self { context, home, list: Vec::new(), uses_all: false, computed: Vec::new() }
     }
 
     pub fn name(&self, input: usize) -> String {
@@ -209,7 +213,7 @@ impl<'c> Inputs<'c> {
     pub fn newest_use(&self, class: Class) -> usize {
         match class {
             Class::Input(input) => self.list.get(input).map_or(0, |wanted| wanted.uses.len().saturating_sub(1)),
-            Class::InPlace | Class::Opened(_) => 0,
+            Class::InPlace | Class::Opened(_) | Class::Computed => 0,
         }
     }
 
@@ -250,7 +254,7 @@ impl<'c> Inputs<'c> {
             let partners =
                 partners.into_iter().filter_map(|Partner { column, type_name, relation, key }| match classes.get(relation) {
                     Some(Class::Input(input)) => Some(PartnerInput { column, type_name, input: *input, key }),
-                    Some(Class::InPlace | Class::Opened(_)) | None => None,
+                    Some(Class::InPlace | Class::Opened(_) | Class::Computed) | None => None,
                 });
             let partners: BTreeSet<PartnerInput> = partners.collect();
             let Some(wanted) = self.list.get_mut(*input) else { continue };
@@ -264,7 +268,7 @@ impl<'c> Inputs<'c> {
     }
 
     /// A table or view of the catalogue, and where its rows are.
-    fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
+    pub fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
         let with = |relation: &'c Relation, place| {
             // Without children, ONLY says nothing.
             Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
@@ -294,7 +298,7 @@ impl<'c> Inputs<'c> {
                 let list = &self.list;
                 let known = |index: usize| match classes.get(index)? {
                     Class::Input(input) => list.get(*input).map(|wanted| wanted.relation),
-                    Class::InPlace | Class::Opened(_) => None,
+                    Class::InPlace | Class::Opened(_) | Class::Computed => None,
                 };
                 let columns = lookup.columns(survey, *index, &known);
                 if let Some(wanted) = self.list.get_mut(*input).filter(|_| !columns.is_empty()) {
@@ -305,11 +309,14 @@ impl<'c> Inputs<'c> {
     }
 
     /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
-    pub fn note_columns(&mut self, survey: &Survey, classes: &[Class]) -> Result<(), PgError> {
-        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star && !column.is_ignored);
+    pub fn note_columns(&mut self, survey: &Survey, classes: &[Class], computed: &[Computed]) -> Result<(), PgError> {
+        let columns = survey.columns.iter().enumerate();
+        let columns = columns.filter(|(index, _)| !computed.iter().any(|computed| computed.inner.columns.contains(index)));
+        let columns: Vec<&ColumnUse> = columns.map(|(_, column)| column).collect();
+        self.uses_all |= survey.uses_all_columns || columns.iter().any(|column| column.is_star && !column.is_ignored);
         for (used, class) in survey.relations.iter().zip(classes) {
             let relation = match class {
-                Class::InPlace => continue,
+                Class::InPlace | Class::Computed => continue,
                 Class::Input(input) => self.list.get(*input).map(|wanted| wanted.relation),
                 Class::Opened(view) => self.context.catalog.relations.get(view),
             };
@@ -317,7 +324,7 @@ impl<'c> Inputs<'c> {
             let name = used.effective_name();
             // A column wins over a row of the same name.
             let has_column = relation.is_some_and(|relation| relation.column(name).is_some());
-            for column in survey.columns.iter().filter(|column| !column.is_star) {
+            for column in columns.iter().filter(|column| !column.is_star) {
                 match column.path.as_slice() {
                     [single] if single == name && !has_column => {
                         self.uses_all = true;
@@ -342,6 +349,10 @@ impl<'c> Inputs<'c> {
             }
         }
         Ok(())
+    }
+
+    pub fn note_computed(&mut self, computed: Vec<Computed>) {
+        self.computed.extend(computed.into_iter().map(|computed| computed.input));
     }
 
     /// The statements. `text`: the whole query, in which the names of columns are looked for.
@@ -383,10 +394,13 @@ impl<'c> Inputs<'c> {
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
+                loaded: name.clone(),
                 name,
+                combine: None,
             })
         });
         let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+        inputs.extend(self.computed);
         inputs.sort_by_key(|input| !input.partners.is_empty());
         Ok(inputs)
     }

@@ -8,6 +8,7 @@
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
 //! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
 //!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
+//! * Sub-selects that the shards can compute are inputs too ([`computed`]).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -15,9 +16,11 @@
 //! Refused are things that would be seen to differ (system columns, functions about the server or the session, whole rows where
 //! their type matters) and everything that is not known. Does not decide whether to gather, and knows no shard.
 
+mod computed;
 mod constants;
 mod filters;
 mod groups;
+mod inner;
 mod inputs;
 mod lookups;
 mod refusals;
@@ -32,11 +35,13 @@ use super::context::Context;
 use super::lexer;
 use super::parse;
 use super::query::{Nature, Reader, nature};
+use super::staging::with_parameters;
 use crate::catalog::Oid;
 use crate::error::PgError;
 pub use filters::{Piece, literal};
+use computed::{Computed, computed};
 use inputs::{Class, Inputs};
-use splicing::{Replacement, Tokens};
+use splicing::{Replaced, Replacement, Tokens};
 use survey::{RelationUse, Survey, survey};
 
 /// What is to be run.
@@ -49,6 +54,8 @@ pub struct Recipe {
     pub inputs: Vec<Input>,
     /// It reads the clock of the transaction.
     pub has_clock: bool,
+    /// The same over the rows of tables alone, where the shards compute some of the inputs.
+    pub plain: Option<Box<Recipe>>,
 }
 
 /// A temporary table and where its rows come from.
@@ -57,13 +64,15 @@ pub struct Input {
     pub source: Source,
     /// Its name, in `pg_temp`.
     pub name: String,
+    /// The table that its rows are loaded into: another one where `combine` makes them of what the shards send.
+    pub loaded: String,
     /// The relation, as messages name it.
     pub relation: String,
-    /// CREATE TEMPORARY TABLE.
+    /// CREATE TEMPORARY TABLE, and what proves that `combine` is right.
     pub create: String,
-    /// The columns that are loaded, quoted.
+    /// The columns that are loaded, quoted; empty: all of the table.
     pub columns: Vec<String>,
-    /// The SELECT that yields them, without a WHERE.
+    /// The SELECT that yields them, without a WHERE where there are predicates.
     pub fragment: String,
     /// Rows that fail one of these are not needed.
     pub predicates: Vec<Vec<Piece>>,
@@ -71,6 +80,8 @@ pub struct Input {
     pub indexes: Vec<String>,
     /// Rows without one of these are not needed; inputs that have none come first in the list.
     pub partners: Vec<Keys>,
+    /// Makes its rows of those that were loaded.
+    pub combine: Option<String>,
 }
 
 /// The keys of an input that has been loaded: a column's values are among them, or the row is not needed.
@@ -86,6 +97,14 @@ pub struct Keys {
 }
 
 impl Recipe {
+    /// Over the rows of tables alone.
+    pub fn into_plain(self) -> Self {
+        match self.plain {
+            Some(plain) => *plain,
+            None => self,
+        }
+    }
+
     /// Another text for the same; no position in it is one of the client's. `length`: of the client's statement.
     pub fn set_text(&mut self, text: Option<String>, length: usize) {
         if let Some(text) = text {
@@ -96,6 +115,14 @@ impl Recipe {
 }
 
 impl Input {
+    /// With the values of parameters in its texts; `None`: one of them is needed and has none. `value`: as SQL.
+    pub fn bound(&self, value: &dyn Fn(u16) -> Option<String>) -> Option<Self> {
+        let is_computed = self.columns.is_empty();
+        let fragment = if is_computed { with_parameters(&self.fragment, value)? } else { self.query(value) };
+        let create = if is_computed { with_parameters(&self.create, value)? } else { self.create.clone() };
+        Some(Self { fragment, create, ..self.clone() })
+    }
+
     /// The fragment with its predicates, as far as the parameters in them have values. `value`: a parameter's, as SQL.
     pub fn query(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
         let filled = |predicate: &Vec<Piece>| {
@@ -140,13 +167,24 @@ pub enum HomeTables {
 /// The recipe for one SELECT; `text` is the statement alone.
 pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe, PgError> {
     check_hidden_references(text, context, home)?;
-    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0 };
+    let plain = cooked(text, context, home, false)?;
+    let computes = home == HomeTables::InPlace && context.has_plain_operators(&context.search_path);
+    // What cannot be proven of it has the plain one.
+    let computed = cooked(text, context, home, computes).ok();
+    match computed.filter(|computed| *computed != plain) {
+        Some(computed) => Ok(Recipe { plain: Some(Box::new(plain)), ..computed }),
+        None => Ok(plain),
+    }
+}
+
+fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Result<Recipe, PgError> {
+    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0, computes };
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
     let has_clock = kitchen.surveys.iter().any(has_clock) || has_clock_literal(&spliced);
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
-    Ok(Recipe { text: spliced, splices, inputs, has_clock })
+    Ok(Recipe { text: spliced, splices, inputs, has_clock, plain: None })
 }
 
 /// Functions, policies and triggers must not reach sharded tables behind the statement's back.
@@ -191,6 +229,8 @@ struct Kitchen<'c> {
     /// Of the statement and of every view that was opened.
     surveys: Vec<Survey>,
     depth: usize,
+    /// Sub-selects may be computed on the shards.
+    computes: bool,
 }
 
 impl Kitchen<'_> {
@@ -199,23 +239,27 @@ impl Kitchen<'_> {
         let old = survey_text(text)?;
         check_calls(&old)?;
         let tokens = Tokens::of(text);
+        let computed = self.computed(text, &old, search_path);
         let (mut classes, mut uses) = (Vec::with_capacity(old.relations.len()), Vec::new());
-        for relation in &old.relations {
-            let class = self.inputs.class(relation, search_path)?;
+        for (index, relation) in old.relations.iter().enumerate() {
+            let class = match computed.iter().any(|computed| computed.inner.relations.contains(&index)) {
+                true => Class::Computed,
+                false => self.inputs.class(relation, search_path)?,
+            };
             uses.push(self.inputs.newest_use(class));
             classes.push(class);
         }
         let (mut replacements, mut proof, mut splices) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (relation, class)) in old.relations.iter().zip(&classes).enumerate() {
             let name = match class {
-                Class::InPlace => continue,
+                Class::InPlace | Class::Computed => continue,
                 Class::Input(input) => self.inputs.name(*input),
                 Class::Opened(oid) => format!("{VIEW_PREFIX}{oid}"),
             };
             let placeholder = format!("{}.{}", splicing::TEMPORARY_SCHEMA, splicing::quoted(&name));
             let real = match class {
                 Class::Opened(oid) => format!("({})", self.open(*oid)?),
-                Class::InPlace | Class::Input(_) => placeholder.clone(),
+                Class::InPlace | Class::Computed | Class::Input(_) => placeholder.clone(),
             };
             proof.push(tokens.relation(relation, &placeholder)?);
             splices.push(tokens.relation(relation, &real)?);
@@ -227,16 +271,32 @@ impl Kitchen<'_> {
             proof.push(tokens.unqualified(column)?);
             splices.push(tokens.unqualified(column)?);
         }
+        for computed in &computed {
+            let splice = Splice { start: computed.range.start, end: computed.range.end, text: computed.replacement.clone() };
+            proof.push(splice.clone());
+            splices.push(splice);
+        }
         let new = survey_text(&splicing::apply(text, &mut proof)?)?;
-        if !splicing::is_same(&old, &new, &replacements, &shortened) {
+        let replaced = Replaced { relations: &replacements, shortened: &shortened, computed: &computed };
+        if !splicing::is_same(&old, &new, &replaced) {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
-        self.inputs.note_columns(&old, &classes)?;
+        self.inputs.note_columns(&old, &classes, &computed)?;
         self.inputs.note_filters(&old, &classes, &uses, search_path);
         self.inputs.note_lookups(&old, &classes);
+        self.inputs.note_computed(computed);
         self.surveys.push(old);
         let spliced = splicing::apply(text, &mut splices)?;
         Ok((spliced, splices))
+    }
+
+    /// Not those of a view, which are its owner's.
+    fn computed(&self, text: &str, survey: &Survey, search_path: &[String]) -> Vec<Computed> {
+        if !self.computes || self.depth > 0 {
+            return Vec::new();
+        }
+        let known: Vec<_> = survey.relations.iter().map(|used| self.inputs.known(used, search_path)).collect();
+        computed(text, survey, &known, self.context)
     }
 
     /// A view's query, with its own relations replaced.
@@ -275,7 +335,7 @@ impl Kitchen<'_> {
             };
             let called: Vec<(&RelationUse, &Class)> =
                 survey.relations.iter().zip(classes).filter(|(relation, _)| relation.effective_name() == table).collect();
-            if called.iter().all(|(_, class)| matches!(class, Class::InPlace)) {
+            if called.iter().all(|(_, class)| matches!(class, Class::InPlace | Class::Computed)) {
                 continue;
             }
             // By its short name it must not mean anything else: another alias, a WITH query, a table of another schema.

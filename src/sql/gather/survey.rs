@@ -11,6 +11,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::filters::{self, ColumnName, Filter, Unqualified};
 use super::groups::{self, Groups};
+use super::inner::Inner;
 use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
@@ -40,6 +41,8 @@ pub struct Survey {
     /// SELECTs that have a FROM.
     pub levels: Vec<Level>,
     pub equalities: Vec<Equality>,
+    /// SELECTs below the outermost, inner ones first.
+    pub inner: Vec<Inner>,
     pub trace: Vec<Step>,
 }
 
@@ -194,6 +197,7 @@ impl Walk {
         let is_repeated = std::mem::take(&mut self.is_repeated);
         let entered_by = self.entered_by.take();
         let is_exists = std::mem::take(&mut self.is_exists) && select.op == nodes::SetOperation::SETOP_NONE;
+        let begun = Inner::begun(select, &self.survey);
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -231,6 +235,10 @@ impl Walk {
         self.expression(select.limit_offset(), &visible)?;
         self.around.pop();
         self.note("end");
+        if let Some(inner) = begun.filter(|inner| inner.steps.start > 0) {
+            let ended = inner.ended(&self.survey);
+            self.survey.inner.push(ended);
+        }
         Ok(())
     }
 

@@ -8,7 +8,12 @@ fn context() -> Context {
     library().context(&["public"], &["mine"])
 }
 
+/// Over the rows of tables.
 fn made(text: &str) -> Recipe {
+    computing(text).into_plain()
+}
+
+fn computing(text: &str) -> Recipe {
     recipe(text, &context(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
 }
 
@@ -180,6 +185,84 @@ fn what_would_be_seen_to_differ_is_refused() {
     }
     let message = refusal_with("SELECT count(*), f_home() FROM t", HomeTables::Shipped);
     assert_eq!(message, "the statement calls something that touches tables of several shards");
+}
+
+/// The text, and what each shard computes, with the names short.
+fn computed_of(text: &str) -> (String, Vec<Input>) {
+    let recipe = computing(text);
+    let mut text = recipe.text;
+    for number in 1..4 {
+        text = text.replace(&format!("pg_temp.\"shardgate_input_{number}\""), &format!("#{number}"));
+        text = text.replace(&format!("pg_temp.\"shardgate_input_q{number}\""), &format!("#q{number}"));
+    }
+    (text.split_whitespace().collect::<Vec<_>>().join(" "), recipe.inputs.into_iter().filter(|input| input.columns.is_empty()).collect())
+}
+
+#[test]
+fn a_sub_select_that_the_shards_can_compute_is_an_input() {
+    for (text, spliced, fragments) in [
+        (
+            "SELECT max(x) FROM t, (SELECT k, count(*) FROM u GROUP BY k -- all\n) AS c (a, b) WHERE c.b = t.x",
+            "SELECT max(x) FROM #1 AS \"t\" , (SELECT * FROM #q1) AS c (a, b) WHERE c.b = t.x",
+            vec!["SELECT k, count(*) FROM u GROUP BY k -- all\n"],
+        ),
+        (
+            "WITH s AS MATERIALIZED (SELECT t.x, u.y FROM t JOIN u USING (k) WHERE t.x > 1) SELECT a.x FROM s a, s b WHERE a.x = b.y",
+            "WITH s AS MATERIALIZED (SELECT * FROM #q1) SELECT a.x FROM s a, s b WHERE a.x = b.y",
+            vec!["SELECT t.x, u.y FROM t JOIN u USING (k) WHERE t.x > 1"],
+        ),
+        (
+            "SELECT a.x FROM t a JOIN t b ON a.x = b.k WHERE a.x IN (SELECT DISTINCT y FROM u) AND a.k < (SELECT max(y) FROM u)",
+            "SELECT a.x FROM #1 a JOIN #1 b ON a.x = b.k WHERE a.x IN (SELECT * FROM #q2) AND a.k < (SELECT * FROM #q1)",
+            vec!["SELECT max(y) FROM u", "SELECT DISTINCT y FROM u"],
+        ),
+    ] {
+        let (found, inputs) = computed_of(text);
+        assert_eq!(found, spliced, "{text}");
+        assert_eq!(inputs.into_iter().map(|input| input.fragment).collect::<Vec<_>>(), fragments, "{text}");
+    }
+}
+
+#[test]
+fn groups_of_which_each_shard_has_a_part_are_made_of_the_parts() {
+    let (_, inputs) =
+        computed_of("SELECT max(x) FROM t, (SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y) c WHERE c.a = t.x");
+    let [input] = inputs.as_slice() else { panic!("{inputs:?}") };
+    assert_eq!(input.fragment, {
+        "SELECT y, count(*), pg_catalog.sum(k) AS a, min(name), pg_catalog.count(k) FROM u GROUP BY y"
+    });
+    assert_eq!(input.combine.as_deref(), Some({
+        "INSERT INTO pg_temp.\"shardgate_input_q1\" SELECT c1, pg_catalog.sum(c2), \
+         pg_catalog.sum(c3) OPERATOR(pg_catalog./) pg_catalog.sum(c5), pg_catalog.min(c4) \
+         FROM pg_temp.\"shardgate_input_q1_parts\" GROUP BY c1"
+    }));
+    assert!(input.create.contains("AS SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y\nWITH NO DATA"));
+    assert!(input.create.contains("(c1, c2, c3, c4, c5) ON COMMIT DROP AS SELECT y"), "{}", input.create);
+}
+
+#[test]
+fn sub_selects_that_hang_on_more_than_their_own_rows_are_not_computed() {
+    for text in [
+        // A filter alone; rows of the query around it; names that are not certain; a name of another WITH query.
+        "SELECT max(x) FROM t WHERE x IN (SELECT y FROM u WHERE y > 1)",
+        "SELECT a.k FROM t a WHERE a.k > (SELECT avg(b.k) FROM t b WHERE b.x = a.x)",
+        "SELECT k FROM t WHERE k > (SELECT avg(y) FROM u WHERE y = x)",
+        "WITH w AS (SELECT y FROM u) SELECT count(*) FROM t, (SELECT t.k, w.y FROM t, w) c WHERE c.y = t.x",
+        // An order, a limit, another clock, what no parts make, home tables, functions that change.
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u GROUP BY y ORDER BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u GROUP BY y LIMIT 3) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u WHERE name < 'now' GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, string_agg(name, ',') AS n FROM u GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, upper(y::text), count(*) FROM u GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT u.y FROM u, home h WHERE h.id = u.k) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT u.k, random() AS r, count(*) FROM u GROUP BY u.k) c WHERE c.k = t.x",
+        // Only a reference table.
+        "SELECT max(x) FROM t WHERE x IN (SELECT max(g) FROM ref)",
+    ] {
+        assert_eq!(computing(text).plain, None, "{text}");
+    }
+    let shipped = recipe("SELECT max(x) FROM t WHERE x > (SELECT max(y) FROM u)", &context(), HomeTables::Shipped).unwrap();
+    assert_eq!(shipped.plain, None);
 }
 
 /// The fragment of the first input, with parameters as they are.
