@@ -169,7 +169,7 @@ impl Session {
                         .recipe
                         .inputs
                         .iter()
-                        .map(|input| (shard.clone(), input.shown(&|number| Some(format!("${number}")))))
+                        .map(|input| (shard.clone(), input.shown()))
                         .collect::<Vec<_>>()
                 };
                 let on = shards.iter().flat_map(fragments).collect();

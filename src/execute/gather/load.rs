@@ -3,6 +3,7 @@
 //! One row is one CopyData message, so the messages of several shards may alternate in one COPY. Memory: what one read of each
 //! shard brings, the buffer towards the scratch session, and one row where it is larger.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -11,6 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, ConnectionError, Frame, Reply};
+use crate::sql::gather::Keys;
 use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
 
 /// A shard that sends rows.
@@ -58,17 +60,10 @@ pub async fn load<G>(
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
-    let is_late = |table: &&TableLoad| !table.partners.is_empty();
-    let first = script.loads.iter().take_while(|table| !is_late(table)).count();
-    for (input, table) in script.loads.iter().enumerate().take(first) {
-        feed.load(table, input, &table.query(&[])).await?;
-    }
-    if first < script.loads.len() {
-        let queries = feed.ask_for_the_rest(script.loads.get(first..).unwrap_or_default()).await?;
-        for ((input, table), query) in script.loads.iter().enumerate().skip(first).zip(&queries) {
-            feed.load(table, input, query).await?;
-        }
+    let mut feed = Feed { scratch, parts, bytes: 0, bytes_max, keys: BTreeMap::new() };
+    let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
+    for round in 0..=last {
+        feed.round(script, round, round == last).await?;
     }
     let bytes = feed.bytes;
     if bytes >= ANALYZE_BYTES_MIN {
@@ -132,9 +127,33 @@ struct Feed<'f, 'p> {
     parts: &'f mut [Part<'p>],
     bytes: u64,
     bytes_max: u64,
+    /// Of inputs that have been loaded, as texts of arrays; `None`: too many.
+    keys: BTreeMap<Keys, Option<String>>,
 }
 
 impl Feed<'_, '_> {
+    /// The tables of one round. In a later one the shards are asked for them first, with the keys of what has been loaded, in the
+    /// same snapshots.
+    async fn round<G>(&mut self, script: &Script, round: usize, is_last: bool) -> Result<(), GatherError<G>> {
+        let tables: Vec<(usize, &TableLoad)> = script.loads.iter().enumerate().filter(|(_, table)| table.round == round).collect();
+        for keys in tables.iter().flat_map(|(_, table)| table.keys()) {
+            let is_loaded = |table: &TableLoad| table.round < round && table.is_of(keys);
+            if !self.keys.contains_key(keys) && script.loads.iter().any(is_loaded) {
+                let found = self.keys_of(&keys.query()).await?;
+                self.keys.insert(keys.clone(), found);
+            }
+        }
+        let queries: Vec<String> =
+            tables.iter().map(|(_, table)| table.query(&|keys| self.keys.get(keys).cloned().flatten())).collect();
+        if round > 0 {
+            self.ask(&Fragments::round(&queries, is_last)).await?;
+        }
+        for ((input, table), query) in tables.iter().zip(&queries) {
+            self.load(table, *input, query).await?;
+        }
+        Ok(())
+    }
+
     /// One table. `query`: the home shard's own rows.
     async fn load<G>(&mut self, table: &TableLoad, input: usize, query: &str) -> Result<(), GatherError<G>> {
         if let Some(home) = table.home(query) {
@@ -149,17 +168,7 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// With the keys of what has been loaded, the shards are asked for the other tables, in the same snapshots. Returns the queries.
-    async fn ask_for_the_rest<G>(&mut self, tables: &[TableLoad]) -> Result<Vec<String>, GatherError<G>> {
-        let mut queries = Vec::new();
-        for table in tables {
-            let mut keys = Vec::new();
-            for partner in &table.partners {
-                keys.push(self.keys(&partner.query).await?);
-            }
-            queries.push(table.query(&keys));
-        }
-        let text = Fragments::rest(&queries);
+    async fn ask<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
         for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
@@ -167,11 +176,11 @@ impl Feed<'_, '_> {
             part.connection.expect(Reply::Query, false);
             part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
         }
-        Ok(queries)
+        Ok(())
     }
 
     /// Keys as the text of an array; `None` when they are too many.
-    async fn keys<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
+    async fn keys_of<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
         originate::query(&mut self.scratch.output, query.as_bytes());
         let (mut keys, mut failure) = (None, None);
         loop {

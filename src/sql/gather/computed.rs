@@ -148,7 +148,7 @@ fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {
         fragment,
         predicates: Vec::new(),
         indexes: Vec::new(),
-        partners: Vec::new(),
+        round: 0,
         combine,
     })
 }

@@ -7,12 +7,13 @@ use pg_raw_parse::Node;
 use super::computed::Computed;
 use super::filters::{self, Piece, Writer};
 use super::groups;
-use super::semijoins::{Joined, Known, Partner, Place, semijoins};
+use super::semijoins::{Known, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
 use super::survey::{ColumnUse, RelationUse, Survey};
-use super::{HomeTables, Input, Keys, Source, refusals};
+use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
+use crate::shard_key::oid;
 use crate::shardmap::TableKind;
 use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
@@ -48,19 +49,10 @@ struct Wanted<'c> {
     source: Source,
     /// Of each place where it is read, what must be true of the rows that are needed there.
     uses: Vec<Vec<Vec<Piece>>>,
-    /// Of each place, by which columns it is joined with primary keys of other inputs.
-    partners: Vec<BTreeSet<PartnerInput>>,
+    /// How often a row occurs matters somewhere.
+    counts_rows: bool,
     /// Columns by which sub-selects look for its rows.
     lookups: BTreeSet<Vec<String>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PartnerInput {
-    column: String,
-    type_name: &'static str,
-    /// Index in the list of inputs.
-    input: usize,
-    key: String,
 }
 
 impl<'c> Inputs<'c> {
@@ -197,14 +189,13 @@ impl<'c> Inputs<'c> {
                 with_children,
                 source,
                 uses: Vec::new(),
-                partners: Vec::new(),
+                counts_rows: false,
                 lookups: BTreeSet::new(),
             });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
             wanted.uses.push(Vec::new());
-            wanted.partners.push(BTreeSet::new());
         }
         Class::Input(index)
     }
@@ -247,23 +238,16 @@ impl<'c> Inputs<'c> {
                 own.push(condition);
             }
         }
-        let Joined { conditions, partners } = semijoins(survey, &known, &own);
-        let own = own.into_iter().zip(conditions).map(|(own, joined)| [own, joined].concat());
-        for (((class, place), conditions), partners) in classes.iter().zip(uses).zip(own).zip(partners) {
+        let keyed = |class: &Class| match class {
+            Class::Input(input) => Some(self.name(*input)),
+            Class::InPlace | Class::Opened(_) | Class::Computed => None,
+        };
+        let keyed: Vec<Option<String>> = classes.iter().map(keyed).collect();
+        let needed = semijoins(survey, &known, own, &keyed);
+        for ((class, place), conditions) in classes.iter().zip(uses).zip(needed) {
             let Class::Input(input) = class else { continue };
-            let partners =
-                partners.into_iter().filter_map(|Partner { column, type_name, relation, key }| match classes.get(relation) {
-                    Some(Class::Input(input)) => Some(PartnerInput { column, type_name, input: *input, key }),
-                    Some(Class::InPlace | Class::Opened(_) | Class::Computed) | None => None,
-                });
-            let partners: BTreeSet<PartnerInput> = partners.collect();
-            let Some(wanted) = self.list.get_mut(*input) else { continue };
-            if let Some(of_place) = wanted.uses.get_mut(*place) {
-                of_place.extend(conditions);
-            }
-            if let Some(of_place) = wanted.partners.get_mut(*place) {
-                *of_place = partners;
-            }
+            let of_place = self.list.get_mut(*input).and_then(|wanted| wanted.uses.get_mut(*place));
+            of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
         }
     }
 
@@ -287,6 +271,17 @@ impl<'c> Inputs<'c> {
                 with(relation, Place::Elsewhere)
             }
             Resolved::Home(None) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => None,
+        }
+    }
+
+    /// Where only whether there is such a row matters, one of each kind is enough.
+    pub fn note_memberships(&mut self, survey: &Survey, classes: &[Class]) {
+        for (index, class) in classes.iter().enumerate() {
+            let Class::Input(input) = class else { continue };
+            let is_membership = survey.levels.iter().any(|level| level.is_membership && level.relations.contains(&index));
+            if let Some(wanted) = self.list.get_mut(*input) {
+                wanted.counts_rows |= !is_membership;
+            }
         }
     }
 
@@ -364,7 +359,6 @@ impl<'c> Inputs<'c> {
         let has_ordinal = surveys.iter().any(|survey| survey.has_group_ordinal);
         let has_groups = has_ordinal || surveys.iter().any(|survey| !survey.group_names.is_empty());
         let catalog = &self.context.catalog;
-        let partners = self.partners();
         let inputs = self.list.iter().enumerate().map(|(index, wanted)| {
             let relation = wanted.relation;
             if relation.columns.is_empty() {
@@ -382,6 +376,12 @@ impl<'c> Inputs<'c> {
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
+            let has_primary = relation.uniques.iter().any(|unique| {
+                unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted(name)))
+            });
+            let is_exact = |column: &Column| EXACT.contains(&column.type_oid) && column.is_deterministic;
+            let is_of_one_kind = relation.columns.iter().filter(|column| needed.contains(&quoted(&column.name))).all(is_exact);
+            let distinct = if wanted.counts_rows || has_primary || !is_of_one_kind { "" } else { "DISTINCT " };
             let columns = needed;
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
@@ -389,8 +389,8 @@ impl<'c> Inputs<'c> {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
                 predicates: wanted.predicates(),
-                partners: partners.get(index).map(|partners| self.keys(partners)).unwrap_or_default(),
-                fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
+                round: 0,
+                fragment: format!("SELECT {distinct}{} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
@@ -401,45 +401,41 @@ impl<'c> Inputs<'c> {
         });
         let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
         inputs.extend(self.computed);
-        inputs.sort_by_key(|input| !input.partners.is_empty());
+        set_rounds(&mut inputs);
+        inputs.sort_by_key(|input| input.round);
         Ok(inputs)
     }
+}
 
-    /// Of each input, which others are loaded before it since their keys restrict it: those that conditions restrict, and that no
-    /// other one's keys do.
-    fn partners(&self) -> Vec<Vec<PartnerInput>> {
-        let is_restricted =
-            |partner: &PartnerInput| self.list.get(partner.input).is_some_and(|other| !other.predicates().is_empty());
-        // For every place where it is read.
-        let common = |wanted: &Wanted<'_>| {
-            let mut places = wanted.partners.iter();
-            let first = places.next().cloned().unwrap_or_default();
-            let common = places.fold(first, |common, place| common.intersection(place).cloned().collect());
-            common.into_iter().filter(|partner| is_restricted(partner) && wanted.source == Source::Shards).collect()
+/// Inputs whose keys others wait for come before these. Where they wait for each other, one comes first without keys.
+fn set_rounds(inputs: &mut [Input]) {
+    let mut waiting: Vec<usize> = (0..inputs.len()).collect();
+    let mut loaded: BTreeSet<String> = BTreeSet::new();
+    for round in 0.. {
+        let is_ready = |input: &usize| {
+            let mut keys = inputs.get(*input).into_iter().flat_map(Input::keys);
+            keys.all(|keys| loaded.contains(&keys.input))
         };
-        let mut all: Vec<Vec<PartnerInput>> = self.list.iter().map(common).collect();
-        let first: BTreeSet<usize> = all.iter().flatten().map(|partner| partner.input).collect();
-        first.iter().filter_map(|input| all.get_mut(*input).map(Vec::clear)).for_each(drop);
-        all
-    }
-
-    fn keys(&self, partners: &[PartnerInput]) -> Vec<Keys> {
-        let keys = partners.iter().filter_map(|partner| {
-            let other = self.list.get(partner.input)?.relation;
-            let from = format!("{TEMPORARY_SCHEMA}.{}", quoted(&self.name(partner.input)));
-            Some(Keys {
-                column: quoted(&partner.column),
-                type_name: partner.type_name,
-                query: format!(
-                    "SELECT pg_catalog.array_agg(x)::pg_catalog.text FROM (SELECT {} AS x FROM {from} LIMIT {}) x \
-                     HAVING pg_catalog.count(*) <= {KEYS_MAX}",
-                    quoted(&partner.key),
-                    KEYS_MAX + 1
-                ),
-                relation: format!("{}.{}", other.schema, other.name),
-            })
-        });
-        keys.collect()
+        let mut ready: Vec<usize> = waiting.iter().copied().filter(is_ready).collect();
+        if round == ROUNDS_MAX {
+            ready.clone_from(&waiting);
+        } else if ready.is_empty() {
+            ready.extend(waiting.first());
+        }
+        if ready.is_empty() {
+            return;
+        }
+        waiting.retain(|input| !ready.contains(input));
+        for index in &ready {
+            let Some(input) = inputs.get_mut(*index) else { continue };
+            input.round = round;
+            for piece in input.predicates.iter_mut().flatten() {
+                if matches!(piece, Piece::Keys(keys) if !loaded.contains(&keys.input)) {
+                    *piece = Piece::Sql(" IS NOT NULL".to_owned());
+                }
+            }
+        }
+        loaded.extend(ready.iter().filter_map(|input| inputs.get(*input)).map(|input| input.name.clone()));
     }
 }
 
@@ -486,8 +482,21 @@ fn qualified(relation: &Relation) -> String {
     format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
 }
 
-/// More keys than these are not sent to the shards.
-const KEYS_MAX: usize = 50_000;
+/// Values that are equal are the same.
+const EXACT: [Oid; 10] = [
+    oid::BOOL,
+    oid::INT2,
+    oid::INT4,
+    oid::INT8,
+    oid::TEXT,
+    oid::VARCHAR,
+    oid::UUID,
+    oid::DATE,
+    oid::TIMESTAMP,
+    oid::TIMESTAMPTZ,
+];
+/// Each is a trip to every shard.
+const ROUNDS_MAX: usize = 4;
 /// By these, constants are written.
 const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";

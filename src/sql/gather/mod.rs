@@ -78,22 +78,45 @@ pub struct Input {
     pub predicates: Vec<Vec<Piece>>,
     /// CREATE INDEX, worth its time where much is loaded.
     pub indexes: Vec<String>,
-    /// Rows without one of these are not needed; inputs that have none come first in the list.
-    pub partners: Vec<Keys>,
+    /// Inputs are loaded in rounds: the keys in its predicates are of inputs of earlier ones.
+    pub round: usize,
     /// Makes its rows of those that were loaded.
     pub combine: Option<String>,
 }
 
-/// The keys of an input that has been loaded: a column's values are among them, or the row is not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The keys of an input that is loaded before: a column's values are among them, or the row is not needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keys {
-    /// Quoted, of the table that is restricted.
-    pub column: String,
-    pub type_name: &'static str,
-    /// Yields them as the text of an array; no row when they are too many.
-    pub query: String,
+    /// Name of the input.
+    pub input: String,
     /// The table that has them, as messages name it.
     pub relation: String,
+    /// Its column, quoted.
+    pub column: String,
+    /// Type of the column, as SQL.
+    pub type_name: &'static str,
+}
+
+impl Keys {
+    /// Yields them as the text of an array; no row when they are too many.
+    pub fn query(&self) -> String {
+        let Self { input, column, .. } = self;
+        format!(
+            "SELECT pg_catalog.array_agg(DISTINCT x)::pg_catalog.text FROM \
+             (SELECT {column} AS x FROM {}.\"{input}\" WHERE {column} IS NOT NULL LIMIT {}) x \
+             HAVING pg_catalog.count(*) <= {KEY_ROWS_MAX} AND pg_catalog.count(DISTINCT x) <= {KEYS_MAX}",
+            splicing::TEMPORARY_SCHEMA,
+            KEY_ROWS_MAX + 1
+        )
+    }
+
+    /// What stands after a column. `keys`: as the text of an array; `None`: not known, or too many.
+    fn condition(&self, keys: Option<String>) -> String {
+        match keys {
+            Some(keys) => format!(" OPERATOR(pg_catalog.=) ANY ('{keys}'::{}[])", self.type_name),
+            None => " IS NOT NULL".to_owned(),
+        }
+    }
 }
 
 impl Recipe {
@@ -117,32 +140,53 @@ impl Recipe {
 impl Input {
     /// With the values of parameters in its texts; `None`: one of them is needed and has none. `value`: as SQL.
     pub fn bound(&self, value: &dyn Fn(u16) -> Option<String>) -> Option<Self> {
-        let is_computed = self.columns.is_empty();
-        let fragment = if is_computed { with_parameters(&self.fragment, value)? } else { self.query(value) };
-        let create = if is_computed { with_parameters(&self.create, value)? } else { self.create.clone() };
-        Some(Self { fragment, create, ..self.clone() })
-    }
-
-    /// The fragment with its predicates, as far as the parameters in them have values. `value`: a parameter's, as SQL.
-    pub fn query(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
+        if self.is_computed() {
+            let (fragment, create) = (with_parameters(&self.fragment, value)?, with_parameters(&self.create, value)?);
+            return Some(Self { fragment, create, ..self.clone() });
+        }
         let filled = |predicate: &Vec<Piece>| {
             let pieces = predicate.iter().map(|piece| match piece {
-                Piece::Sql(sql) => Some(sql.clone()),
-                Piece::Parameter(number) => value(*number),
+                Piece::Parameter(number) => value(*number).map(Piece::Sql),
+                Piece::Sql(_) | Piece::Keys(_) => Some(piece.clone()),
             });
-            pieces.collect::<Option<String>>()
+            pieces.collect::<Option<Vec<Piece>>>()
         };
-        let predicates: Vec<String> = self.predicates.iter().filter_map(filled).collect();
+        Some(Self { predicates: self.predicates.iter().filter_map(filled).collect(), ..self.clone() })
+    }
+
+    fn is_computed(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The keys of other inputs in its predicates.
+    pub fn keys(&self) -> impl Iterator<Item = &Keys> {
+        self.predicates.iter().flatten().filter_map(|piece| match piece {
+            Piece::Keys(keys) => Some(keys),
+            Piece::Sql(_) | Piece::Parameter(_) => None,
+        })
+    }
+
+    /// The fragment with its predicates, whose parameters have been bound. `keys`: as the text of an array.
+    pub fn query(&self, keys: &dyn Fn(&Keys) -> Option<String>) -> String {
+        self.written(&|wanted| wanted.condition(keys(wanted)))
+    }
+
+    /// The same, with the keys of other inputs by their names.
+    pub fn shown(&self) -> String {
+        self.written(&|keys| format!(" = ANY (keys {} of {})", keys.column, keys.relation))
+    }
+
+    fn written(&self, keys: &dyn Fn(&Keys) -> String) -> String {
+        let sql = |piece: &Piece| match piece {
+            Piece::Sql(sql) => sql.clone(),
+            Piece::Parameter(number) => format!("${number}"),
+            Piece::Keys(wanted) => keys(wanted),
+        };
+        let predicates: Vec<String> = self.predicates.iter().map(|pieces| pieces.iter().map(sql).collect()).collect();
         match predicates.is_empty() {
             true => self.fragment.clone(),
             false => format!("{} WHERE {}", self.fragment, predicates.join(" AND ")),
         }
-    }
-
-    /// The same, with the keys of other inputs by their names.
-    pub fn shown(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
-        let keys = self.partners.iter().map(|keys| format!("{} among the keys of {}", keys.column, keys.relation));
-        std::iter::once(self.query(value)).chain(keys).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -283,6 +327,7 @@ impl Kitchen<'_> {
         }
         self.inputs.note_columns(&old, &classes, &computed)?;
         self.inputs.note_filters(&old, &classes, &uses, search_path);
+        self.inputs.note_memberships(&old, &classes);
         self.inputs.note_lookups(&old, &classes);
         self.inputs.note_computed(computed);
         self.surveys.push(old);
@@ -415,9 +460,12 @@ fn capitalised(reason: &str) -> String {
     format!("{first}{rest}{}", if rest.ends_with('.') { "" } else { "." })
 }
 
-/// Functions of extensions.
+/// More keys than these are not sent to the shards, nor looked for among more rows.
+const KEYS_MAX: usize = 50_000;
+const KEY_ROWS_MAX: usize = 200_000;
 /// The scratch transaction has values of its own for these.
 const OWN_SETTINGS: [&str; 3] = ["enable_nestloop", "jit", "lock_timeout"];
+/// Functions of extensions.
 const QUERY_RUNNERS: [&str; 3] = ["connectby", "crosstab", "dblink"];
 const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
 /// Names a view that is opened while its text is proven.

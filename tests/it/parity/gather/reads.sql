@@ -268,3 +268,18 @@ SELECT p.id, x.d FROM (SELECT boss AS d, count(*) AS n FROM people WHERE seen > 
 --! simple
 SELECT x, p.id FROM (SELECT level, count(*) FROM people GROUP BY level) x JOIN people p ON p.id = x.count ORDER BY 1, 2;
 SELECT row_to_json(x), p.id FROM (SELECT level, count(*) FROM people GROUP BY level) x JOIN people p ON p.id = x.count ORDER BY p.id, x.level;
+-- Keys of what is loaded before, of what lies beside it, and one of equal rows where only their being there matters.
+SELECT p.id, o.id, i.n FROM people p, shop.orders o, shop.items i WHERE p.age > 60 AND o.person_id = p.id AND i.order_id = o.id AND i.amount > 1 ORDER BY 1, 2, 3;
+SELECT p.id, o.id, i.n FROM people p JOIN shop.orders o ON o.person_id = p.id LEFT JOIN shop.items i ON i.order_id = o.id AND i.amount > 1 WHERE p.age > 60 ORDER BY 1, 2, 3;
+SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p.age < 20 AND o.total > 100) OR (p.age > 60 AND o.person_id = p.id AND o.total < 20) ORDER BY 2;
+SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p.age < 20 AND o.total > 100) OR (p.age > 60 AND o.person_id = p.boss AND o.total < 20) ORDER BY 2, 1;
+SELECT s.id, s.nick, p.boss FROM shop.people s JOIN people p ON p.boss = s.id WHERE p.age < 30 ORDER BY 1, 3;
+SELECT a.id, b.id, c.id FROM people a JOIN people b ON b.id = a.boss JOIN shop.people c ON c.id = b.id WHERE a.age > 30 ORDER BY 1;
+SELECT p.id FROM people p WHERE NOT EXISTS (SELECT * FROM shop.orders o WHERE o.person_id = p.id) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.name IN (SELECT s.nick FROM shop.people s) AND p.age > ANY (SELECT words FROM posts) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.id IN (SELECT count(*) FROM shop.orders GROUP BY paid) OR p.id IN (SELECT person_id FROM shop.orders ORDER BY total LIMIT 3) ORDER BY 1;
+SELECT p.id, (SELECT count(*) FROM shop.orders o WHERE o.person_id = p.boss) FROM people p WHERE p.boss IN (SELECT person_id FROM shop.orders) ORDER BY 1;
+SELECT p.id FROM people p WHERE EXISTS (SELECT 1 FROM shop.items i, skus s WHERE s.sku = i.sku AND i.amount = p.boss AND s.price > 5) ORDER BY 1;
+--! 60
+--! NULL
+SELECT p.id, o.id FROM people p, shop.orders o WHERE p.age > $1 AND o.person_id = p.id ORDER BY 1, 2;
