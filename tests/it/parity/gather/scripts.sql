@@ -214,3 +214,76 @@ SELECT count(*) FROM secrets;
 SET statement_timeout = '2h';
 SELECT count(*), max(level) FROM people;
 --! end
+-- Tables that are made of a query's rows are tables of the home shard.
+--! script
+CREATE TABLE made AS SELECT p.id, p.name, p.age, p.level, p.home, p.tags, p.doc, p.seen, p.score, o.total, o.note, o.raw, o.ref FROM people p LEFT JOIN shop.orders o ON o.person_id = p.id;
+SELECT * FROM made ORDER BY id, total;
+SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute WHERE attrelid = 'made'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT m.id, count(*) FROM made m JOIN posts o ON o.words = m.age GROUP BY m.id ORDER BY m.id;
+CREATE TABLE made AS SELECT id FROM people;
+CREATE TABLE IF NOT EXISTS made AS SELECT id FROM people;
+CREATE TABLE IF NOT EXISTS made_too (a, b) AS SELECT level, count(*) FROM people GROUP BY level WITH DATA;
+SELECT * FROM made_too ORDER BY a;
+SELECT id, born, worth INTO made_three FROM people WHERE id < 9;
+SELECT * FROM made_three ORDER BY id;
+CREATE TABLE shop.made AS TABLE people WITH NO DATA;
+SELECT count(*) FROM shop.made;
+CREATE TABLE made_four AS WITH x AS (SELECT 1 AS one) SELECT x.one, max(r.bonus) AS bonus FROM x, ranks r GROUP BY x.one;
+SELECT * FROM made_four;
+CREATE TABLE made_five AS VALUES (1, 'a'), (2, 'b');
+SELECT * FROM made_five ORDER BY 1;
+CREATE TABLE made_six AS SELECT * FROM nobody;
+SELECT * FROM made_six;
+CREATE TABLE made_seven AS SELECT n.body, p.name FROM notes n JOIN people p ON p.id = n.person_id;
+SELECT * FROM made_seven ORDER BY 1;
+CREATE TABLE bad AS SELECT nothing FROM people;
+CREATE TABLE bad AS SELECT 1 / (id - id) AS x FROM people;
+CREATE TABLE bad AS SELECT id, id FROM people;
+CREATE TABLE nowhere.bad AS SELECT id FROM people;
+SELECT count(*) FROM bad;
+--! refused
+CREATE TABLE bad AS SELECT id, random() AS r, nextval('nothing') FROM people;
+BEGIN;
+--! refused
+CREATE MATERIALIZED VIEW bad AS SELECT count(*) FROM people;
+ROLLBACK;
+DROP TABLE made, made_too, made_three, shop.made, made_four, made_five, made_six, made_seven;
+--! end
+--! script
+BEGIN;
+CREATE TABLE made AS SELECT id, name FROM people WHERE id < 20;
+INSERT INTO made VALUES (1000, 'own');
+SELECT count(*), max(id) FROM made;
+ROLLBACK;
+SELECT count(*) FROM made;
+BEGIN;
+UPDATE people SET age = 1 WHERE id = 6;
+CREATE TABLE made AS SELECT level, sum(age) AS age FROM people GROUP BY level;
+SELECT * FROM made ORDER BY level;
+COMMIT;
+SELECT * FROM made ORDER BY level;
+DROP TABLE made;
+UPDATE people SET age = 10 + 6 * 7 % 60 WHERE id = 6;
+BEGIN;
+SAVEPOINT a;
+CREATE TABLE made AS SELECT 1 / (id - id) AS x FROM people;
+ROLLBACK TO a;
+SELECT count(*) FROM people;
+ROLLBACK;
+--! end
+--! script
+CREATE TEMP TABLE mine AS SELECT level, count(*) AS n FROM people GROUP BY level;
+SELECT * FROM mine ORDER BY level;
+CREATE TEMP TABLE mine AS SELECT id FROM people;
+CREATE TEMP TABLE IF NOT EXISTS mine AS SELECT id FROM people;
+SELECT id, name INTO TEMP people FROM people WHERE id < 4;
+SELECT * FROM people ORDER BY id;
+DROP TABLE people;
+CREATE TEMP TABLE none AS SELECT * FROM people WITH NO DATA;
+SELECT count(*) FROM none;
+BEGIN;
+CREATE TEMP TABLE brief ON COMMIT DROP AS SELECT max(id) AS id FROM people;
+SELECT * FROM brief;
+COMMIT;
+SELECT * FROM brief;
+--! end
