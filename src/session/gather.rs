@@ -1,8 +1,8 @@
 //! Statements that PostgreSQL computes over gathered rows: connections, limits, and what their errors mean to the client.
 //!
 //! The scratch session has a connection of its own, never the transaction's: a connection that has touched a temporary table
-//! cannot prepare a commit. So have the shards' fragments, but where the transaction has written: only its own connection sees
-//! that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
+//! cannot prepare a commit. So have the shards' fragments, but where the transaction has written, or has a snapshot: only its own
+//! connection sees that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
 //! cancelled, and closed unless they are the transaction's.
 
 use std::future::poll_fn;
@@ -269,12 +269,16 @@ impl Session {
     async fn take_connections(&mut self, gathering: &Gathering) -> Result<Hands, Failure> {
         let home = self.home()?;
         let settings = self.settings_now();
+        let has_snapshots = self.transaction.is_open() && self.has_snapshot();
         let written = self.participants.iter().filter(|participant| participant.has_written);
-        let written: Vec<ShardId> = written.map(|participant| participant.shard).collect();
+        let own: Vec<ShardId> = match has_snapshots {
+            true => gathering.shards.iter().copied().chain((!gathering.shards.contains(&home.id)).then_some(home.id)).collect(),
+            false => written.map(|participant| participant.shard).collect(),
+        };
         let has_home_tables = gathering.recipe.inputs.iter().any(|input| input.source == Source::Home);
-        let is_own = |id: &ShardId| written.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
+        let is_own = |id: &ShardId| own.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
         let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
-        let reads_home = gathering.shards.contains(&home.id) && !written.contains(&home.id);
+        let reads_home = gathering.shards.contains(&home.id) && !own.contains(&home.id);
         let scratch = self.checkout(&home, &settings).await?;
         let mut hands = Hands {
             scratch,
@@ -283,13 +287,13 @@ impl Session {
             parts: Vec::new(),
             own: Vec::new(),
         };
-        for id in gathering.shards.iter().filter(|id| **id != home.id && !written.contains(id)) {
+        for id in gathering.shards.iter().filter(|id| **id != home.id && !own.contains(id)) {
             let shard = self.gateway.shard(*id)?;
             // The scratch session is held meanwhile.
             let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
             hands.parts.push((shard.name.clone(), connection));
         }
-        for id in written.iter().filter(|id| is_own(id)) {
+        for id in own.iter().filter(|id| is_own(id)) {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();

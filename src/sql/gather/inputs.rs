@@ -84,6 +84,9 @@ impl<'c> Inputs<'c> {
                 &used.name,
                 "It shows one server or session, and the statement runs in a session of its own.",
             )),
+            Resolved::System if self.home == HomeTables::OfSnapshot => {
+                Err(refusals::relation(&used.name, "The catalogue would be read under another snapshot than the transaction's."))
+            }
             Resolved::System => Ok(Class::InPlace),
             Resolved::Map(name) | Resolved::Proxy(name) => {
                 Err(refusals::relation(&name, "The shard map is in a database of its own."))
@@ -95,11 +98,11 @@ impl<'c> Inputs<'c> {
     fn home_table(&mut self, relation: &'c Relation, with_children: bool) -> Result<Class, PgError> {
         match (self.home, relation.kind) {
             (HomeTables::InPlace, _) => Ok(Class::InPlace),
-            (HomeTables::Shipped, RelationKind::Sequence) => {
+            (HomeTables::Shipped | HomeTables::OfSnapshot, RelationKind::Sequence) => {
                 Err(refusals::relation(&relation.name, "The transaction may have changed the sequence."))
             }
             (
-                HomeTables::Shipped,
+                HomeTables::Shipped | HomeTables::OfSnapshot,
                 RelationKind::Table
                 | RelationKind::PartitionedTable
                 | RelationKind::View

@@ -206,6 +206,8 @@ pub enum HomeTables {
     InPlace,
     /// As inputs, since the transaction has changes there that other connections do not see.
     Shipped,
+    /// As inputs, since the transaction has a snapshot there, which other connections do not have.
+    OfSnapshot,
 }
 
 /// The recipe for one SELECT; `text` is the statement alone.
@@ -263,7 +265,8 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     }
     match (home, notes.home_reason.take()) {
         (HomeTables::Shipped, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has changes there."))),
-        (HomeTables::Shipped | HomeTables::InPlace, _) => Ok(()),
+        (HomeTables::OfSnapshot, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has a snapshot there."))),
+        (HomeTables::Shipped | HomeTables::OfSnapshot | HomeTables::InPlace, _) => Ok(()),
     }
 }
 
