@@ -20,7 +20,7 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
-use crate::execute::gather::{self, Final, Fragments, GatherError, Opening, Part, RIGHTS_OFFSET, Script, Side, Stage};
+use crate::execute::gather::{self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Parameter;
 use crate::shard_key::Format;
@@ -28,6 +28,7 @@ use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::clock;
 use crate::sql::gather::{Recipe, Source, recipe};
+use crate::sql::staging::Answer;
 use crate::wire::{self, FieldDescription};
 
 /// The client's statement as it is to be answered.
@@ -51,6 +52,23 @@ enum Then<'a> {
     Answer,
     /// The scratch session keeps them for a cursor or portal.
     Keep(Opening<'a>),
+    /// EXPLAIN ANALYZE, by these words before the statement. What it answers is told as this column.
+    Explain(&'a str, &'a FieldDescription),
+}
+
+/// What became of a gathering.
+struct Gathered {
+    /// The scratch session, where it is kept.
+    kept: Option<Pooled>,
+    fragments: Vec<FragmentRun>,
+}
+
+/// What one shard has sent for one input.
+#[derive(Clone, Debug)]
+pub(super) struct FragmentRun {
+    pub shard: String,
+    pub sql: String,
+    pub sent: Sent,
 }
 
 /// The connections of one gathering.
@@ -81,6 +99,27 @@ impl Session {
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Answer };
         self.gather(&prepared, asked).await.map(drop)
+    }
+
+    /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the statement.
+    pub(super) async fn gather_explained(
+        &mut self,
+        gathering: &Gathering,
+        (statement, text): (&Analysis, &str),
+        explain: &str,
+        field: &FieldDescription,
+    ) -> Result<(Vec<FragmentRun>, Answer), Failure> {
+        let alone = statement.alone(text);
+        let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
+        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
+        let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
+        let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Explain(explain, field) };
+        let kept = self.divert();
+        let (run, fragments) = match self.gather_all(&prepared, asked).await {
+            Ok(gathered) => (Ok(()), gathered.fragments),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
+        Ok((fragments, self.diverted(kept, run)?))
     }
 
     /// Brings the rows together for a cursor: the scratch session, in its transaction, with the cursor open.
@@ -149,6 +188,10 @@ impl Session {
 
     /// The scratch session, where it is kept.
     async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
+        self.gather_all(statement, asked).await.map(|gathered| gathered.kept)
+    }
+
+    async fn gather_all(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Gathered, Failure> {
         let description = match self.describe(statement).await {
             Ok(description) => description,
             Err(Failure::Shard(frame)) => return Err(Failure::Shard(moved(&frame, |position| position + asked.lead))),
@@ -156,6 +199,10 @@ impl Session {
         };
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let columns = match asked.then {
+            Then::Explain(_, field) => vec![field.clone()],
+            Then::Answer | Then::Keep(_) => columns,
+        };
         let types = &description.parameter_types;
         let value = |number: u16| {
             let index = usize::from(number).checked_sub(1)?;
@@ -202,7 +249,7 @@ impl Session {
         types: &[u32],
         columns: &[FieldDescription],
         asked: Asked<'_>,
-    ) -> Result<Option<Pooled>, Failed> {
+    ) -> Result<Gathered, Failed> {
         let home = self.home().map_err(Failure::from)?.id;
         let mut gathering = asked.gathering.clone();
         let mut instant = None;
@@ -214,9 +261,13 @@ impl Session {
         }
         let asked = Asked { gathering: &gathering, ..asked };
         let recipe = &gathering.recipe;
+        let final_text = match asked.then {
+            Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
+            Then::Answer | Then::Keep(_) => recipe.text.clone(),
+        };
         let mut statement = Final {
             client_text: asked.text,
-            text: &recipe.text,
+            text: &final_text,
             types,
             after_names: asked.bind.after_names,
             result_formats: asked.bind.result_formats,
@@ -232,22 +283,33 @@ impl Session {
         if let Some(instant) = &instant {
             hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
         }
-        let mut is_loaded = false;
-        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut is_loaded).await;
+        let names: Vec<String> =
+            hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
+        let mut loaded = None;
+        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded).await;
         let failed = run.map_err(|error| {
-            let is_of_load = !is_loaded && is_of_the_recipe(&error);
+            let is_of_load = loaded.is_none() && is_of_the_recipe(&error);
             Failed { failure: self.gather_failure(error, &hands, &asked), is_of_load }
         });
         let failed = match failed.err() {
             Some(failed) => Some(self.stop_own(&hands).await.err().map_or(failed, Failed::from)),
             None => None,
         };
+        let home = hands.scratch.pool().address.name.clone();
+        let fragments = loaded.iter().flat_map(|loaded| &loaded.fragments).filter_map(|((input, side), sent)| {
+            let shard = match side {
+                Side::Scratch => home.clone(),
+                Side::Part(index) => names.get(*index)?.clone(),
+            };
+            Some(FragmentRun { shard, sql: recipe.inputs.get(*input)?.shown(), sent: *sent })
+        });
+        let fragments = fragments.collect();
         if let (None, Then::Keep(_)) = (&failed, asked.then) {
             self.cancel.ended(&hands.scratch);
-            return Ok(Some(hands.scratch));
+            return Ok(Gathered { kept: Some(hands.scratch), fragments });
         }
         self.give_back(hands, failed.is_none()).await;
-        failed.map_or(Ok(None), Err)
+        failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
     }
 
     /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
@@ -316,7 +378,7 @@ impl Session {
         recipe: &Recipe,
         statement: &Final<'_>,
         then: Then<'_>,
-        is_loaded: &mut bool,
+        rows: &mut Option<Loaded>,
     ) -> Result<(), GatherError<Ended>> {
         let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
@@ -342,14 +404,14 @@ impl Session {
             }
         };
         let loaded = before(deadline, cancelled.as_mut(), watched).await?;
-        *is_loaded = true;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+        *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
         }
         let finish = script.finish.as_str();
         match then {
-            Then::Answer => {
+            Then::Answer | Then::Explain(..) => {
                 let answering = gather::answer(scratch, finish, statement, &mut self.client);
                 before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
             }
@@ -564,6 +626,8 @@ fn refused(side: Side, stage: Stage, frame: &Bytes, shard: &str, asked: &Asked<'
         )
         .into(),
         (Side::Part(_), _) => Failure::Shard(with_shard_named(frame, shard)),
+        // Of the plan, not of the client's text.
+        (Side::Scratch, Stage::Answer) if matches!(asked.then, Then::Explain(..)) => Failure::Shard(moved(frame, |_| 0)),
         (Side::Scratch, Stage::Answer) => Failure::Shard(moved(frame, |position| asked.lead + original_position(position, asked))),
         (Side::Scratch, Stage::Tables | Stage::Load) => Failure::Shard(moved(frame, |_| 0)),
     }

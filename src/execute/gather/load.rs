@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -25,10 +26,21 @@ pub struct Part<'a> {
 }
 
 /// What was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Of COPY data, and of the home shard's own rows on its disk.
     pub bytes: u64,
+    /// By input, then by side.
+    pub fragments: BTreeMap<(usize, Side), Sent>,
+}
+
+/// What one side has sent for one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub rows: u64,
+    pub bytes: u64,
+    /// Since it was asked, until the last row was there.
+    pub elapsed: Duration,
 }
 
 impl<'a> Part<'a> {
@@ -60,21 +72,21 @@ pub async fn load<G>(
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, bytes: 0, bytes_max, keys: BTreeMap::new() };
+    let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max, keys: BTreeMap::new() };
     let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
     for round in 0..=last {
         feed.round(script, round, round == last).await?;
     }
-    let bytes = feed.bytes;
-    if bytes >= ANALYZE_BYTES_MIN {
+    if feed.loaded.bytes >= ANALYZE_BYTES_MIN {
         // The small ones too: taken for a single row, one would have the others read again and again.
         let all = script.loads.iter().map(|table| table.analyze.as_str()).chain([LARGE]);
         feed.run(&all.collect::<Vec<_>>().join(";")).await?;
     }
+    let loaded = feed.loaded;
     for (index, part) in parts.iter_mut().enumerate() {
         part.read_to_end().await.map_err(|failure| failure.at(index))?;
     }
-    Ok(Loaded { bytes })
+    Ok(loaded)
 }
 
 /// The scratch transaction up to the first row, in one trip.
@@ -125,7 +137,9 @@ async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>
 struct Feed<'f, 'p> {
     scratch: &'f mut Connection,
     parts: &'f mut [Part<'p>],
-    bytes: u64,
+    loaded: Loaded,
+    /// The shards were asked for what is loaded now.
+    asked_at: Instant,
     bytes_max: u64,
     /// Of inputs that have been loaded, as texts of arrays; `None`: too many.
     keys: BTreeMap<Keys, Option<String>>,
@@ -146,6 +160,7 @@ impl Feed<'_, '_> {
         let queries: Vec<String> =
             tables.iter().map(|(_, table)| table.query(&|keys| self.keys.get(keys).cloned().flatten())).collect();
         if round > 0 {
+            self.asked_at = Instant::now();
             self.ask(&Fragments::round(&queries, is_last)).await?;
         }
         for ((input, table), query) in tables.iter().zip(&queries) {
@@ -157,13 +172,16 @@ impl Feed<'_, '_> {
     /// One table. `query`: the home shard's own rows.
     async fn load<G>(&mut self, table: &TableLoad, input: usize, query: &str) -> Result<(), GatherError<G>> {
         if let Some(home) = table.home(query) {
-            self.run(&home).await?;
+            let (began_at, before) = (Instant::now(), self.loaded.bytes);
+            let rows = self.run(&home).await?;
+            let sent = Sent { rows, bytes: self.loaded.bytes - before, elapsed: began_at.elapsed() };
+            self.loaded.fragments.insert((input, Side::Scratch), sent);
         }
         if self.parts.iter().any(|part| part.is_sending(input)) {
             self.table(table, input).await?;
         }
         match &table.combine {
-            Some(combine) => self.run(combine).await,
+            Some(combine) => self.run(combine).await.map(drop),
             None => Ok(()),
         }
     }
@@ -198,10 +216,11 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot.
-    async fn run<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
+    /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot. How many it has
+    /// inserted.
+    async fn run<G>(&mut self, text: &str) -> Result<u64, GatherError<G>> {
         originate::query(&mut self.scratch.output, text.as_bytes());
-        let mut failure = None;
+        let (mut failure, mut inserted) = (None, 0);
         loop {
             let (tag, body) = next(self.scratch).await?;
             match tag {
@@ -209,15 +228,16 @@ impl Feed<'_, '_> {
                     failure = Some(GatherError::Shard { side: Side::Scratch, stage: Stage::Load, frame: error_frame(&body) });
                 }
                 shard_tag::DATA_ROW => self.count(size(&body))?,
-                shard_tag::READY => return failure.map_or(Ok(()), Err),
+                shard_tag::COMMAND_COMPLETE => inserted += inserted_by(&body),
+                shard_tag::READY => return failure.map_or(Ok(inserted), Err),
                 _ => {}
             }
         }
     }
 
     fn count<G>(&mut self, bytes: u64) -> Result<(), GatherError<G>> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
+        self.loaded.bytes = self.loaded.bytes.saturating_add(bytes);
+        if self.loaded.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
     }
 
     /// One table, from all parts at once.
@@ -256,13 +276,13 @@ impl Feed<'_, '_> {
     /// Moves the rows of this input that have arrived from one part.
     fn take<G>(&mut self, index: usize, input: usize) -> Result<(), GatherError<G>> {
         let lost = |error| GatherError::Lost { side: Side::Part(index), error };
-        let mut moved = 0;
+        let (mut moved, mut rows) = (0, 0);
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
         while part.is_sending(input) && self.scratch.output.len() < OUTPUT_BYTES {
             let Some(Frame { header, is_complete }) = part.connection.peek().map_err(lost)? else { break };
             let is_row = header.tag == shard_tag::COPY_DATA;
             let size = u64::try_from(header.total).unwrap_or(u64::MAX);
-            if is_row && self.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
+            if is_row && self.loaded.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
                 return Err(GatherError::TooLarge);
             }
             if !is_complete {
@@ -272,7 +292,15 @@ impl Feed<'_, '_> {
                 part.consume(header.total).map_err(|failure| failure.at(index))?;
             } else if part.put_row(header.total, input, &mut self.scratch.output).map_err(lost)? {
                 moved += size;
+                rows += 1;
             }
+        }
+        let has_ended = !part.is_sending(input);
+        let sent = self.loaded.fragments.entry((input, Side::Part(index))).or_default();
+        sent.rows += rows;
+        sent.bytes += moved;
+        if has_ended && sent.elapsed.is_zero() {
+            sent.elapsed = self.asked_at.elapsed();
         }
         self.count(moved)
     }
@@ -335,6 +363,12 @@ pub async fn read_to_end(connection: &mut Connection) -> Result<(), ConnectionEr
             return Ok(());
         }
     }
+}
+
+/// Of the tag `INSERT 0 n`.
+fn inserted_by(tag: &[u8]) -> u64 {
+    let tag = std::str::from_utf8(tag).unwrap_or_default().trim_end_matches('\0');
+    tag.strip_prefix("INSERT 0 ").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// The one value of a row, a number.

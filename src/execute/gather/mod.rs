@@ -31,11 +31,11 @@ use crate::wire::{self, shard_tag};
 
 pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
 pub use cursor::{Fetch, Opening, fetch, open};
-pub use load::{Loaded, Part, load, read_to_end};
+pub use load::{Loaded, Part, Sent, load, read_to_end};
 pub use script::{Fragments, Script};
 
 /// Which connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     Scratch,
     /// Index of the part.
