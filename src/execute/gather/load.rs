@@ -77,6 +77,10 @@ pub async fn load<G>(
     for round in 0..=last {
         feed.round(script, round, round == last).await?;
     }
+    let indexes: String = script.loads.iter().map(|table| table.indexes.as_str()).collect();
+    if feed.loaded.bytes >= INDEX_BYTES_MIN && !indexes.is_empty() {
+        feed.run(&indexes).await?;
+    }
     if feed.loaded.bytes >= ANALYZE_BYTES_MIN {
         // The small ones too: taken for a single row, one would have the others read again and again.
         let all = script.loads.iter().map(|table| table.analyze.as_str()).chain([LARGE]);
@@ -464,6 +468,8 @@ fn untagged<'l>(line: &'l [u8], inputs: &[Columns]) -> Option<(usize, &'l [u8])>
     Some((tag, values.get(start..end)?))
 }
 
+/// A few pages are read as fast as an index.
+const INDEX_BYTES_MIN: u64 = 8 * 1024;
 /// Below this, any plan is good enough.
 const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
 /// Temporary tables have no indexes to join by: a nested loop over them is good for few rows only, and what PostgreSQL expects of

@@ -32,7 +32,9 @@ pub struct TableLoad {
     pub copy: String,
     /// Makes the table's rows of what was loaded.
     pub combine: Option<String>,
-    /// Indexes and statistics: worth their time where much has been loaded.
+    /// Indexes, by which rows are looked for again and again.
+    pub indexes: String,
+    /// Statistics: worth their time where much has been loaded.
     pub analyze: String,
 }
 
@@ -168,7 +170,8 @@ fn table_load(input: &Input, reads_home: bool) -> TableLoad {
         size: format!("SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)"),
         input: input.clone(),
         round: input.round,
-        analyze: format!("{indexes}ANALYZE {table}"),
+        indexes,
+        analyze: format!("ANALYZE {table}"),
         copy: format!("COPY {loaded}{columns} FROM STDIN"),
         combine: input.combine.clone(),
     }

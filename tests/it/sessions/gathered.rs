@@ -46,7 +46,8 @@ async fn explained(stage: &Stage) {
             assert!(told.contains(line), "{options}, {line}: {told}");
         }
     }
-    let told = client.ask("EXPLAIN ANALYZE SELECT 1 / (count(*) - count(*)) FROM accounts a, accounts b WHERE a.id = b.balance").await;
+    let told =
+        client.ask("EXPLAIN ANALYZE SELECT 1 / (count(*) - count(*)) FROM accounts a, accounts b WHERE a.id = b.balance").await;
     assert_eq!(told, "E(22012 division by zero) Z(I)");
     assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
     assert!(client.ask(&format!("EXPLAIN ANALYZE {JOINED}")).await.ends_with("C(EXPLAIN) Z(T)"));
