@@ -19,8 +19,8 @@ use self::head::Head;
 use super::command::{is_own, text_field};
 use super::describe::{frame, prepare_on};
 use super::elsewhere::{fragment_text, with_shard_named};
-use super::gather::FragmentRun;
 use super::gateway::MAP_DATABASE;
+use super::gather::FragmentRun;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::WritingKind;
@@ -184,14 +184,8 @@ impl Session {
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
-                let fragments = |shard: &String| {
-                    gathering
-                        .recipe
-                        .inputs
-                        .iter()
-                        .map(|input| (shard.clone(), input.shown()))
-                        .collect::<Vec<_>>()
-                };
+                let fragments =
+                    |shard: &String| gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>();
                 let on = shards.iter().flat_map(fragments).collect();
                 let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
                 return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));

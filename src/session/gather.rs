@@ -20,7 +20,9 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
-use crate::execute::gather::{self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage};
+use crate::execute::gather::{
+    self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage,
+};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Parameter;
 use crate::shard_key::Format;
@@ -244,12 +246,7 @@ impl Session {
     }
 
     /// Runs one recipe. `types`: of the parameters; `columns`: of the answer.
-    async fn gather_as(
-        &mut self,
-        types: &[u32],
-        columns: &[FieldDescription],
-        asked: Asked<'_>,
-    ) -> Result<Gathered, Failed> {
+    async fn gather_as(&mut self, types: &[u32], columns: &[FieldDescription], asked: Asked<'_>) -> Result<Gathered, Failed> {
         let home = self.home().map_err(Failure::from)?.id;
         let mut gathering = asked.gathering.clone();
         let mut instant = None;

@@ -53,7 +53,8 @@ impl Session {
             self.announce_schema_change(CREATE_TABLE_AS).await?;
             return self.run_on_each(&shards, &table.definition).await.map(|()| None);
         }
-        let answer = match self.answer_query(&Stage { start: 0, end: 0, query: table.query.clone(), kind: StageKind::Source }).await {
+        let answer = match self.answer_query(&Stage { start: 0, end: 0, query: table.query.clone(), kind: StageKind::Source }).await
+        {
             Err(Failure::Shard(frame)) => return Err(self.told_of_the_text(frame, statement, text).await),
             answered => answered?,
         };

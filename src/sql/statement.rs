@@ -338,7 +338,8 @@ fn place_table_as(
     reader.notes.writes();
     let alone = source.text.get(source.start..source.end).unwrap_or_default();
     let table_as = into.filter(|_| is_read && !is_view);
-    let table_as = table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), tag == "SELECT INTO"));
+    let table_as =
+        table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), tag == "SELECT INTO"));
     if table_as.is_some() {
         // Pieces of this text.
         reader.notes.is_bound_to_text = true;

@@ -62,13 +62,15 @@ impl Inner {
     pub fn is_closed(&self, survey: &Survey, columns: &dyn Fn(usize, &str) -> bool) -> bool {
         let given = survey.given_names.get(self.given_names.clone()).unwrap_or_default();
         let relations = || survey.relations.get(self.relations.clone()).unwrap_or_default().iter();
-        survey.columns.get(self.columns.clone()).unwrap_or_default().iter().all(|column| match (column.path.as_slice(), column.is_star) {
-            ([], true) => true,
-            ([.., table], true) | ([.., table, _], false) => {
-                relations().any(|used| used.effective_name() == table) || given.contains(table)
+        survey.columns.get(self.columns.clone()).unwrap_or_default().iter().all(|column| {
+            match (column.path.as_slice(), column.is_star) {
+                ([], true) => true,
+                ([.., table], true) | ([.., table, _], false) => {
+                    relations().any(|used| used.effective_name() == table) || given.contains(table)
+                }
+                ([name], false) => self.relations.clone().any(|index| columns(index, name)) || given.contains(name),
+                ([], false) => false,
             }
-            ([name], false) => self.relations.clone().any(|index| columns(index, name)) || given.contains(name),
-            ([], false) => false,
         })
     }
 }

@@ -379,9 +379,10 @@ impl<'c> Inputs<'c> {
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
-            let has_primary = relation.uniques.iter().any(|unique| {
-                unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted(name)))
-            });
+            let has_primary = relation
+                .uniques
+                .iter()
+                .any(|unique| unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted(name))));
             let is_exact = |column: &Column| EXACT.contains(&column.type_oid) && column.is_deterministic;
             let is_of_one_kind = relation.columns.iter().filter(|column| needed.contains(&quoted(&column.name))).all(is_exact);
             let distinct = if wanted.counts_rows || has_primary || !is_of_one_kind { "" } else { "DISTINCT " };
@@ -486,18 +487,8 @@ fn qualified(relation: &Relation) -> String {
 }
 
 /// Values that are equal are the same.
-const EXACT: [Oid; 10] = [
-    oid::BOOL,
-    oid::INT2,
-    oid::INT4,
-    oid::INT8,
-    oid::TEXT,
-    oid::VARCHAR,
-    oid::UUID,
-    oid::DATE,
-    oid::TIMESTAMP,
-    oid::TIMESTAMPTZ,
-];
+const EXACT: [Oid; 10] =
+    [oid::BOOL, oid::INT2, oid::INT4, oid::INT8, oid::TEXT, oid::VARCHAR, oid::UUID, oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 /// Each is a trip to every shard.
 const ROUNDS_MAX: usize = 4;
 /// By these, constants are written.

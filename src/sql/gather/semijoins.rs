@@ -96,7 +96,8 @@ impl<'r> Joins<'_, 'r> {
                     let other = self.known(to.0).filter(|other| among(other.place) && is_beside(&own, from.1, other, to.1))?;
                     let conditions = self.conditions(to.0);
                     // By the same keys it is restricted already.
-                    let says_more = conditions.iter().any(|condition| !keys_of(condition).any(|keys| self.has_keys(relation, keys)));
+                    let says_more =
+                        conditions.iter().any(|condition| !keys_of(condition).any(|keys| self.has_keys(relation, keys)));
                     let is_of_use = says_more && !other.relation.has_row_security;
                     is_of_use.then(|| membership(from.1, to.1, &other, conditions))
                 };

@@ -190,7 +190,8 @@ pub fn is_same(old: &Survey, new: &Survey, replaced: &Replaced<'_>) -> bool {
     let mut index = 0;
     while let Some(step) = old.trace.get(index) {
         if let Some(computed) = replaced.computed.iter().find(|computed| computed.inner.steps.start == index) {
-            let is_there = |step: &Step| steps.next().is_some_and(|new_step| is_same_step(&computed.replaced, step, new, new_step, None));
+            let is_there =
+                |step: &Step| steps.next().is_some_and(|new_step| is_same_step(&computed.replaced, step, new, new_step, None));
             if !computed.replaced.trace.iter().all(is_there) {
                 return false;
             }

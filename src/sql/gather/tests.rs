@@ -195,7 +195,10 @@ fn computed_of(text: &str) -> (String, Vec<Input>) {
         text = text.replace(&format!("pg_temp.\"shardgate_input_{number}\""), &format!("#{number}"));
         text = text.replace(&format!("pg_temp.\"shardgate_input_q{number}\""), &format!("#q{number}"));
     }
-    (text.split_whitespace().collect::<Vec<_>>().join(" "), recipe.inputs.into_iter().filter(|input| input.columns.is_empty()).collect())
+    (
+        text.split_whitespace().collect::<Vec<_>>().join(" "),
+        recipe.inputs.into_iter().filter(|input| input.columns.is_empty()).collect(),
+    )
 }
 
 #[test]
@@ -228,14 +231,15 @@ fn groups_of_which_each_shard_has_a_part_are_made_of_the_parts() {
     let (_, inputs) =
         computed_of("SELECT max(x) FROM t, (SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y) c WHERE c.a = t.x");
     let [input] = inputs.as_slice() else { panic!("{inputs:?}") };
-    assert_eq!(input.fragment, {
-        "SELECT y, count(*), pg_catalog.sum(k) AS a, min(name), pg_catalog.count(k) FROM u GROUP BY y"
-    });
-    assert_eq!(input.combine.as_deref(), Some({
-        "INSERT INTO pg_temp.\"shardgate_input_q1\" SELECT c1, pg_catalog.sum(c2), \
+    assert_eq!(input.fragment, { "SELECT y, count(*), pg_catalog.sum(k) AS a, min(name), pg_catalog.count(k) FROM u GROUP BY y" });
+    assert_eq!(
+        input.combine.as_deref(),
+        Some({
+            "INSERT INTO pg_temp.\"shardgate_input_q1\" SELECT c1, pg_catalog.sum(c2), \
          pg_catalog.sum(c3) OPERATOR(pg_catalog./) pg_catalog.sum(c5), pg_catalog.min(c4) \
          FROM pg_temp.\"shardgate_input_q1_parts\" GROUP BY c1"
-    }));
+        })
+    );
     assert!(input.create.contains("AS SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y\nWITH NO DATA"));
     assert!(input.create.contains("(c1, c2, c3, c4, c5) ON COMMIT DROP AS SELECT y"), "{}", input.create);
 }
