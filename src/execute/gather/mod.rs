@@ -11,7 +11,8 @@
 //!                                                                         ROLLBACK
 //! ```
 //!
-//! [`load`] fills the tables, [`answer`] runs the statement; for a cursor, [`open`] and [`fetch`] do, and the transaction stays open. Every shard's snapshot is taken before the first row is read. Rows
+//! Tables are loaded in rounds: what a later round asks the shards for is restricted by keys of what earlier ones have loaded, in the
+//! same snapshots. [`load`] fills the tables, [`answer`] runs the statement; for a cursor, [`open`] and [`fetch`] do, and the transaction stays open. Every shard's snapshot is taken before the first row is read. Rows
 //! go through as they come, from all shards at once; when the scratch session does not keep up, the shards are not read. What is
 //! transported is text under settings that lose nothing; the statement itself runs under the client's own.
 //!

@@ -213,24 +213,28 @@ pub enum HomeTables {
 /// The recipe for one SELECT; `text` is the statement alone.
 pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe, PgError> {
     check_hidden_references(text, context, home)?;
-    let plain = cooked(text, context, home, false)?;
-    let computes = home == HomeTables::InPlace && context.has_plain_operators(&context.search_path);
+    let (plain, may_compute) = cooked(text, context, home, false)?;
+    if !may_compute || home != HomeTables::InPlace || !context.has_plain_operators(&context.search_path) {
+        return Ok(plain);
+    }
     // What cannot be proven of it has the plain one.
-    let computed = cooked(text, context, home, computes).ok();
+    let computed = cooked(text, context, home, true).ok().map(|(computed, _)| computed);
     match computed.filter(|computed| *computed != plain) {
         Some(computed) => Ok(Recipe { plain: Some(Box::new(plain)), ..computed }),
         None => Ok(plain),
     }
 }
 
-fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Result<Recipe, PgError> {
+/// A recipe, and whether a sub-select may be worth computing on the shards.
+fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Result<(Recipe, bool), PgError> {
     let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0, computes };
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
     let has_clock = kitchen.surveys.iter().any(has_clock) || has_clock_literal(&spliced);
+    let may_compute = kitchen.surveys.last().is_some_and(|survey| survey.inner.iter().any(|inner| inner.reduces));
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
-    Ok(Recipe { text: spliced, splices, inputs, has_clock, plain: None })
+    Ok((Recipe { text: spliced, splices, inputs, has_clock, plain: None }, may_compute))
 }
 
 /// Functions, policies and triggers must not reach sharded tables behind the statement's back.
