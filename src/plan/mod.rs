@@ -109,14 +109,15 @@ fn may_gather(analysis: &Analysis) -> bool {
     analysis.effect == Effect::Read && matches!(analysis.command, Command::Query(QueryKind::Select))
 }
 
-/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written: there they come from its
-/// own connection.
+/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written, or has a snapshot on each
+/// shard: there they come from its own connections.
 pub fn gather(
     shards: Vec<ShardId>,
     scope: &TransactionScope,
     recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
 ) -> Result<Plan, PgError> {
-    if scope.is_open && scope.has_snapshot {
+    let has_snapshots = scope.is_open && scope.has_snapshot;
+    if has_snapshots && scope.isolation == CrossShardIsolation::Refuse {
         return Err(no_common_snapshot());
     }
     if scope.has_schema_change {
@@ -134,8 +135,16 @@ pub fn gather(
         ));
     }
     check_fan_out(&shards, scope)?;
-    let home = if scope.has_written_home { HomeTables::Shipped } else { HomeTables::InPlace };
-    let recipe = recipe(home)?;
+    let home = match (has_snapshots, scope.has_written_home) {
+        (true, _) => HomeTables::OfSnapshot,
+        (false, true) => HomeTables::Shipped,
+        (false, false) => HomeTables::InPlace,
+    };
+    let mut recipe = recipe(home)?;
+    if scope.writer.is_some() {
+        // Some of the rows come from the transaction's own connections, by one query each, where an error would be the client's.
+        recipe = recipe.into_plain();
+    }
     if scope.is_open && recipe.has_clock && !clock::is_movable(&recipe.text) {
         return Err(PgError::unsupported(
             "the transaction's time is not supported in this statement inside a transaction block",

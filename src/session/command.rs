@@ -134,6 +134,7 @@ impl Session {
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
                 self.change_temporary(statement, text, None).await
             }
+            Command::Ddl { table_as: Some(table), .. } => self.create_table_as(table, statement, text).await,
             Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);

@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// The home shard's answer is the client's; of the others only errors and notices are.
-    async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+    pub(super) async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
         for shard in shards {
             let before = self.client.output.len();
             let result = self.run_patiently(shard, text).await;

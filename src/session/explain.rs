@@ -20,12 +20,14 @@ use super::command::{is_own, text_field};
 use super::describe::{frame, prepare_on};
 use super::elsewhere::{fragment_text, with_shard_named};
 use super::gateway::MAP_DATABASE;
+use super::gather::FragmentRun;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::WritingKind;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Frame;
 use crate::error::{PgError, SqlState};
+use crate::execute::gather::Sent;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
@@ -76,9 +78,10 @@ impl Session {
             None => Inputs::literals(text, &read.literals),
         };
         let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
-        let (head, asked) = self.explain_head(&explained, why, &inputs).await?;
+        let (head, asked, analyzed) = self.explain_head(&explained, why, &inputs, *format).await?;
         let plans = match (asked, bound) {
             _ if *shards => Vec::new(),
+            _ if !analyzed.is_empty() => analyzed,
             (None, bound) => {
                 if bound.is_none() {
                     // What PostgreSQL has to say against the statement comes first.
@@ -120,20 +123,21 @@ impl Session {
         self.describe(&prepared).await.map(|_| ())
     }
 
-    /// The head, and what the shards are asked for; nothing where nothing would run.
+    /// The head, and what the shards are asked for, nothing where nothing would run; or the plan of what has been run.
     async fn explain_head(
         &mut self,
         explained: &Explained<'_>,
         mut why: Vec<String>,
         inputs: &Inputs<'_>,
-    ) -> Result<(Head, Option<Asked>), Failure> {
+        format: ExplainFormat,
+    ) -> Result<(Head, Option<Asked>, Vec<ShardPlan>), Failure> {
         let Explained { statement, inner, text, is_analyze } = *explained;
         if why.is_empty() {
             why.push("The statement names no sharded table.".to_owned());
         }
         if is_own(&inner.command) && !is_temporary(inner) {
             check_own(inner, is_analyze)?;
-            return Ok((Head::new("local", why), None));
+            return Ok((Head::new("local", why), None, Vec::new()));
         }
         if is_temporary(inner) && is_analyze {
             return Err(creates_a_table().into());
@@ -157,28 +161,38 @@ impl Session {
                     WritingKind::Moved(_) => "rows are deleted where they are and inserted where their new keys belong".to_owned(),
                     _ => "the queries in it are answered first, and their rows are written as constants".to_owned(),
                 });
-                return Ok((Head { merge, ..Head::new("split write", why) }, None));
+                return Ok((Head { merge, ..Head::new("split write", why) }, None, Vec::new()));
             }
             Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
-            Ok(Route::Gather(gathering)) if is_analyze => return Err(not_analyzed(&gathering.shards).into()),
+            Ok(Route::Gather(_)) if is_analyze && statement.parameter_count > 0 => return Err(not_analyzed().into()),
+            Ok(Route::Gather(gathering)) if is_analyze => {
+                let field = plan_field(format);
+                let (fragments, answer) = self.gather_explained(&gathering, (inner, text), explain, &field).await?;
+                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let actual = |run: FragmentRun| {
+                    let Sent { rows, bytes, elapsed } = run.sent;
+                    let time = elapsed.as_secs_f64() * 1000.0;
+                    (run.shard, format!("{} (actual rows={rows} bytes={bytes} time={time:.3} ms)", one_line(&run.sql)))
+                };
+                let on = fragments.into_iter().map(actual).collect();
+                let home = self.home()?.name.clone();
+                let rows = answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
+                let merge = Some(format!("PostgreSQL on {home}"));
+                let head = Head { shards, on, merge, ..Head::new("gather", why) };
+                return Ok((head, None, vec![ShardPlan { shard: home, rows }]));
+            }
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
-                let fragments = |shard: &String| {
-                    gathering
-                        .recipe
-                        .inputs
-                        .iter()
-                        .map(|input| (shard.clone(), input.shown(&|number| Some(format!("${number}")))))
-                        .collect::<Vec<_>>()
-                };
+                let fragments =
+                    |shard: &String| gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>();
                 let on = shards.iter().flat_map(fragments).collect();
                 let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
-                return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None));
+                return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));
             }
             Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {
                 let why = std::iter::once(refusal.message).chain(refusal.detail).collect();
-                return Ok((Head { hint: refusal.hint, ..Head::new("refused", why) }, None));
+                return Ok((Head { hint: refusal.hint, ..Head::new("refused", why) }, None, Vec::new()));
             }
             Err(failure) => return Err(failure),
         };
@@ -186,7 +200,7 @@ impl Session {
         let names: Vec<String> = shards.iter().map(|shard| self.shard_name(*shard)).collect();
         let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
         let asked = Asked { shards, sql: format!("{explain}{sql}") };
-        Ok((Head { shards: names, on, ..head }, Some(asked)))
+        Ok((Head { shards: names, on, ..head }, Some(asked), Vec::new()))
     }
 
     fn shard_name(&self, id: ShardId) -> String {
@@ -495,10 +509,10 @@ fn write_not_analyzed() -> PgError {
     )
 }
 
-fn not_analyzed(shards: &[ShardId]) -> PgError {
+fn not_analyzed() -> PgError {
     PgError::unsupported(
-        "EXPLAIN ANALYZE of a statement whose rows are gathered is not supported",
-        format!("It would run on the home shard, over rows of {} shards.", shards.len()),
-        "EXPLAIN (SHARDS) shows what is read from each shard and what is computed over it.",
+        "EXPLAIN ANALYZE with parameters of a statement whose rows are gathered is not supported",
+        "It runs as a statement of its own, over rows that have been brought together.",
+        "Explain the statement with the values in it.",
     )
 }

@@ -1,8 +1,8 @@
 //! Statements that PostgreSQL computes over gathered rows: connections, limits, and what their errors mean to the client.
 //!
 //! The scratch session has a connection of its own, never the transaction's: a connection that has touched a temporary table
-//! cannot prepare a commit. So have the shards' fragments, but where the transaction has written: only its own connection sees
-//! that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
+//! cannot prepare a commit. So have the shards' fragments, but where the transaction has written, or has a snapshot: only its own
+//! connection sees that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
 //! cancelled, and closed unless they are the transaction's.
 
 use std::future::poll_fn;
@@ -20,7 +20,9 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{Checkout, Pooled};
 use crate::error::{PgError, SqlState};
-use crate::execute::gather::{self, Final, Fragments, GatherError, Opening, Part, RIGHTS_OFFSET, Script, Side, Stage};
+use crate::execute::gather::{
+    self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage,
+};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Parameter;
 use crate::shard_key::Format;
@@ -28,9 +30,11 @@ use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::clock;
 use crate::sql::gather::{Recipe, Source, recipe};
-use crate::wire;
+use crate::sql::staging::Answer;
+use crate::wire::{self, FieldDescription};
 
 /// The client's statement as it is to be answered.
+#[derive(Clone, Copy)]
 struct Asked<'a> {
     gathering: &'a Gathering,
     /// The statement alone.
@@ -50,6 +54,23 @@ enum Then<'a> {
     Answer,
     /// The scratch session keeps them for a cursor or portal.
     Keep(Opening<'a>),
+    /// EXPLAIN ANALYZE, by these words before the statement. What it answers is told as this column.
+    Explain(&'a str, &'a FieldDescription),
+}
+
+/// What became of a gathering.
+struct Gathered {
+    /// The scratch session, where it is kept.
+    kept: Option<Pooled>,
+    fragments: Vec<FragmentRun>,
+}
+
+/// What one shard has sent for one input.
+#[derive(Clone, Debug)]
+pub(super) struct FragmentRun {
+    pub shard: String,
+    pub sql: String,
+    pub sent: Sent,
 }
 
 /// The connections of one gathering.
@@ -80,6 +101,27 @@ impl Session {
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Answer };
         self.gather(&prepared, asked).await.map(drop)
+    }
+
+    /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the statement.
+    pub(super) async fn gather_explained(
+        &mut self,
+        gathering: &Gathering,
+        (statement, text): (&Analysis, &str),
+        explain: &str,
+        field: &FieldDescription,
+    ) -> Result<(Vec<FragmentRun>, Answer), Failure> {
+        let alone = statement.alone(text);
+        let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
+        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
+        let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
+        let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Explain(explain, field) };
+        let kept = self.divert();
+        let (run, fragments) = match self.gather_all(&prepared, asked).await {
+            Ok(gathered) => (Ok(()), gathered.fragments),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
+        Ok((fragments, self.diverted(kept, run)?))
     }
 
     /// Brings the rows together for a cursor: the scratch session, in its transaction, with the cursor open.
@@ -148,6 +190,10 @@ impl Session {
 
     /// The scratch session, where it is kept.
     async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
+        self.gather_all(statement, asked).await.map(|gathered| gathered.kept)
+    }
+
+    async fn gather_all(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Gathered, Failure> {
         let description = match self.describe(statement).await {
             Ok(description) => description,
             Err(Failure::Shard(frame)) => return Err(Failure::Shard(moved(&frame, |position| position + asked.lead))),
@@ -155,30 +201,74 @@ impl Session {
         };
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let home = self.home()?.id;
+        let columns = match asked.then {
+            Then::Explain(_, field) => vec![field.clone()],
+            Then::Answer | Then::Keep(_) => columns,
+        };
         let types = &description.parameter_types;
         let value = |number: u16| {
             let index = usize::from(number).checked_sub(1)?;
             let (format, value) = asked.bind.parameter(index)?;
             parameter::as_sql(*types.get(index)?, format, value)
         };
-        let mut gathering = with_values(asked.gathering, &value);
+        let bound = |recipe: &Recipe| {
+            let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;
+            Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, shards: asked.gathering.shards.clone() })
+        };
+        let recipe = &asked.gathering.recipe;
+        if recipe.plain.is_some()
+            && self.computes_in_transport()
+            && let Some(gathering) = bound(recipe)
+        {
+            match self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await {
+                Err(Failed { is_of_load: true, .. }) => tracing::debug!("sub-selects not computed on the shards"),
+                run => return run.map_err(|failed| failed.failure),
+            }
+        }
+        let plain = recipe.plain.as_deref().unwrap_or(recipe);
+        let gathering = bound(plain).ok_or_else(|| PgError::internal("a table's rows with parameters"))?;
+        let run = self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await;
+        run.map_err(|failed| failed.failure)
+    }
+
+    /// Values are computed under the settings of transport as they are under the client's own.
+    fn computes_in_transport(&self) -> bool {
+        let is = |name: &str, wanted: &[&str]| {
+            self.effective(name).is_none_or(|value| wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)))
+        };
+        let is_iso = self.effective("datestyle").is_none_or(|value| value.to_ascii_lowercase().starts_with("iso"));
+        is_iso
+            && is("intervalstyle", &["postgres"])
+            && is("extra_float_digits", &["1", "2", "3"])
+            && is("bytea_output", &["hex"])
+            && is("xmloption", &["content"])
+            && self.check_text_is_exact().is_ok()
+    }
+
+    /// Runs one recipe. `types`: of the parameters; `columns`: of the answer.
+    async fn gather_as(&mut self, types: &[u32], columns: &[FieldDescription], asked: Asked<'_>) -> Result<Gathered, Failed> {
+        let home = self.home().map_err(Failure::from)?.id;
+        let mut gathering = asked.gathering.clone();
         let mut instant = None;
         if self.transaction.is_open() && gathering.recipe.has_clock {
             // A transaction of its own has a time of its own.
             instant = Some(self.instant(&gathering.shards).await?);
-            let replaced = clock::replaced(&gathering.recipe.text)?;
+            let replaced = clock::replaced(&gathering.recipe.text).map_err(Failure::from)?;
             gathering.recipe.set_text(replaced, asked.text.len());
         }
         let asked = Asked { gathering: &gathering, ..asked };
         let recipe = &gathering.recipe;
+        let final_text = match asked.then {
+            Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
+            Then::Answer | Then::Keep(_) => recipe.text.clone(),
+        };
         let mut statement = Final {
             client_text: asked.text,
-            text: &recipe.text,
-            types: &description.parameter_types,
+            text: &final_text,
+            types,
             after_names: asked.bind.after_names,
             result_formats: asked.bind.result_formats,
-            columns: &columns,
+            columns,
             describes: asked.describes,
             is_permitted: false,
         };
@@ -190,18 +280,33 @@ impl Session {
         if let Some(instant) = &instant {
             hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
         }
-        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then).await;
-        let failure = run.map_err(|error| self.gather_failure(error, &hands, &asked)).err();
-        let failure = match failure {
-            Some(failure) => Some(self.stop_own(&hands).await.err().unwrap_or(failure)),
+        let names: Vec<String> =
+            hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
+        let mut loaded = None;
+        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded).await;
+        let failed = run.map_err(|error| {
+            let is_of_load = loaded.is_none() && is_of_the_recipe(&error);
+            Failed { failure: self.gather_failure(error, &hands, &asked), is_of_load }
+        });
+        let failed = match failed.err() {
+            Some(failed) => Some(self.stop_own(&hands).await.err().map_or(failed, Failed::from)),
             None => None,
         };
-        if let (None, Then::Keep(_)) = (&failure, asked.then) {
+        let home = hands.scratch.pool().address.name.clone();
+        let fragments = loaded.iter().flat_map(|loaded| &loaded.fragments).filter_map(|((input, side), sent)| {
+            let shard = match side {
+                Side::Scratch => home.clone(),
+                Side::Part(index) => names.get(*index)?.clone(),
+            };
+            Some(FragmentRun { shard, sql: recipe.inputs.get(*input)?.shown(), sent: *sent })
+        });
+        let fragments = fragments.collect();
+        if let (None, Then::Keep(_)) = (&failed, asked.then) {
             self.cancel.ended(&hands.scratch);
-            return Ok(Some(hands.scratch));
+            return Ok(Gathered { kept: Some(hands.scratch), fragments });
         }
-        self.give_back(hands, failure.is_none()).await;
-        failure.map_or(Ok(None), Err)
+        self.give_back(hands, failed.is_none()).await;
+        failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
     }
 
     /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
@@ -229,12 +334,16 @@ impl Session {
     async fn take_connections(&mut self, gathering: &Gathering) -> Result<Hands, Failure> {
         let home = self.home()?;
         let settings = self.settings_now();
+        let has_snapshots = self.transaction.is_open() && self.has_snapshot();
         let written = self.participants.iter().filter(|participant| participant.has_written);
-        let written: Vec<ShardId> = written.map(|participant| participant.shard).collect();
+        let own: Vec<ShardId> = match has_snapshots {
+            true => gathering.shards.iter().copied().chain((!gathering.shards.contains(&home.id)).then_some(home.id)).collect(),
+            false => written.map(|participant| participant.shard).collect(),
+        };
         let has_home_tables = gathering.recipe.inputs.iter().any(|input| input.source == Source::Home);
-        let is_own = |id: &ShardId| written.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
+        let is_own = |id: &ShardId| own.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
         let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
-        let reads_home = gathering.shards.contains(&home.id) && !written.contains(&home.id);
+        let reads_home = gathering.shards.contains(&home.id) && !own.contains(&home.id);
         let scratch = self.checkout(&home, &settings).await?;
         let mut hands = Hands {
             scratch,
@@ -243,13 +352,13 @@ impl Session {
             parts: Vec::new(),
             own: Vec::new(),
         };
-        for id in gathering.shards.iter().filter(|id| **id != home.id && !written.contains(id)) {
+        for id in gathering.shards.iter().filter(|id| **id != home.id && !own.contains(id)) {
             let shard = self.gateway.shard(*id)?;
             // The scratch session is held meanwhile.
             let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
             hands.parts.push((shard.name.clone(), connection));
         }
-        for id in written.iter().filter(|id| is_own(id)) {
+        for id in own.iter().filter(|id| is_own(id)) {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();
@@ -272,6 +381,7 @@ impl Session {
         recipe: &Recipe,
         statement: &Final<'_>,
         then: Then<'_>,
+        rows: &mut Option<Loaded>,
     ) -> Result<(), GatherError<Ended>> {
         let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
@@ -298,12 +408,13 @@ impl Session {
         };
         let loaded = before(deadline, cancelled.as_mut(), watched).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+        *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
         }
         let finish = script.finish.as_str();
         match then {
-            Then::Answer => {
+            Then::Answer | Then::Explain(..) => {
                 let answering = gather::answer(scratch, finish, statement, &mut self.client);
                 before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
             }
@@ -408,13 +519,29 @@ pub(super) fn bind_body(values: &[Parameter<'_>], result_formats: &[u8]) -> Vec<
     body
 }
 
-/// The fragments with the values of the parameters in their predicates.
-fn with_values(gathering: &Gathering, value: &dyn Fn(u16) -> Option<String>) -> Gathering {
-    let mut gathering = gathering.clone();
-    for input in &mut gathering.recipe.inputs {
-        input.fragment = input.query(value);
+/// Why a recipe has not run.
+struct Failed {
+    failure: Failure,
+    /// Another recipe may: nothing has been sent to the client.
+    is_of_load: bool,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_of_load: false }
     }
-    gathering
+}
+
+/// A shard has refused something that the client has not written, or not for these rows.
+fn is_of_the_recipe<G>(error: &GatherError<G>) -> bool {
+    match error {
+        GatherError::Shard { stage: Stage::Tables | Stage::Analysis | Stage::Load, frame, .. } => {
+            let fields = wire::error_fields(frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default());
+            fields.is_ok_and(|fields| fields.sqlstate() != Some(&SqlState::QUERY_CANCELED.0[..]) && !fields.is_fatal())
+        }
+        GatherError::Differs | GatherError::TooLarge => true,
+        GatherError::Shard { stage: Stage::Rights | Stage::Answer, .. } | GatherError::Lost { .. } | GatherError::Gone(_) => false,
+    }
 }
 
 /// What ends a gathering from outside.
@@ -502,6 +629,8 @@ fn refused(side: Side, stage: Stage, frame: &Bytes, shard: &str, asked: &Asked<'
         )
         .into(),
         (Side::Part(_), _) => Failure::Shard(with_shard_named(frame, shard)),
+        // Of the plan, not of the client's text.
+        (Side::Scratch, Stage::Answer) if matches!(asked.then, Then::Explain(..)) => Failure::Shard(moved(frame, |_| 0)),
         (Side::Scratch, Stage::Answer) => Failure::Shard(moved(frame, |position| asked.lead + original_position(position, asked))),
         (Side::Scratch, Stage::Tables | Stage::Load) => Failure::Shard(moved(frame, |_| 0)),
     }

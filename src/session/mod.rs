@@ -59,6 +59,7 @@ mod snapshot;
 mod staged;
 mod statement;
 mod stop;
+mod table_as;
 mod temporary;
 mod transaction;
 mod waits;

@@ -323,7 +323,7 @@ impl Session {
     }
 
     /// The rows of one query.
-    async fn answer_query(&mut self, stage: &Stage) -> Result<Answer, Failure> {
+    pub(super) async fn answer_query(&mut self, stage: &Stage) -> Result<Answer, Failure> {
         // Whether it stands by itself is said by the home shard, before it runs anywhere.
         let prepared = self.prepare(stage.query.as_bytes(), Box::default()).await?;
         let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));

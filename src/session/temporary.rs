@@ -12,8 +12,9 @@ use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session};
 use crate::backend::Reply;
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
+use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, Scope};
 use crate::wire::{self, originate};
 
@@ -66,12 +67,28 @@ impl Session {
             None => Inputs::literals(text, &read.literals),
         };
         let home = self.home()?;
-        match self.route(statement, &inputs).await? {
-            Route::Shard(shard) if shard == home.id => {}
-            Route::Shard(_) | Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => return Err(not_at_home().into()),
+        let is_at_home = match self.route(statement, &inputs).await {
+            Ok(Route::Shard(shard)) => shard == home.id,
+            Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => false,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => false,
+            Err(failure) => return Err(failure),
+        };
+        if !is_at_home {
+            let Command::Ddl { table_as: Some(table), .. } = &statement.command else { return Err(not_at_home().into()) };
+            return Box::pin(self.create_table_as(table, statement, text)).await;
         }
-        let index = self.join(home.id).await?;
+        let index = self.keep_temporary(&home).await?;
         self.pin_if_needed(index, statement);
+        if let Some((prepared, bind)) = bound {
+            return self.run_bound(index, prepared, bind).await;
+        }
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        self.run_on_one(&home, alone, true).await
+    }
+
+    /// The connection of the temporary tables, which are about to change.
+    pub(super) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
+        let index = self.join(home.id).await?;
         if let Some(participant) = self.participants.get_mut(index) {
             pin(participant);
             participant.must_decide = true;
@@ -79,11 +96,7 @@ impl Session {
         self.temporary_tables.is_used = true;
         self.temporary_tables.is_stale = true;
         self.temporary_tables.has_changed = true;
-        if let Some((prepared, bind)) = bound {
-            return self.run_bound(index, prepared, bind).await;
-        }
-        let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        self.run_on_one(&home, alone, true).await
+        Ok(index)
     }
 
     /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.

@@ -10,6 +10,7 @@ use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
+use crate::sql::table_as::TableAs;
 
 /// One statement of a query string.
 #[derive(Clone, Debug)]
@@ -482,6 +483,8 @@ pub enum Command {
         /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
         /// a transaction block, whose later statements would take the new name for a home table.
         renames_distributed: bool,
+        /// It makes a table of rows that are not all on the home shard, or perhaps not.
+        table_as: Option<Arc<TableAs>>,
     },
     Truncate,
     Lock,

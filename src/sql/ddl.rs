@@ -35,7 +35,7 @@ impl Ddl {
 
     pub fn into_command(self, renames_distributed: bool) -> Command {
         let Self { tag, creates_temporary, outside_transaction } = self;
-        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed }
+        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed, table_as: None }
     }
 }
 

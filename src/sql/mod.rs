@@ -31,6 +31,7 @@ mod set_config;
 mod shardgate_call;
 pub mod staging;
 mod statement;
+pub mod table_as;
 #[cfg(test)]
 mod testing;
 mod tree;

@@ -10,6 +10,7 @@ use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::Reader;
 use super::shardgate_call::{self, Naming};
+use super::table_as::{self, TableAs};
 use super::{clock, ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
@@ -313,14 +314,19 @@ fn place_table_as(
 ) -> Result<Placement, PgError> {
     let relation = into.and_then(|into| into.rel());
     let temporary = relation.filter(|relation| ddl::is_temporary(relation)).and_then(|relation| relation.relname());
-    let command = Command::Ddl {
+    let command = |table_as: Option<TableAs>| Command::Ddl {
         tag: tag.to_owned(),
         creates_temporary: temporary.map(str::to_owned),
         outside_transaction: false,
         renames_distributed: false,
+        table_as: table_as.map(Arc::new),
     };
-    if into.is_some_and(|into| into.skip_data) && temporary.is_none() {
-        return Ok(Placement::new(command, Scope::EveryShard, Effect::Write));
+    if into.is_some_and(|into| into.skip_data) {
+        let scope = match temporary {
+            Some(_) => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
+            None => Scope::EveryShard,
+        };
+        return Ok(Placement::new(command(None), scope, Effect::Write));
     }
     let Node::SelectStmt(select) = query else {
         // CREATE TABLE AS EXECUTE.
@@ -328,22 +334,34 @@ fn place_table_as(
     };
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.outermost(select)?.ok();
+    let is_read = reader.notes.effect() == Effect::Read;
     reader.notes.writes();
+    let alone = source.text.get(source.start..source.end).unwrap_or_default();
+    let table_as = into.filter(|_| is_read && !is_view);
+    let table_as =
+        table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), tag == "SELECT INTO"));
+    if table_as.is_some() {
+        // Pieces of this text.
+        reader.notes.is_bound_to_text = true;
+    }
     if temporary.is_some() {
         reader.parts.push(Part::Home);
-        return Ok(placing::finish(reader, command, Ok(Merge::default())));
+        return Ok(placing::finish(reader, command(table_as), Ok(Merge::default())));
     }
     // Each shard runs it. Elsewhere than at home, home tables are empty, and so is what is made from them.
-    let placement = placing::finish(reader, command, Ok(Merge::default()));
+    let placement = placing::finish(reader, command(None), Ok(Merge::default()));
     let is_home_only = match &placement.scope {
         Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
         Scope::Replicated | Scope::Tableless | Scope::System => is_view,
         _ => false,
     };
-    if !is_home_only {
-        return Err(table_as_refusal(tag));
+    match (is_home_only, table_as, &placement.scope) {
+        (true, _, _) => Ok(Placement { scope: Scope::EveryShard, ..placement }),
+        (false, Some(table_as), Scope::Placed { .. } | Scope::Replicated | Scope::Tableless | Scope::System) => {
+            Ok(Placement { command: command(Some(table_as)), scope: Scope::EveryShard, ..placement })
+        }
+        (false, _, _) => Err(table_as_refusal(tag)),
     }
-    Ok(Placement { scope: Scope::EveryShard, ..placement })
 }
 
 fn table_as_refusal(tag: &str) -> PgError {

@@ -3,14 +3,17 @@
 //! One row is one CopyData message, so the messages of several shards may alternate in one COPY. Memory: what one read of each
 //! shard brings, the buffer towards the scratch session, and one row where it is larger.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, ConnectionError, Frame, Reply};
+use crate::sql::gather::Keys;
 use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
 
 /// A shard that sends rows.
@@ -23,10 +26,21 @@ pub struct Part<'a> {
 }
 
 /// What was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Of COPY data, and of the home shard's own rows on its disk.
     pub bytes: u64,
+    /// By input, then by side.
+    pub fragments: BTreeMap<(usize, Side), Sent>,
+}
+
+/// What one side has sent for one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub rows: u64,
+    pub bytes: u64,
+    /// Since it was asked, until the last row was there.
+    pub elapsed: Duration,
 }
 
 impl<'a> Part<'a> {
@@ -58,28 +72,25 @@ pub async fn load<G>(
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, bytes: 0, bytes_max };
-    let is_late = |table: &&TableLoad| !table.partners.is_empty();
-    let first = script.loads.iter().take_while(|table| !is_late(table)).count();
-    for (input, table) in script.loads.iter().enumerate().take(first) {
-        feed.load(table, input, &table.query(&[])).await?;
+    let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max, keys: BTreeMap::new() };
+    let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
+    for round in 0..=last {
+        feed.round(script, round, round == last).await?;
     }
-    if first < script.loads.len() {
-        let queries = feed.ask_for_the_rest(script.loads.get(first..).unwrap_or_default()).await?;
-        for ((input, table), query) in script.loads.iter().enumerate().skip(first).zip(&queries) {
-            feed.load(table, input, query).await?;
-        }
+    let indexes: String = script.loads.iter().map(|table| table.indexes.as_str()).collect();
+    if feed.loaded.bytes >= INDEX_BYTES_MIN && !indexes.is_empty() {
+        feed.run(&indexes).await?;
     }
-    let bytes = feed.bytes;
-    if bytes >= ANALYZE_BYTES_MIN {
+    if feed.loaded.bytes >= ANALYZE_BYTES_MIN {
         // The small ones too: taken for a single row, one would have the others read again and again.
         let all = script.loads.iter().map(|table| table.analyze.as_str()).chain([LARGE]);
         feed.run(&all.collect::<Vec<_>>().join(";")).await?;
     }
+    let loaded = feed.loaded;
     for (index, part) in parts.iter_mut().enumerate() {
         part.read_to_end().await.map_err(|failure| failure.at(index))?;
     }
-    Ok(Loaded { bytes })
+    Ok(loaded)
 }
 
 /// The scratch transaction up to the first row, in one trip.
@@ -130,33 +141,56 @@ async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>
 struct Feed<'f, 'p> {
     scratch: &'f mut Connection,
     parts: &'f mut [Part<'p>],
-    bytes: u64,
+    loaded: Loaded,
+    /// The shards were asked for what is loaded now.
+    asked_at: Instant,
     bytes_max: u64,
+    /// Of inputs that have been loaded, as texts of arrays; `None`: too many.
+    keys: BTreeMap<Keys, Option<String>>,
 }
 
 impl Feed<'_, '_> {
-    /// One table. `query`: the home shard's own rows.
-    async fn load<G>(&mut self, table: &TableLoad, input: usize, query: &str) -> Result<(), GatherError<G>> {
-        if let Some(home) = table.home(query) {
-            self.run(&home).await?;
+    /// The tables of one round. In a later one the shards are asked for them first, with the keys of what has been loaded, in the
+    /// same snapshots.
+    async fn round<G>(&mut self, script: &Script, round: usize, is_last: bool) -> Result<(), GatherError<G>> {
+        let tables: Vec<(usize, &TableLoad)> = script.loads.iter().enumerate().filter(|(_, table)| table.round == round).collect();
+        for keys in tables.iter().flat_map(|(_, table)| table.keys()) {
+            let is_loaded = |table: &TableLoad| table.round < round && table.is_of(keys);
+            if !self.keys.contains_key(keys) && script.loads.iter().any(is_loaded) {
+                let found = self.keys_of(&keys.query()).await?;
+                self.keys.insert(keys.clone(), found);
+            }
         }
-        if self.parts.iter().any(|part| part.is_sending(input)) {
-            self.table(table, input).await?;
+        let queries: Vec<String> =
+            tables.iter().map(|(_, table)| table.query(&|keys| self.keys.get(keys).cloned().flatten())).collect();
+        if round > 0 {
+            self.asked_at = Instant::now();
+            self.ask(&Fragments::round(&queries, is_last)).await?;
+        }
+        for ((input, table), query) in tables.iter().zip(&queries) {
+            self.load(table, *input, query).await?;
         }
         Ok(())
     }
 
-    /// With the keys of what has been loaded, the shards are asked for the other tables, in the same snapshots. Returns the queries.
-    async fn ask_for_the_rest<G>(&mut self, tables: &[TableLoad]) -> Result<Vec<String>, GatherError<G>> {
-        let mut queries = Vec::new();
-        for table in tables {
-            let mut keys = Vec::new();
-            for partner in &table.partners {
-                keys.push(self.keys(&partner.query).await?);
-            }
-            queries.push(table.query(&keys));
+    /// One table. `query`: the home shard's own rows.
+    async fn load<G>(&mut self, table: &TableLoad, input: usize, query: &str) -> Result<(), GatherError<G>> {
+        if let Some(home) = table.home(query) {
+            let (began_at, before) = (Instant::now(), self.loaded.bytes);
+            let rows = self.run(&home).await?;
+            let sent = Sent { rows, bytes: self.loaded.bytes - before, elapsed: began_at.elapsed() };
+            self.loaded.fragments.insert((input, Side::Scratch), sent);
         }
-        let text = Fragments::rest(&queries);
+        if self.parts.iter().any(|part| part.is_sending(input)) {
+            self.table(table, input).await?;
+        }
+        match &table.combine {
+            Some(combine) => self.run(combine).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    async fn ask<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
         for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
@@ -164,11 +198,11 @@ impl Feed<'_, '_> {
             part.connection.expect(Reply::Query, false);
             part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
         }
-        Ok(queries)
+        Ok(())
     }
 
     /// Keys as the text of an array; `None` when they are too many.
-    async fn keys<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
+    async fn keys_of<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
         originate::query(&mut self.scratch.output, query.as_bytes());
         let (mut keys, mut failure) = (None, None);
         loop {
@@ -186,10 +220,11 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot.
-    async fn run<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
+    /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot. How many it has
+    /// inserted.
+    async fn run<G>(&mut self, text: &str) -> Result<u64, GatherError<G>> {
         originate::query(&mut self.scratch.output, text.as_bytes());
-        let mut failure = None;
+        let (mut failure, mut inserted) = (None, 0);
         loop {
             let (tag, body) = next(self.scratch).await?;
             match tag {
@@ -197,15 +232,16 @@ impl Feed<'_, '_> {
                     failure = Some(GatherError::Shard { side: Side::Scratch, stage: Stage::Load, frame: error_frame(&body) });
                 }
                 shard_tag::DATA_ROW => self.count(size(&body))?,
-                shard_tag::READY => return failure.map_or(Ok(()), Err),
+                shard_tag::COMMAND_COMPLETE => inserted += inserted_by(&body),
+                shard_tag::READY => return failure.map_or(Ok(inserted), Err),
                 _ => {}
             }
         }
     }
 
     fn count<G>(&mut self, bytes: u64) -> Result<(), GatherError<G>> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
+        self.loaded.bytes = self.loaded.bytes.saturating_add(bytes);
+        if self.loaded.bytes > self.bytes_max { Err(GatherError::TooLarge) } else { Ok(()) }
     }
 
     /// One table, from all parts at once.
@@ -244,13 +280,13 @@ impl Feed<'_, '_> {
     /// Moves the rows of this input that have arrived from one part.
     fn take<G>(&mut self, index: usize, input: usize) -> Result<(), GatherError<G>> {
         let lost = |error| GatherError::Lost { side: Side::Part(index), error };
-        let mut moved = 0;
+        let (mut moved, mut rows) = (0, 0);
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
         while part.is_sending(input) && self.scratch.output.len() < OUTPUT_BYTES {
             let Some(Frame { header, is_complete }) = part.connection.peek().map_err(lost)? else { break };
             let is_row = header.tag == shard_tag::COPY_DATA;
             let size = u64::try_from(header.total).unwrap_or(u64::MAX);
-            if is_row && self.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
+            if is_row && self.loaded.bytes.saturating_add(moved).saturating_add(size) > self.bytes_max {
                 return Err(GatherError::TooLarge);
             }
             if !is_complete {
@@ -260,7 +296,15 @@ impl Feed<'_, '_> {
                 part.consume(header.total).map_err(|failure| failure.at(index))?;
             } else if part.put_row(header.total, input, &mut self.scratch.output).map_err(lost)? {
                 moved += size;
+                rows += 1;
             }
+        }
+        let has_ended = !part.is_sending(input);
+        let sent = self.loaded.fragments.entry((input, Side::Part(index))).or_default();
+        sent.rows += rows;
+        sent.bytes += moved;
+        if has_ended && sent.elapsed.is_zero() {
+            sent.elapsed = self.asked_at.elapsed();
         }
         self.count(moved)
     }
@@ -323,6 +367,12 @@ pub async fn read_to_end(connection: &mut Connection) -> Result<(), ConnectionEr
             return Ok(());
         }
     }
+}
+
+/// Of the tag `INSERT 0 n`.
+fn inserted_by(tag: &[u8]) -> u64 {
+    let tag = std::str::from_utf8(tag).unwrap_or_default().trim_end_matches('\0');
+    tag.strip_prefix("INSERT 0 ").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// The one value of a row, a number.
@@ -418,6 +468,8 @@ fn untagged<'l>(line: &'l [u8], inputs: &[Columns]) -> Option<(usize, &'l [u8])>
     Some((tag, values.get(start..end)?))
 }
 
+/// A few pages are read as fast as an index.
+const INDEX_BYTES_MIN: u64 = 8 * 1024;
 /// Below this, any plan is good enough.
 const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
 /// Temporary tables have no indexes to join by: a nested loop over them is good for few rows only, and what PostgreSQL expects of

@@ -11,7 +11,8 @@
 //!                                                                         ROLLBACK
 //! ```
 //!
-//! [`load`] fills the tables, [`answer`] runs the statement; for a cursor, [`open`] and [`fetch`] do, and the transaction stays open. Every shard's snapshot is taken before the first row is read. Rows
+//! Tables are loaded in rounds: what a later round asks the shards for is restricted by keys of what earlier ones have loaded, in the
+//! same snapshots. [`load`] fills the tables, [`answer`] runs the statement; for a cursor, [`open`] and [`fetch`] do, and the transaction stays open. Every shard's snapshot is taken before the first row is read. Rows
 //! go through as they come, from all shards at once; when the scratch session does not keep up, the shards are not read. What is
 //! transported is text under settings that lose nothing; the statement itself runs under the client's own.
 //!
@@ -31,11 +32,11 @@ use crate::wire::{self, shard_tag};
 
 pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
 pub use cursor::{Fetch, Opening, fetch, open};
-pub use load::{Loaded, Part, load, read_to_end};
+pub use load::{Loaded, Part, Sent, load, read_to_end};
 pub use script::{Fragments, Script};
 
 /// Which connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     Scratch,
     /// Index of the part.

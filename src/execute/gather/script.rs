@@ -27,11 +27,14 @@ pub struct TableLoad {
     /// The bytes that its rows take.
     size: String,
     /// What its rows are, on each shard.
-    fragment: String,
-    /// The keys by which its rows are restricted.
-    pub partners: Vec<Keys>,
+    input: Input,
+    pub round: usize,
     pub copy: String,
-    /// Indexes and statistics: worth their time where much has been loaded.
+    /// Makes the table's rows of what was loaded.
+    pub combine: Option<String>,
+    /// Indexes, by which rows are looked for again and again.
+    pub indexes: String,
+    /// Statistics: worth their time where much has been loaded.
     pub analyze: String,
 }
 
@@ -41,7 +44,7 @@ pub struct Fragments {
     pub text: String,
     /// Indexes of the inputs whose rows it sends, ascending.
     pub serves: Vec<usize>,
-    /// Only the inputs that need no keys of others: the rest is asked for when these have been loaded.
+    /// Only the inputs of the first round: the others are asked for when these have been loaded.
     pub is_begun_only: bool,
     /// All rows come in one COPY: its first column is the index in `serves`, then come the columns of every input.
     pub tagged: Option<Vec<Columns>>,
@@ -77,8 +80,8 @@ impl Fragments {
     /// On a connection outside of the client's transaction: all in one snapshot.
     pub fn outside(recipe: &Recipe, lock_timeout_ms: Option<u64>) -> Self {
         let served = served(recipe, |source| source == Source::Shards);
-        let at_once = served.iter().filter(|(_, input)| input.partners.is_empty());
-        let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&input.fragment)).collect();
+        let at_once = served.iter().filter(|(_, input)| input.round == 0);
+        let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&without_keys(input))).collect();
         let is_begun_only = copies.len() < served.len();
         let text = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{}{}",
@@ -90,10 +93,10 @@ impl Fragments {
         Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, tagged: None }
     }
 
-    /// What has been left out, when the keys are there: by input, the query for its rows.
-    pub fn rest(queries: &[String]) -> String {
+    /// The queries of a later round, when the keys are there.
+    pub fn round(queries: &[String], is_last: bool) -> String {
         let copies: Vec<String> = queries.iter().map(|query| copy_out(query)).collect();
-        format!("{}ROLLBACK", copies.concat())
+        format!("{}{}", copies.concat(), if is_last { "ROLLBACK" } else { "" })
     }
 
     /// On the transaction's own connection, which sees what was written there. In READ COMMITTED each statement has a snapshot
@@ -104,7 +107,7 @@ impl Fragments {
             Source::Home => is_home,
         });
         let (copy, tagged) = match served.as_slice() {
-            [(_, only)] => (only.fragment.clone(), None),
+            [(_, only)] => (without_keys(only), None),
             inputs => tagged(inputs),
         };
         let text = format!(
@@ -135,58 +138,63 @@ fn tagged(inputs: &[(usize, &Input)]) -> (String, Option<Vec<Columns>>) {
                 let column = |name: &String| match own == other {
                     true => format!("x.{name}"),
                     // Of the right type, without naming it.
-                    false => format!("(SELECT y.{name} FROM ({}) y WHERE false)", input.fragment),
+                    false => format!("(SELECT y.{name} FROM ({}) y WHERE false)", without_keys(input)),
                 };
                 input.columns.iter().map(column).collect()
             };
             let list: Vec<String> = inputs.iter().enumerate().flat_map(of).collect();
-            let fragment = inputs.get(own).map(|(_, input)| input.fragment.as_str()).unwrap_or_default();
+            let fragment = inputs.get(own).map(|(_, input)| without_keys(input)).unwrap_or_default();
             format!("SELECT {own}, {} FROM ({fragment}) x", list.join(", "))
         })
         .collect();
     (branches.join(" UNION ALL "), Some(columns))
 }
 
+fn without_keys(input: &Input) -> String {
+    input.query(&|_| None)
+}
+
 fn copy_out(query: &str) -> String {
-    format!("COPY ({query}) TO STDOUT;")
+    // The query may end in a comment.
+    format!("COPY ({query}\n) TO STDOUT;")
 }
 
 fn table_load(input: &Input, reads_home: bool) -> TableLoad {
-    let table = format!("pg_temp.\"{}\"", input.name);
-    let columns = input.columns.join(", ");
+    let quoted = |name: &str| format!("pg_temp.\"{name}\"");
+    let (table, loaded) = (quoted(&input.name), quoted(&input.loaded));
+    let columns = if input.columns.is_empty() { String::new() } else { format!(" ({})", input.columns.join(", ")) };
     let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
     TableLoad {
         reads_home: reads_home && input.source == Source::Shards,
-        insert: format!("INSERT INTO {table} ({columns})"),
-        size: format!("SELECT pg_catalog.pg_table_size('{table}'::pg_catalog.regclass)"),
-        fragment: input.fragment.clone(),
-        partners: input.partners.clone(),
-        analyze: format!("{indexes}ANALYZE {table}"),
-        copy: format!("COPY {table} ({columns}) FROM STDIN"),
+        insert: format!("INSERT INTO {loaded}{columns}"),
+        size: format!("SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)"),
+        input: input.clone(),
+        round: input.round,
+        indexes,
+        analyze: format!("ANALYZE {table}"),
+        copy: format!("COPY {loaded}{columns} FROM STDIN"),
+        combine: input.combine.clone(),
     }
 }
 
 impl TableLoad {
-    /// Its rows on one shard. `keys`: of each partner, the text of an array, `None` where there are too many.
-    pub fn query(&self, keys: &[Option<String>]) -> String {
-        let conditions: Vec<String> = self
-            .partners
-            .iter()
-            .zip(keys)
-            .filter_map(|(partner, keys)| {
-                let keys = keys.as_ref()?;
-                Some(format!("x.{} OPERATOR(pg_catalog.=) ANY ('{keys}'::{}[])", partner.column, partner.type_name))
-            })
-            .collect();
-        match conditions.is_empty() {
-            true => self.fragment.clone(),
-            false => format!("SELECT * FROM ({}) x WHERE {}", self.fragment, conditions.join(" AND ")),
-        }
+    pub fn is_of(&self, keys: &Keys) -> bool {
+        self.input.name == keys.input
+    }
+
+    /// The keys by which its rows are restricted.
+    pub fn keys(&self) -> impl Iterator<Item = &Keys> {
+        self.input.keys()
+    }
+
+    /// Its rows on one shard. `keys`: as the text of an array, `None` where there are too many.
+    pub fn query(&self, keys: &dyn Fn(&Keys) -> Option<String>) -> String {
+        self.input.query(keys)
     }
 
     /// The home shard's own rows, and the bytes that they take.
     pub fn home(&self, query: &str) -> Option<String> {
-        self.reads_home.then(|| format!("{} {query};{}", self.insert, self.size))
+        self.reads_home.then(|| format!("{} {query}\n;{}", self.insert, self.size))
     }
 }
 

@@ -7,6 +7,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
+use super::Keys;
 use super::constants::{Value, value};
 use crate::catalog::{Column, Relation};
 use crate::shard_key::{Oid, oid};
@@ -77,6 +78,8 @@ pub struct ColumnName {
 pub enum Piece {
     Sql(String),
     Parameter(u16),
+    /// After a column: its value is among these.
+    Keys(Keys),
 }
 
 /// A conjunct, as far as it has this form.

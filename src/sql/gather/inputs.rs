@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
 
+use super::computed::Computed;
 use super::filters::{self, Piece, Writer};
 use super::groups;
-use super::semijoins::{Joined, Known, Partner, Place, semijoins};
+use super::semijoins::{Known, Place, semijoins};
 use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
-use super::survey::{RelationUse, Survey};
-use super::{HomeTables, Input, Keys, Source, refusals};
+use super::survey::{ColumnUse, RelationUse, Survey};
+use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
 use crate::error::PgError;
+use crate::shard_key::oid;
 use crate::shardmap::TableKind;
 use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
@@ -28,6 +30,8 @@ pub enum Class {
     Input(usize),
     /// A view whose query takes its place.
     Opened(Oid),
+    /// Read by the shards, in a sub-select that they compute.
+    Computed,
 }
 
 pub struct Inputs<'c> {
@@ -36,6 +40,7 @@ pub struct Inputs<'c> {
     list: Vec<Wanted<'c>>,
     /// Every column of every input is loaded.
     uses_all: bool,
+    computed: Vec<Input>,
 }
 
 struct Wanted<'c> {
@@ -44,24 +49,15 @@ struct Wanted<'c> {
     source: Source,
     /// Of each place where it is read, what must be true of the rows that are needed there.
     uses: Vec<Vec<Vec<Piece>>>,
-    /// Of each place, by which columns it is joined with primary keys of other inputs.
-    partners: Vec<BTreeSet<PartnerInput>>,
+    /// How often a row occurs matters somewhere.
+    counts_rows: bool,
     /// Columns by which sub-selects look for its rows.
     lookups: BTreeSet<Vec<String>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PartnerInput {
-    column: String,
-    type_name: &'static str,
-    /// Index in the list of inputs.
-    input: usize,
-    key: String,
-}
-
 impl<'c> Inputs<'c> {
     pub fn new(context: &'c Context, home: HomeTables) -> Self {
-        Self { context, home, list: Vec::new(), uses_all: false }
+        Self { context, home, list: Vec::new(), uses_all: false, computed: Vec::new() }
     }
 
     pub fn name(&self, input: usize) -> String {
@@ -88,6 +84,9 @@ impl<'c> Inputs<'c> {
                 &used.name,
                 "It shows one server or session, and the statement runs in a session of its own.",
             )),
+            Resolved::System if self.home == HomeTables::OfSnapshot => {
+                Err(refusals::relation(&used.name, "The catalogue would be read under another snapshot than the transaction's."))
+            }
             Resolved::System => Ok(Class::InPlace),
             Resolved::Map(name) | Resolved::Proxy(name) => {
                 Err(refusals::relation(&name, "The shard map is in a database of its own."))
@@ -99,11 +98,11 @@ impl<'c> Inputs<'c> {
     fn home_table(&mut self, relation: &'c Relation, with_children: bool) -> Result<Class, PgError> {
         match (self.home, relation.kind) {
             (HomeTables::InPlace, _) => Ok(Class::InPlace),
-            (HomeTables::Shipped, RelationKind::Sequence) => {
+            (HomeTables::Shipped | HomeTables::OfSnapshot, RelationKind::Sequence) => {
                 Err(refusals::relation(&relation.name, "The transaction may have changed the sequence."))
             }
             (
-                HomeTables::Shipped,
+                HomeTables::Shipped | HomeTables::OfSnapshot,
                 RelationKind::Table
                 | RelationKind::PartitionedTable
                 | RelationKind::View
@@ -193,14 +192,13 @@ impl<'c> Inputs<'c> {
                 with_children,
                 source,
                 uses: Vec::new(),
-                partners: Vec::new(),
+                counts_rows: false,
                 lookups: BTreeSet::new(),
             });
             self.list.len() - 1
         });
         if let Some(wanted) = self.list.get_mut(index) {
             wanted.uses.push(Vec::new());
-            wanted.partners.push(BTreeSet::new());
         }
         Class::Input(index)
     }
@@ -209,7 +207,7 @@ impl<'c> Inputs<'c> {
     pub fn newest_use(&self, class: Class) -> usize {
         match class {
             Class::Input(input) => self.list.get(input).map_or(0, |wanted| wanted.uses.len().saturating_sub(1)),
-            Class::InPlace | Class::Opened(_) => 0,
+            Class::InPlace | Class::Opened(_) | Class::Computed => 0,
         }
     }
 
@@ -243,28 +241,21 @@ impl<'c> Inputs<'c> {
                 own.push(condition);
             }
         }
-        let Joined { conditions, partners } = semijoins(survey, &known, &own);
-        let own = own.into_iter().zip(conditions).map(|(own, joined)| [own, joined].concat());
-        for (((class, place), conditions), partners) in classes.iter().zip(uses).zip(own).zip(partners) {
+        let keyed = |class: &Class| match class {
+            Class::Input(input) => Some(self.name(*input)),
+            Class::InPlace | Class::Opened(_) | Class::Computed => None,
+        };
+        let keyed: Vec<Option<String>> = classes.iter().map(keyed).collect();
+        let needed = semijoins(survey, &known, own, &keyed);
+        for ((class, place), conditions) in classes.iter().zip(uses).zip(needed) {
             let Class::Input(input) = class else { continue };
-            let partners =
-                partners.into_iter().filter_map(|Partner { column, type_name, relation, key }| match classes.get(relation) {
-                    Some(Class::Input(input)) => Some(PartnerInput { column, type_name, input: *input, key }),
-                    Some(Class::InPlace | Class::Opened(_)) | None => None,
-                });
-            let partners: BTreeSet<PartnerInput> = partners.collect();
-            let Some(wanted) = self.list.get_mut(*input) else { continue };
-            if let Some(of_place) = wanted.uses.get_mut(*place) {
-                of_place.extend(conditions);
-            }
-            if let Some(of_place) = wanted.partners.get_mut(*place) {
-                *of_place = partners;
-            }
+            let of_place = self.list.get_mut(*input).and_then(|wanted| wanted.uses.get_mut(*place));
+            of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
         }
     }
 
     /// A table or view of the catalogue, and where its rows are.
-    fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
+    pub fn known(&self, used: &RelationUse, search_path: &[String]) -> Option<Known<'c>> {
         let with = |relation: &'c Relation, place| {
             // Without children, ONLY says nothing.
             Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
@@ -286,6 +277,17 @@ impl<'c> Inputs<'c> {
         }
     }
 
+    /// Where only whether there is such a row matters, one of each kind is enough.
+    pub fn note_memberships(&mut self, survey: &Survey, classes: &[Class]) {
+        for (index, class) in classes.iter().enumerate() {
+            let Class::Input(input) = class else { continue };
+            let is_membership = survey.levels.iter().any(|level| level.is_membership && level.relations.contains(&index));
+            if let Some(wanted) = self.list.get_mut(*input) {
+                wanted.counts_rows |= !is_membership;
+            }
+        }
+    }
+
     /// By which columns sub-selects look for an input's rows.
     pub fn note_lookups(&mut self, survey: &Survey, classes: &[Class]) {
         for lookup in &survey.lookups {
@@ -294,7 +296,7 @@ impl<'c> Inputs<'c> {
                 let list = &self.list;
                 let known = |index: usize| match classes.get(index)? {
                     Class::Input(input) => list.get(*input).map(|wanted| wanted.relation),
-                    Class::InPlace | Class::Opened(_) => None,
+                    Class::InPlace | Class::Opened(_) | Class::Computed => None,
                 };
                 let columns = lookup.columns(survey, *index, &known);
                 if let Some(wanted) = self.list.get_mut(*input).filter(|_| !columns.is_empty()) {
@@ -305,11 +307,14 @@ impl<'c> Inputs<'c> {
     }
 
     /// Whole rows: harmless as the argument of some functions, refused elsewhere; either way all columns count.
-    pub fn note_columns(&mut self, survey: &Survey, classes: &[Class]) -> Result<(), PgError> {
-        self.uses_all |= survey.uses_all_columns || survey.columns.iter().any(|column| column.is_star && !column.is_ignored);
+    pub fn note_columns(&mut self, survey: &Survey, classes: &[Class], computed: &[Computed]) -> Result<(), PgError> {
+        let columns = survey.columns.iter().enumerate();
+        let columns = columns.filter(|(index, _)| !computed.iter().any(|computed| computed.inner.columns.contains(index)));
+        let columns: Vec<&ColumnUse> = columns.map(|(_, column)| column).collect();
+        self.uses_all |= survey.uses_all_columns || columns.iter().any(|column| column.is_star && !column.is_ignored);
         for (used, class) in survey.relations.iter().zip(classes) {
             let relation = match class {
-                Class::InPlace => continue,
+                Class::InPlace | Class::Computed => continue,
                 Class::Input(input) => self.list.get(*input).map(|wanted| wanted.relation),
                 Class::Opened(view) => self.context.catalog.relations.get(view),
             };
@@ -317,7 +322,7 @@ impl<'c> Inputs<'c> {
             let name = used.effective_name();
             // A column wins over a row of the same name.
             let has_column = relation.is_some_and(|relation| relation.column(name).is_some());
-            for column in survey.columns.iter().filter(|column| !column.is_star) {
+            for column in columns.iter().filter(|column| !column.is_star) {
                 match column.path.as_slice() {
                     [single] if single == name && !has_column => {
                         self.uses_all = true;
@@ -344,6 +349,10 @@ impl<'c> Inputs<'c> {
         Ok(())
     }
 
+    pub fn note_computed(&mut self, computed: Vec<Computed>) {
+        self.computed.extend(computed.into_iter().map(|computed| computed.input));
+    }
+
     /// The statements. `text`: the whole query, in which the names of columns are looked for.
     pub fn finish(self, surveys: &[Survey], text: &str) -> Result<Vec<Input>, PgError> {
         let words: BTreeSet<String> = Tokens::of(text).iter().filter_map(|(kind, piece)| identifier(kind, piece)).collect();
@@ -353,7 +362,6 @@ impl<'c> Inputs<'c> {
         let has_ordinal = surveys.iter().any(|survey| survey.has_group_ordinal);
         let has_groups = has_ordinal || surveys.iter().any(|survey| !survey.group_names.is_empty());
         let catalog = &self.context.catalog;
-        let partners = self.partners();
         let inputs = self.list.iter().enumerate().map(|(index, wanted)| {
             let relation = wanted.relation;
             if relation.columns.is_empty() {
@@ -371,6 +379,13 @@ impl<'c> Inputs<'c> {
             if needed.is_empty() {
                 needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
             }
+            let has_primary = relation
+                .uniques
+                .iter()
+                .any(|unique| unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted(name))));
+            let is_exact = |column: &Column| EXACT.contains(&column.type_oid) && column.is_deterministic;
+            let is_of_one_kind = relation.columns.iter().filter(|column| needed.contains(&quoted(&column.name))).all(is_exact);
+            let distinct = if wanted.counts_rows || has_primary || !is_of_one_kind { "" } else { "DISTINCT " };
             let columns = needed;
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
@@ -378,54 +393,53 @@ impl<'c> Inputs<'c> {
                 source: wanted.source,
                 create: create(&name, relation, key.as_deref()),
                 predicates: wanted.predicates(),
-                partners: partners.get(index).map(|partners| self.keys(partners)).unwrap_or_default(),
-                fragment: format!("SELECT {} FROM {only}{}", columns.join(", "), qualified(relation)),
+                round: 0,
+                fragment: format!("SELECT {distinct}{} FROM {only}{}", columns.join(", "), qualified(relation)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
+                loaded: name.clone(),
                 name,
+                combine: None,
             })
         });
         let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
-        inputs.sort_by_key(|input| !input.partners.is_empty());
+        inputs.extend(self.computed);
+        set_rounds(&mut inputs);
+        inputs.sort_by_key(|input| input.round);
         Ok(inputs)
     }
+}
 
-    /// Of each input, which others are loaded before it since their keys restrict it: those that conditions restrict, and that no
-    /// other one's keys do.
-    fn partners(&self) -> Vec<Vec<PartnerInput>> {
-        let is_restricted =
-            |partner: &PartnerInput| self.list.get(partner.input).is_some_and(|other| !other.predicates().is_empty());
-        // For every place where it is read.
-        let common = |wanted: &Wanted<'_>| {
-            let mut places = wanted.partners.iter();
-            let first = places.next().cloned().unwrap_or_default();
-            let common = places.fold(first, |common, place| common.intersection(place).cloned().collect());
-            common.into_iter().filter(|partner| is_restricted(partner) && wanted.source == Source::Shards).collect()
+/// Inputs whose keys others wait for come before these. Where they wait for each other, one comes first without keys.
+fn set_rounds(inputs: &mut [Input]) {
+    let mut waiting: Vec<usize> = (0..inputs.len()).collect();
+    let mut loaded: BTreeSet<String> = BTreeSet::new();
+    for round in 0.. {
+        let is_ready = |input: &usize| {
+            let mut keys = inputs.get(*input).into_iter().flat_map(Input::keys);
+            keys.all(|keys| loaded.contains(&keys.input))
         };
-        let mut all: Vec<Vec<PartnerInput>> = self.list.iter().map(common).collect();
-        let first: BTreeSet<usize> = all.iter().flatten().map(|partner| partner.input).collect();
-        first.iter().filter_map(|input| all.get_mut(*input).map(Vec::clear)).for_each(drop);
-        all
-    }
-
-    fn keys(&self, partners: &[PartnerInput]) -> Vec<Keys> {
-        let keys = partners.iter().filter_map(|partner| {
-            let other = self.list.get(partner.input)?.relation;
-            let from = format!("{TEMPORARY_SCHEMA}.{}", quoted(&self.name(partner.input)));
-            Some(Keys {
-                column: quoted(&partner.column),
-                type_name: partner.type_name,
-                query: format!(
-                    "SELECT pg_catalog.array_agg(x)::pg_catalog.text FROM (SELECT {} AS x FROM {from} LIMIT {}) x \
-                     HAVING pg_catalog.count(*) <= {KEYS_MAX}",
-                    quoted(&partner.key),
-                    KEYS_MAX + 1
-                ),
-                relation: format!("{}.{}", other.schema, other.name),
-            })
-        });
-        keys.collect()
+        let mut ready: Vec<usize> = waiting.iter().copied().filter(is_ready).collect();
+        if round == ROUNDS_MAX {
+            ready.clone_from(&waiting);
+        } else if ready.is_empty() {
+            ready.extend(waiting.first());
+        }
+        if ready.is_empty() {
+            return;
+        }
+        waiting.retain(|input| !ready.contains(input));
+        for index in &ready {
+            let Some(input) = inputs.get_mut(*index) else { continue };
+            input.round = round;
+            for piece in input.predicates.iter_mut().flatten() {
+                if matches!(piece, Piece::Keys(keys) if !loaded.contains(&keys.input)) {
+                    *piece = Piece::Sql(" IS NOT NULL".to_owned());
+                }
+            }
+        }
+        loaded.extend(ready.iter().filter_map(|input| inputs.get(*input)).map(|input| input.name.clone()));
     }
 }
 
@@ -472,8 +486,11 @@ fn qualified(relation: &Relation) -> String {
     format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
 }
 
-/// More keys than these are not sent to the shards.
-const KEYS_MAX: usize = 50_000;
+/// Values that are equal are the same.
+const EXACT: [Oid; 10] =
+    [oid::BOOL, oid::INT2, oid::INT4, oid::INT8, oid::TEXT, oid::VARCHAR, oid::UUID, oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
+/// Each is a trip to every shard.
+const ROUNDS_MAX: usize = 4;
 /// By these, constants are written.
 const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";

@@ -29,6 +29,28 @@ pub fn equal_columns(conjunct: Node<'_>) -> Option<(ColumnName, ColumnName)> {
     }
 }
 
+/// Of `(a AND x) OR (a AND y)`, the equalities that every case has.
+pub fn equal_in_all_cases(conjunct: Node<'_>) -> Vec<(ColumnName, ColumnName)> {
+    let Node::BoolExpr(e) = conjunct else { return Vec::new() };
+    if e.boolop != nodes::BoolExprType::OR_EXPR {
+        return Vec::new();
+    }
+    let of_case = |case: Node<'_>| {
+        let mut equal = Vec::new();
+        let mut conjuncts = vec![case];
+        while let Some(conjunct) = conjuncts.pop() {
+            match conjunct {
+                Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
+                other => equal.extend(equal_columns(other)),
+            }
+        }
+        equal
+    };
+    let mut cases = e.args().iter().map(of_case);
+    let first = cases.next().unwrap_or_default();
+    cases.fold(first, |common, case| common.into_iter().filter(|equal| case.contains(equal)).collect())
+}
+
 impl Lookup {
     /// The columns of one of the tables that are compared with columns of outer levels, in the table's order. `known`: what the
     /// tables of this level are, as far as they are known.

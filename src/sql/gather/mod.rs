@@ -8,6 +8,7 @@
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
 //! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
 //!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
+//! * Sub-selects that the shards can compute are inputs too ([`computed`]).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -15,9 +16,11 @@
 //! Refused are things that would be seen to differ (system columns, functions about the server or the session, whole rows where
 //! their type matters) and everything that is not known. Does not decide whether to gather, and knows no shard.
 
+mod computed;
 mod constants;
 mod filters;
 mod groups;
+mod inner;
 mod inputs;
 mod lookups;
 mod refusals;
@@ -32,11 +35,13 @@ use super::context::Context;
 use super::lexer;
 use super::parse;
 use super::query::{Nature, Reader, nature};
+use super::staging::with_parameters;
 use crate::catalog::Oid;
 use crate::error::PgError;
+use computed::{Computed, computed};
 pub use filters::{Piece, literal};
 use inputs::{Class, Inputs};
-use splicing::{Replacement, Tokens};
+use splicing::{Replaced, Replacement, Tokens};
 use survey::{RelationUse, Survey, survey};
 
 /// What is to be run.
@@ -49,6 +54,8 @@ pub struct Recipe {
     pub inputs: Vec<Input>,
     /// It reads the clock of the transaction.
     pub has_clock: bool,
+    /// The same over the rows of tables alone, where the shards compute some of the inputs.
+    pub plain: Option<Box<Recipe>>,
 }
 
 /// A temporary table and where its rows come from.
@@ -57,35 +64,70 @@ pub struct Input {
     pub source: Source,
     /// Its name, in `pg_temp`.
     pub name: String,
+    /// The table that its rows are loaded into: another one where `combine` makes them of what the shards send.
+    pub loaded: String,
     /// The relation, as messages name it.
     pub relation: String,
-    /// CREATE TEMPORARY TABLE.
+    /// CREATE TEMPORARY TABLE, and what proves that `combine` is right.
     pub create: String,
-    /// The columns that are loaded, quoted.
+    /// The columns that are loaded, quoted; empty: all of the table.
     pub columns: Vec<String>,
-    /// The SELECT that yields them, without a WHERE.
+    /// The SELECT that yields them, without a WHERE where there are predicates.
     pub fragment: String,
     /// Rows that fail one of these are not needed.
     pub predicates: Vec<Vec<Piece>>,
     /// CREATE INDEX, worth its time where much is loaded.
     pub indexes: Vec<String>,
-    /// Rows without one of these are not needed; inputs that have none come first in the list.
-    pub partners: Vec<Keys>,
+    /// Inputs are loaded in rounds: the keys in its predicates are of inputs of earlier ones.
+    pub round: usize,
+    /// Makes its rows of those that were loaded.
+    pub combine: Option<String>,
 }
 
-/// The keys of an input that has been loaded: a column's values are among them, or the row is not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The keys of an input that is loaded before: a column's values are among them, or the row is not needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keys {
-    /// Quoted, of the table that is restricted.
-    pub column: String,
-    pub type_name: &'static str,
-    /// Yields them as the text of an array; no row when they are too many.
-    pub query: String,
+    /// Name of the input.
+    pub input: String,
     /// The table that has them, as messages name it.
     pub relation: String,
+    /// Its column, quoted.
+    pub column: String,
+    /// Type of the column, as SQL.
+    pub type_name: &'static str,
+}
+
+impl Keys {
+    /// Yields them as the text of an array; no row when they are too many.
+    pub fn query(&self) -> String {
+        let Self { input, column, .. } = self;
+        format!(
+            "SELECT pg_catalog.array_agg(DISTINCT x)::pg_catalog.text FROM \
+             (SELECT {column} AS x FROM {}.\"{input}\" WHERE {column} IS NOT NULL LIMIT {}) x \
+             HAVING pg_catalog.count(*) <= {KEY_ROWS_MAX} AND pg_catalog.count(DISTINCT x) <= {KEYS_MAX}",
+            splicing::TEMPORARY_SCHEMA,
+            KEY_ROWS_MAX + 1
+        )
+    }
+
+    /// What stands after a column. `keys`: as the text of an array; `None`: not known, or too many.
+    fn condition(&self, keys: Option<String>) -> String {
+        match keys {
+            Some(keys) => format!(" OPERATOR(pg_catalog.=) ANY ('{keys}'::{}[])", self.type_name),
+            None => " IS NOT NULL".to_owned(),
+        }
+    }
 }
 
 impl Recipe {
+    /// Over the rows of tables alone.
+    pub fn into_plain(self) -> Self {
+        match self.plain {
+            Some(plain) => *plain,
+            None => self,
+        }
+    }
+
     /// Another text for the same; no position in it is one of the client's. `length`: of the client's statement.
     pub fn set_text(&mut self, text: Option<String>, length: usize) {
         if let Some(text) = text {
@@ -96,26 +138,55 @@ impl Recipe {
 }
 
 impl Input {
-    /// The fragment with its predicates, as far as the parameters in them have values. `value`: a parameter's, as SQL.
-    pub fn query(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
+    /// With the values of parameters in its texts; `None`: one of them is needed and has none. `value`: as SQL.
+    pub fn bound(&self, value: &dyn Fn(u16) -> Option<String>) -> Option<Self> {
+        if self.is_computed() {
+            let (fragment, create) = (with_parameters(&self.fragment, value)?, with_parameters(&self.create, value)?);
+            return Some(Self { fragment, create, ..self.clone() });
+        }
         let filled = |predicate: &Vec<Piece>| {
             let pieces = predicate.iter().map(|piece| match piece {
-                Piece::Sql(sql) => Some(sql.clone()),
-                Piece::Parameter(number) => value(*number),
+                Piece::Parameter(number) => value(*number).map(Piece::Sql),
+                Piece::Sql(_) | Piece::Keys(_) => Some(piece.clone()),
             });
-            pieces.collect::<Option<String>>()
+            pieces.collect::<Option<Vec<Piece>>>()
         };
-        let predicates: Vec<String> = self.predicates.iter().filter_map(filled).collect();
+        Some(Self { predicates: self.predicates.iter().filter_map(filled).collect(), ..self.clone() })
+    }
+
+    fn is_computed(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The keys of other inputs in its predicates.
+    pub fn keys(&self) -> impl Iterator<Item = &Keys> {
+        self.predicates.iter().flatten().filter_map(|piece| match piece {
+            Piece::Keys(keys) => Some(keys),
+            Piece::Sql(_) | Piece::Parameter(_) => None,
+        })
+    }
+
+    /// The fragment with its predicates, whose parameters have been bound. `keys`: as the text of an array.
+    pub fn query(&self, keys: &dyn Fn(&Keys) -> Option<String>) -> String {
+        self.written(&|wanted| wanted.condition(keys(wanted)))
+    }
+
+    /// The same, with the keys of other inputs by their names.
+    pub fn shown(&self) -> String {
+        self.written(&|keys| format!(" = ANY (keys {} of {})", keys.column, keys.relation))
+    }
+
+    fn written(&self, keys: &dyn Fn(&Keys) -> String) -> String {
+        let sql = |piece: &Piece| match piece {
+            Piece::Sql(sql) => sql.clone(),
+            Piece::Parameter(number) => format!("${number}"),
+            Piece::Keys(wanted) => keys(wanted),
+        };
+        let predicates: Vec<String> = self.predicates.iter().map(|pieces| pieces.iter().map(sql).collect()).collect();
         match predicates.is_empty() {
             true => self.fragment.clone(),
             false => format!("{} WHERE {}", self.fragment, predicates.join(" AND ")),
         }
-    }
-
-    /// The same, with the keys of other inputs by their names.
-    pub fn shown(&self, value: &dyn Fn(u16) -> Option<String>) -> String {
-        let keys = self.partners.iter().map(|keys| format!("{} among the keys of {}", keys.column, keys.relation));
-        std::iter::once(self.query(value)).chain(keys).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -135,18 +206,35 @@ pub enum HomeTables {
     InPlace,
     /// As inputs, since the transaction has changes there that other connections do not see.
     Shipped,
+    /// As inputs, since the transaction has a snapshot there, which other connections do not have.
+    OfSnapshot,
 }
 
 /// The recipe for one SELECT; `text` is the statement alone.
 pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe, PgError> {
     check_hidden_references(text, context, home)?;
-    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0 };
+    let (plain, may_compute) = cooked(text, context, home, false)?;
+    if !may_compute || home != HomeTables::InPlace || !context.has_plain_operators(&context.search_path) {
+        return Ok(plain);
+    }
+    // What cannot be proven of it has the plain one.
+    let computed = cooked(text, context, home, true).ok().map(|(computed, _)| computed);
+    match computed.filter(|computed| *computed != plain) {
+        Some(computed) => Ok(Recipe { plain: Some(Box::new(plain)), ..computed }),
+        None => Ok(plain),
+    }
+}
+
+/// A recipe, and whether a sub-select may be worth computing on the shards.
+fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Result<(Recipe, bool), PgError> {
+    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0, computes };
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
     let has_clock = kitchen.surveys.iter().any(has_clock) || has_clock_literal(&spliced);
+    let may_compute = kitchen.surveys.last().is_some_and(|survey| survey.inner.iter().any(|inner| inner.reduces));
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
-    Ok(Recipe { text: spliced, splices, inputs, has_clock })
+    Ok((Recipe { text: spliced, splices, inputs, has_clock, plain: None }, may_compute))
 }
 
 /// Functions, policies and triggers must not reach sharded tables behind the statement's back.
@@ -181,7 +269,8 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     }
     match (home, notes.home_reason.take()) {
         (HomeTables::Shipped, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has changes there."))),
-        (HomeTables::Shipped | HomeTables::InPlace, _) => Ok(()),
+        (HomeTables::OfSnapshot, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has a snapshot there."))),
+        (HomeTables::Shipped | HomeTables::OfSnapshot | HomeTables::InPlace, _) => Ok(()),
     }
 }
 
@@ -191,6 +280,8 @@ struct Kitchen<'c> {
     /// Of the statement and of every view that was opened.
     surveys: Vec<Survey>,
     depth: usize,
+    /// Sub-selects may be computed on the shards.
+    computes: bool,
 }
 
 impl Kitchen<'_> {
@@ -199,23 +290,27 @@ impl Kitchen<'_> {
         let old = survey_text(text)?;
         check_calls(&old)?;
         let tokens = Tokens::of(text);
+        let computed = self.computed(text, &old, search_path);
         let (mut classes, mut uses) = (Vec::with_capacity(old.relations.len()), Vec::new());
-        for relation in &old.relations {
-            let class = self.inputs.class(relation, search_path)?;
+        for (index, relation) in old.relations.iter().enumerate() {
+            let class = match computed.iter().any(|computed| computed.inner.relations.contains(&index)) {
+                true => Class::Computed,
+                false => self.inputs.class(relation, search_path)?,
+            };
             uses.push(self.inputs.newest_use(class));
             classes.push(class);
         }
         let (mut replacements, mut proof, mut splices) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (relation, class)) in old.relations.iter().zip(&classes).enumerate() {
             let name = match class {
-                Class::InPlace => continue,
+                Class::InPlace | Class::Computed => continue,
                 Class::Input(input) => self.inputs.name(*input),
                 Class::Opened(oid) => format!("{VIEW_PREFIX}{oid}"),
             };
             let placeholder = format!("{}.{}", splicing::TEMPORARY_SCHEMA, splicing::quoted(&name));
             let real = match class {
                 Class::Opened(oid) => format!("({})", self.open(*oid)?),
-                Class::InPlace | Class::Input(_) => placeholder.clone(),
+                Class::InPlace | Class::Computed | Class::Input(_) => placeholder.clone(),
             };
             proof.push(tokens.relation(relation, &placeholder)?);
             splices.push(tokens.relation(relation, &real)?);
@@ -227,16 +322,33 @@ impl Kitchen<'_> {
             proof.push(tokens.unqualified(column)?);
             splices.push(tokens.unqualified(column)?);
         }
+        for computed in &computed {
+            let splice = Splice { start: computed.range.start, end: computed.range.end, text: computed.replacement.clone() };
+            proof.push(splice.clone());
+            splices.push(splice);
+        }
         let new = survey_text(&splicing::apply(text, &mut proof)?)?;
-        if !splicing::is_same(&old, &new, &replacements, &shortened) {
+        let replaced = Replaced { relations: &replacements, shortened: &shortened, computed: &computed };
+        if !splicing::is_same(&old, &new, &replaced) {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
-        self.inputs.note_columns(&old, &classes)?;
+        self.inputs.note_columns(&old, &classes, &computed)?;
         self.inputs.note_filters(&old, &classes, &uses, search_path);
+        self.inputs.note_memberships(&old, &classes);
         self.inputs.note_lookups(&old, &classes);
+        self.inputs.note_computed(computed);
         self.surveys.push(old);
         let spliced = splicing::apply(text, &mut splices)?;
         Ok((spliced, splices))
+    }
+
+    /// Not those of a view, which are its owner's.
+    fn computed(&self, text: &str, survey: &Survey, search_path: &[String]) -> Vec<Computed> {
+        if !self.computes || self.depth > 0 {
+            return Vec::new();
+        }
+        let known: Vec<_> = survey.relations.iter().map(|used| self.inputs.known(used, search_path)).collect();
+        computed(text, survey, &known, self.context)
     }
 
     /// A view's query, with its own relations replaced.
@@ -275,7 +387,7 @@ impl Kitchen<'_> {
             };
             let called: Vec<(&RelationUse, &Class)> =
                 survey.relations.iter().zip(classes).filter(|(relation, _)| relation.effective_name() == table).collect();
-            if called.iter().all(|(_, class)| matches!(class, Class::InPlace)) {
+            if called.iter().all(|(_, class)| matches!(class, Class::InPlace | Class::Computed)) {
                 continue;
             }
             // By its short name it must not mean anything else: another alias, a WITH query, a table of another schema.
@@ -355,9 +467,12 @@ fn capitalised(reason: &str) -> String {
     format!("{first}{rest}{}", if rest.ends_with('.') { "" } else { "." })
 }
 
-/// Functions of extensions.
+/// More keys than these are not sent to the shards, nor looked for among more rows.
+const KEYS_MAX: usize = 50_000;
+const KEY_ROWS_MAX: usize = 200_000;
 /// The scratch transaction has values of its own for these.
 const OWN_SETTINGS: [&str; 3] = ["enable_nestloop", "jit", "lock_timeout"];
+/// Functions of extensions.
 const QUERY_RUNNERS: [&str; 3] = ["connectby", "crosstab", "dblink"];
 const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"];
 /// Names a view that is opened while its text is proven.

@@ -6,7 +6,11 @@
 //! s.y …)`, and in a correlated sub-select, whose rows are looked for by rows around it. Equalities go on: from `r.k = s.k` and
 //! `s.k = q.k` follows `r.k = q.k`. The rows of `s` are there when it is colocated and the columns are the whole shard keys, or
 //! when it is a reference table. Rows of `s` too many only let rows of `r` through.
+//!
+//! Where they are not there, `s` may be loaded first, and its values be sent to the shards of `r`: where `s` is restricted, and
+//! the column is its primary key, as in `orders.customer = customer.id`, or else `r` is not restricted at all.
 
+use super::Keys;
 use super::filters::{ColumnName, Piece, TEXTS, Unqualified};
 use super::splicing::quoted;
 use super::survey::{Right, Survey};
@@ -38,50 +42,147 @@ pub enum Place<'r> {
 /// Columns by the index of their relation in the survey.
 type At<'r> = (usize, &'r Column);
 
-/// A row of the table is needed only if its column is among the values of a column of another one, by its primary key: that one
-/// may be loaded first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Partner {
-    pub column: String,
-    /// Type of the column, as SQL.
-    pub type_name: &'static str,
-    /// Index in the survey's relations.
-    pub relation: usize,
-    pub key: String,
+/// The joins of a survey.
+struct Joins<'s, 'r> {
+    known: &'s [Option<Known<'r>>],
+    /// Of each relation: its columns, and columns that they must be equal to one of the values of.
+    reached: Vec<Vec<(At<'r>, At<'r>)>>,
+    /// Of each relation, what must be true of a row that is needed.
+    needed: Vec<Vec<Vec<Piece>>>,
 }
 
-/// What follows from joins, by relation.
-pub struct Joined {
-    pub conditions: Vec<Vec<Vec<Piece>>>,
-    pub partners: Vec<Vec<Partner>>,
-}
-
-/// `own`: of each relation, what must be true of a row that is needed, by its own columns.
-pub fn semijoins(survey: &Survey, known: &[Option<Known<'_>>], own: &[Vec<Vec<Piece>>]) -> Joined {
+/// What must be true of a row that is needed, by relation. `own`: by its own columns; `inputs`: the names of those that are
+/// loaded.
+pub fn semijoins(
+    survey: &Survey,
+    known: &[Option<Known<'_>>],
+    own: Vec<Vec<Vec<Piece>>>,
+    inputs: &[Option<String>],
+) -> Vec<Vec<Vec<Piece>>> {
     let steps = steps(survey, known);
-    let count = survey.relations.len();
-    let is_reference = |relation: usize| matches!(known.get(relation), Some(Some(Known { place: Place::Reference, .. })));
-    // Of reference tables first: the rows of a nation that are needed follow from its region.
-    let mut all = own.to_vec();
-    for (relation, conditions) in all.iter_mut().enumerate().filter(|(relation, _)| is_reference(*relation)) {
-        conditions.extend(of_relation(relation, known, own, &steps));
-    }
-    let conditions = (0..count).map(|relation| of_relation(relation, known, &all, &steps)).collect();
-    let partners = (0..count).map(|relation| partners_of(relation, known, &steps)).collect();
-    Joined { conditions, partners }
+    let reached = (0..own.len()).map(|relation| reached(relation, &steps)).collect();
+    let mut joins = Joins { known, reached, needed: own };
+    // Of reference tables first: the rows of a nation that are needed follow from its region, those of a supplier from its nation.
+    joins.add(|place| place == Place::Reference, |place| place == Place::Reference);
+    joins.add(|place| matches!(place, Place::Sharded { .. }), |place| place == Place::Reference);
+    joins.add_keys(inputs);
+    joins.add(|place| matches!(place, Place::Sharded { .. }), |place| matches!(place, Place::Sharded { .. }));
+    joins.needed
 }
 
-fn partners_of(relation: usize, known: &[Option<Known<'_>>], steps: &[(At<'_>, At<'_>)]) -> Vec<Partner> {
-    let partner = |(from, to): &(At<'_>, At<'_>)| {
-        let own = known.get(relation).copied().flatten()?;
-        let other = known.get(to.0).copied().flatten()?;
-        let is_primary = |unique: &&crate::catalog::Unique| unique.is_primary && unique.columns == [Some(to.1.name.clone())];
-        other.relation.uniques.iter().find(is_primary)?;
-        let (column, key) = (from.1.name.clone(), to.1.name.clone());
-        let is_apart = from.0 == relation && other.relation.oid != own.relation.oid && !is_beside(&own, from.1, &other, to.1);
-        is_apart.then_some(Partner { column, type_name: listed(from.1)?, relation: to.0, key })
-    };
-    steps.iter().filter_map(partner).collect()
+impl<'r> Joins<'_, 'r> {
+    fn known(&self, relation: usize) -> Option<Known<'r>> {
+        self.known.get(relation).copied().flatten()
+    }
+
+    fn conditions(&self, relation: usize) -> &[Vec<Piece>] {
+        self.needed.get(relation).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn has_keys(&self, relation: usize, keys: &Keys) -> bool {
+        self.conditions(relation).iter().flat_map(|condition| keys_of(condition)).any(|own| own == keys)
+    }
+
+    fn reached(&self, relation: usize) -> impl Iterator<Item = (At<'r>, At<'r>)> {
+        self.reached.get(relation).into_iter().flatten().copied()
+    }
+
+    /// Partners on the same shard: `of` relations, `among` relations.
+    fn add(&mut self, of: impl Fn(Place<'r>) -> bool, among: impl Fn(Place<'r>) -> bool) {
+        let found: Vec<Vec<Vec<Piece>>> = (0..self.needed.len())
+            .map(|relation| {
+                let Some(own) = self.known(relation).filter(|known| of(known.place)) else { return Vec::new() };
+                let partner = |(from, to): (At<'r>, At<'r>)| {
+                    let other = self.known(to.0).filter(|other| among(other.place) && is_beside(&own, from.1, other, to.1))?;
+                    let conditions = self.conditions(to.0);
+                    // By the same keys it is restricted already.
+                    let says_more =
+                        conditions.iter().any(|condition| !keys_of(condition).any(|keys| self.has_keys(relation, keys)));
+                    let is_of_use = says_more && !other.relation.has_row_security;
+                    is_of_use.then(|| membership(from.1, to.1, &other, conditions))
+                };
+                self.reached(relation).filter_map(partner).collect()
+            })
+            .collect();
+        self.needed.iter_mut().zip(found).for_each(|(needed, found)| needed.extend(found));
+    }
+
+    /// Partners elsewhere, by keys.
+    fn add_keys(&mut self, inputs: &[Option<String>]) {
+        let input = |relation: usize| inputs.get(relation).and_then(Option::as_ref);
+        let partners = |joins: &Self, relation: usize, is_wanted: &dyn Fn(Known<'r>, &Column) -> bool| -> Vec<Vec<Piece>> {
+            let (Some(own), Some(own_name)) = (joins.known(relation), input(relation)) else { return Vec::new() };
+            let partner = |(from, to): (At<'r>, At<'r>)| {
+                let (other, name) = (joins.known(to.0)?, input(to.0)?);
+                let is_apart = other.relation.oid != own.relation.oid && !is_beside(&own, from.1, &other, to.1);
+                let conditions = joins.conditions(to.0);
+                let waits_for_it = conditions.iter().flat_map(|condition| keys_of(condition)).any(|keys| keys.input == *own_name);
+                let is_of_use = is_apart && is_wanted(other, to.1) && !conditions.is_empty() && !waits_for_it;
+                let keys = Keys {
+                    input: name.clone(),
+                    relation: format!("{}.{}", other.relation.schema, other.relation.name),
+                    column: quoted(&to.1.name),
+                    type_name: listed(from.1)?,
+                };
+                is_of_use.then(|| vec![Piece::Sql(quoted(&from.1.name)), Piece::Keys(keys)])
+            };
+            joins.reached(relation).filter_map(partner).collect()
+        };
+        // What is restricted by keys may restrict others.
+        for _ in 0..KEY_STEPS_MAX {
+            for relation in 0..self.needed.len() {
+                let found = partners(self, relation, &is_primary);
+                let Some(needed) = self.needed.get_mut(relation) else { continue };
+                for keys in found {
+                    if !needed.contains(&keys) {
+                        needed.push(keys);
+                    }
+                }
+            }
+        }
+        let unrestricted = (0..self.needed.len()).filter(|relation| self.conditions(*relation).is_empty());
+        let found: Vec<(usize, Vec<Vec<Piece>>)> =
+            unrestricted.map(|relation| (relation, partners(self, relation, &|_, _| true))).collect();
+        for (relation, keys) in found {
+            self.needed.get_mut(relation).into_iter().for_each(|needed| needed.extend(keys.clone()));
+        }
+    }
+}
+
+fn keys_of(condition: &[Piece]) -> impl Iterator<Item = &Keys> {
+    condition.iter().filter_map(|piece| match piece {
+        Piece::Keys(keys) => Some(keys),
+        Piece::Sql(_) | Piece::Parameter(_) => None,
+    })
+}
+
+/// The column is the whole primary key.
+fn is_primary(known: Known<'_>, column: &Column) -> bool {
+    known.relation.uniques.iter().any(|unique| unique.is_primary && unique.columns == [Some(column.name.clone())])
+}
+
+/// From the columns of a relation, those of others that are equal to them, near ones first.
+fn reached<'r>(relation: usize, steps: &[(At<'r>, At<'r>)]) -> Vec<(At<'r>, At<'r>)> {
+    let mut found = Vec::new();
+    let mut started: Vec<i16> = Vec::new();
+    for start in steps.iter().map(|(from, _)| *from).filter(|(index, _)| *index == relation) {
+        if started.contains(&start.1.attnum) {
+            continue;
+        }
+        started.push(start.1.attnum);
+        let mut reached: Vec<At<'r>> = vec![start];
+        let mut next = 0;
+        while let Some(at) = reached.get(next).copied().filter(|_| reached.len() <= REACHED_MAX) {
+            next += 1;
+            for (_, to) in steps.iter().filter(|(from, _)| is_same(*from, at)) {
+                if !reached.iter().any(|other| is_same(*other, *to)) {
+                    reached.push(*to);
+                }
+            }
+        }
+        found.extend(reached.into_iter().skip(1).filter(|to| to.0 != relation).map(|to| (start, to)));
+    }
+    found
 }
 
 /// Equal values of these two columns are on the same shard.
@@ -104,45 +205,6 @@ fn listed(column: &Column) -> Option<&'static str> {
         oid::UUID => Some("pg_catalog.uuid"),
         _ => None,
     }
-}
-
-fn of_relation(
-    relation: usize,
-    known: &[Option<Known<'_>>],
-    own: &[Vec<Vec<Piece>>],
-    steps: &[(At<'_>, At<'_>)],
-) -> Vec<Vec<Piece>> {
-    let Some(own_known) = known.get(relation).and_then(Option::as_ref).filter(|known| known.place != Place::Elsewhere) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    let starts = steps.iter().map(|(from, _)| *from).filter(|(index, _)| *index == relation);
-    let mut started: Vec<i16> = Vec::new();
-    for start in starts {
-        if started.contains(&start.1.attnum) {
-            continue;
-        }
-        started.push(start.1.attnum);
-        // Columns that are equal to it, near ones first.
-        let mut reached: Vec<At<'_>> = vec![start];
-        let mut next = 0;
-        while let Some(at) = reached.get(next).copied().filter(|_| reached.len() <= REACHED_MAX) {
-            next += 1;
-            for (_, to) in steps.iter().filter(|(from, _)| is_same(*from, at)) {
-                if !reached.iter().any(|other| is_same(*other, *to)) {
-                    reached.push(*to);
-                }
-            }
-        }
-        for (other, column) in reached.into_iter().skip(1) {
-            let (Some(Some(known)), Some(conditions)) = (known.get(other), own.get(other)) else { continue };
-            let is_there = is_beside(own_known, start.1, known, column);
-            if other != relation && is_there && !conditions.is_empty() && !known.relation.has_row_security {
-                found.push(membership(start.1, column, known, conditions));
-            }
-        }
-    }
-    found
 }
 
 fn membership(own: &Column, column: &Column, known: &Known<'_>, conditions: &[Vec<Piece>]) -> Vec<Piece> {
@@ -231,3 +293,5 @@ fn is_comparable(left: &Column, right: &Column) -> bool {
 }
 
 const REACHED_MAX: usize = 8;
+/// A key of a key of a key.
+const KEY_STEPS_MAX: usize = 3;

@@ -3,6 +3,9 @@
 //! Works on PostgreSQL's tokens around the places that the parser reports; whatever does not look as expected is refused. A
 //! spliced text counts only when its survey is that of the original but for the names that were replaced.
 
+use std::ops::Range;
+
+use super::computed::Computed;
 use super::refusals;
 use super::survey::{ColumnUse, RelationUse, Step, Survey};
 use crate::error::PgError;
@@ -100,6 +103,33 @@ impl<'t> Tokens<'t> {
         Ok(Splice { start: start.start, end: end.end, text: format!(" {select}{replacement} {alias}") })
     }
 
+    /// What stands between the innermost parentheses around an offset that begin with one of these words.
+    pub fn parenthesised(&self, offset: usize, words: &[&str]) -> Option<Range<usize>> {
+        let mut open = self.at(offset)?;
+        let mut depth = 0_usize;
+        loop {
+            open = open.checked_sub(1)?;
+            match self.piece(Some(open)) {
+                ")" => depth += 1,
+                "(" if depth > 0 => depth -= 1,
+                "(" if words.iter().any(|word| self.is_word(Some(open + 1), word)) => break,
+                "(" => return None,
+                _ => {}
+            }
+        }
+        let mut close = open;
+        while let Some(token) = self.list.get(close + 1) {
+            close += 1;
+            match self.slice(token) {
+                "(" => depth += 1,
+                ")" if depth > 0 => depth -= 1,
+                ")" => return Some(self.list.get(open)?.end..token.start),
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// `schema.table.column` without its schema.
     pub fn unqualified(&self, column: &ColumnUse) -> Result<Splice, PgError> {
         let first = column.location.and_then(|location| self.at(location)).ok_or_else(unexpected)?;
@@ -145,27 +175,60 @@ pub fn apply(text: &str, splices: &mut [Splice]) -> Result<String, PgError> {
     Ok(out)
 }
 
-/// Whether `new` is `old` with these replacements, and with `schema.table.column` shortened where the table was replaced.
-pub fn is_same(old: &Survey, new: &Survey, replacements: &[Replacement], shortened: &[usize]) -> bool {
-    let is_same_step = |(old_step, new_step): (&Step, &Step)| match (old_step, new_step) {
+/// What is replaced in a text.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced<'r> {
+    pub relations: &'r [Replacement],
+    /// Columns of the form `schema.table.column` that lose their schema.
+    pub shortened: &'r [usize],
+    pub computed: &'r [Computed],
+}
+
+/// Whether `new` is `old` with these replacements.
+pub fn is_same(old: &Survey, new: &Survey, replaced: &Replaced<'_>) -> bool {
+    let mut steps = new.trace.iter();
+    let mut index = 0;
+    while let Some(step) = old.trace.get(index) {
+        if let Some(computed) = replaced.computed.iter().find(|computed| computed.inner.steps.start == index) {
+            let is_there =
+                |step: &Step| steps.next().is_some_and(|new_step| is_same_step(&computed.replaced, step, new, new_step, None));
+            if !computed.replaced.trace.iter().all(is_there) {
+                return false;
+            }
+            index = computed.inner.steps.end;
+            continue;
+        }
+        if !steps.next().is_some_and(|new_step| is_same_step(old, step, new, new_step, Some(replaced))) {
+            return false;
+        }
+        index += 1;
+    }
+    steps.next().is_none()
+}
+
+/// Whether a step is the same in another survey, but for what was replaced.
+pub fn is_same_step(old: &Survey, old_step: &Step, new: &Survey, new_step: &Step, replaced: Option<&Replaced<'_>>) -> bool {
+    match (old_step, new_step) {
         (Step::Relation(a), Step::Relation(b)) => match (old.relations.get(*a), new.relations.get(*b)) {
-            (Some(a_use), Some(b_use)) => match replacements.iter().find(|replacement| replacement.relation == *a) {
-                Some(replacement) => is_replaced(a_use, b_use, replacement),
-                None => RelationUse { location: 0, ..a_use.clone() } == RelationUse { location: 0, ..b_use.clone() },
-            },
+            (Some(a_use), Some(b_use)) => {
+                let mut relations = replaced.into_iter().flat_map(|replaced| replaced.relations);
+                match relations.find(|replacement| replacement.relation == *a) {
+                    Some(replacement) => is_replaced(a_use, b_use, replacement),
+                    None => RelationUse { location: 0, ..a_use.clone() } == RelationUse { location: 0, ..b_use.clone() },
+                }
+            }
             _ => false,
         },
         (Step::Column(a), Step::Column(b)) => match (old.columns.get(*a), new.columns.get(*b)) {
             (Some(a_use), Some(b_use)) => {
-                let skipped = usize::from(shortened.contains(a));
+                let skipped = usize::from(replaced.is_some_and(|replaced| replaced.shortened.contains(a)));
                 a_use.is_star == b_use.is_star && a_use.path.get(skipped..) == Some(&b_use.path)
             }
             _ => false,
         },
         (Step::Other(a), Step::Other(b)) => a == b,
         (Step::Relation(_) | Step::Column(_) | Step::Other(_), _) => false,
-    };
-    old.trace.len() == new.trace.len() && old.trace.iter().zip(&new.trace).all(is_same_step)
+    }
 }
 
 fn is_replaced(old: &RelationUse, new: &RelationUse, replacement: &Replacement) -> bool {

@@ -11,6 +11,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::filters::{self, ColumnName, Filter, Unqualified};
 use super::groups::{self, Groups};
+use super::inner::Inner;
 use super::lookups::{self, Lookup};
 use super::refusals;
 use crate::error::PgError;
@@ -40,6 +41,8 @@ pub struct Survey {
     /// SELECTs that have a FROM.
     pub levels: Vec<Level>,
     pub equalities: Vec<Equality>,
+    /// SELECTs below the outermost, inner ones first.
+    pub inner: Vec<Inner>,
     pub trace: Vec<Step>,
 }
 
@@ -97,6 +100,8 @@ pub struct Level {
     /// Its only column.
     pub output: Option<ColumnName>,
     pub groups: Option<Groups>,
+    /// Only whether it has a row matters, or one of these values.
+    pub is_membership: bool,
 }
 
 /// `column = column`, or `column IN (SELECT …)`, in a conjunction.
@@ -132,6 +137,7 @@ pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
         survey: Survey::default(),
         is_repeated: false,
         is_exists: false,
+        is_any: false,
         ignores_star: false,
         entered_by: None,
         around: Vec::new(),
@@ -166,6 +172,8 @@ struct Walk {
     is_repeated: bool,
     /// It is that of an EXISTS.
     is_exists: bool,
+    /// It is that of `IN` or `op ANY`.
+    is_any: bool,
     /// A star that is met now stands for nothing.
     ignores_star: bool,
     /// The place of that sub-select.
@@ -194,6 +202,8 @@ impl Walk {
         let is_repeated = std::mem::take(&mut self.is_repeated);
         let entered_by = self.entered_by.take();
         let is_exists = std::mem::take(&mut self.is_exists) && select.op == nodes::SetOperation::SETOP_NONE;
+        let is_membership = (std::mem::take(&mut self.is_any) || is_exists) && is_plain(select);
+        let begun = Inner::begun(select, &self.survey);
         let mut visible = outer.clone();
         if let Some(with) = select.with_clause() {
             self.with(with, &mut visible)?;
@@ -205,7 +215,7 @@ impl Walk {
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
         }
-        self.level(select, is_repeated, entered_by);
+        self.level(select, (is_repeated, is_membership), entered_by);
         self.expressions(select.distinct_clause(), &visible)?;
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
@@ -231,12 +241,16 @@ impl Walk {
         self.expression(select.limit_offset(), &visible)?;
         self.around.pop();
         self.note("end");
+        if let Some(inner) = begun.filter(|inner| inner.steps.start > 0) {
+            let ended = inner.ended(&self.survey);
+            self.survey.inner.push(ended);
+        }
         Ok(())
     }
 
     /// Notes the level and its conditions: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: it may be
     /// evaluated once for each row around it.
-    fn level(&mut self, select: &nodes::SelectStmt, is_repeated: bool, entered_by: Option<i32>) {
+    fn level(&mut self, select: &nodes::SelectStmt, (is_repeated, is_membership): (bool, bool), entered_by: Option<i32>) {
         let mut read = Reading::default();
         let mut kept = Vec::new();
         for item in select.from_clause() {
@@ -262,6 +276,7 @@ impl Walk {
             entered_by,
             output,
             groups: groups::groups(select),
+            is_membership,
         });
         for (root, places) in read.conditions {
             let relations = self.at(&places);
@@ -277,7 +292,7 @@ impl Walk {
     }
 
     fn conjuncts(&mut self, root: Node<'_>, relations: &[usize], unqualified: &Unqualified, level: usize, is_repeated: bool) {
-        let mut equal = Vec::new();
+        let (mut equal, mut in_all_cases) = (Vec::new(), Vec::new());
         let mut conjuncts = vec![root];
         while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
             match conjunct {
@@ -285,6 +300,7 @@ impl Walk {
                 Node::BoolExpr(e) if e.boolop == nodes::BoolExprType::AND_EXPR => conjuncts.extend(e.args().iter()),
                 other => {
                     equal.extend(lookups::equal_columns(other));
+                    in_all_cases.extend(lookups::equal_in_all_cases(other));
                     if let Some((left, place)) = membership(other) {
                         let relations = relations.to_vec();
                         self.survey.equalities.push(Equality { level, relations, left, right: Right::SubSelect(place) });
@@ -297,7 +313,7 @@ impl Walk {
                 }
             }
         }
-        for (left, right) in &equal {
+        for (left, right) in equal.iter().chain(&in_all_cases) {
             let (left, right) = (left.clone(), Right::Column(right.clone()));
             self.survey.equalities.push(Equality { level, relations: relations.to_vec(), left, right });
         }
@@ -496,6 +512,7 @@ impl Walk {
             self.operator(sublink.oper_name());
             self.entered_by = Some(sublink.location);
             self.is_exists = sublink.sub_link_type == nodes::SubLinkType::EXISTS_SUBLINK;
+            self.is_any = sublink.sub_link_type == nodes::SubLinkType::ANY_SUBLINK;
             self.is_repeated = !self.is_exists;
             self.query(sublink.subselect(), visible)?;
         }
@@ -554,6 +571,18 @@ impl Walk {
             self.survey.operators.push((*name).to_owned());
         }
     }
+}
+
+/// Each row makes one of its rows, whatever the others are.
+fn is_plain(select: &nodes::SelectStmt) -> bool {
+    let is_value = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(_) | Node::A_Const(_));
+    select.op == nodes::SetOperation::SETOP_NONE
+        && select.group_clause().is_empty()
+        && select.window_clause().is_empty()
+        && matches!(select.having_clause(), Node::None)
+        && matches!(select.limit_count(), Node::None)
+        && matches!(select.limit_offset(), Node::None)
+        && select.target_list().iter().all(is_value)
 }
 
 /// `column IN (SELECT …)`, the sub-select by its place.

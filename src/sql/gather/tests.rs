@@ -8,7 +8,12 @@ fn context() -> Context {
     library().context(&["public"], &["mine"])
 }
 
+/// Over the rows of tables.
 fn made(text: &str) -> Recipe {
+    computing(text).into_plain()
+}
+
+fn computing(text: &str) -> Recipe {
     recipe(text, &context(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
 }
 
@@ -98,7 +103,7 @@ fn only_columns_whose_name_occurs_are_loaded() {
     assert_eq!(fragments("SELECT count(*) FROM t"), ["SELECT \"k\" FROM \"public\".\"t\""]);
     assert_eq!(
         fragments("SELECT id FROM ref WHERE EXISTS (SELECT * FROM t WHERE t.x = ref.g)"),
-        ["SELECT \"x\" FROM \"public\".\"t\""]
+        ["SELECT DISTINCT \"x\" FROM \"public\".\"t\""]
     );
     let all = "SELECT \"k\", \"z\" FROM \"public\".\"small\"";
     for text in [
@@ -182,9 +187,91 @@ fn what_would_be_seen_to_differ_is_refused() {
     assert_eq!(message, "the statement calls something that touches tables of several shards");
 }
 
+/// The text, and what each shard computes, with the names short.
+fn computed_of(text: &str) -> (String, Vec<Input>) {
+    let recipe = computing(text);
+    let mut text = recipe.text;
+    for number in 1..4 {
+        text = text.replace(&format!("pg_temp.\"shardgate_input_{number}\""), &format!("#{number}"));
+        text = text.replace(&format!("pg_temp.\"shardgate_input_q{number}\""), &format!("#q{number}"));
+    }
+    (
+        text.split_whitespace().collect::<Vec<_>>().join(" "),
+        recipe.inputs.into_iter().filter(|input| input.columns.is_empty()).collect(),
+    )
+}
+
+#[test]
+fn a_sub_select_that_the_shards_can_compute_is_an_input() {
+    for (text, spliced, fragments) in [
+        (
+            "SELECT max(x) FROM t, (SELECT k, count(*) FROM u GROUP BY k -- all\n) AS c (a, b) WHERE c.b = t.x",
+            "SELECT max(x) FROM #1 AS \"t\" , (SELECT * FROM #q1) AS c (a, b) WHERE c.b = t.x",
+            vec!["SELECT k, count(*) FROM u GROUP BY k -- all\n"],
+        ),
+        (
+            "WITH s AS MATERIALIZED (SELECT t.x, u.y FROM t JOIN u USING (k) WHERE t.x > 1) SELECT a.x FROM s a, s b WHERE a.x = b.y",
+            "WITH s AS MATERIALIZED (SELECT * FROM #q1) SELECT a.x FROM s a, s b WHERE a.x = b.y",
+            vec!["SELECT t.x, u.y FROM t JOIN u USING (k) WHERE t.x > 1"],
+        ),
+        (
+            "SELECT a.x FROM t a JOIN t b ON a.x = b.k WHERE a.x IN (SELECT DISTINCT y FROM u) AND a.k < (SELECT max(y) FROM u)",
+            "SELECT a.x FROM #1 a JOIN #1 b ON a.x = b.k WHERE a.x IN (SELECT * FROM #q2) AND a.k < (SELECT * FROM #q1)",
+            vec!["SELECT max(y) FROM u", "SELECT DISTINCT y FROM u"],
+        ),
+    ] {
+        let (found, inputs) = computed_of(text);
+        assert_eq!(found, spliced, "{text}");
+        assert_eq!(inputs.into_iter().map(|input| input.fragment).collect::<Vec<_>>(), fragments, "{text}");
+    }
+}
+
+#[test]
+fn groups_of_which_each_shard_has_a_part_are_made_of_the_parts() {
+    let (_, inputs) =
+        computed_of("SELECT max(x) FROM t, (SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y) c WHERE c.a = t.x");
+    let [input] = inputs.as_slice() else { panic!("{inputs:?}") };
+    assert_eq!(input.fragment, { "SELECT y, count(*), pg_catalog.sum(k) AS a, min(name), pg_catalog.count(k) FROM u GROUP BY y" });
+    assert_eq!(
+        input.combine.as_deref(),
+        Some({
+            "INSERT INTO pg_temp.\"shardgate_input_q1\" SELECT c1, pg_catalog.sum(c2), \
+         pg_catalog.sum(c3) OPERATOR(pg_catalog./) pg_catalog.sum(c5), pg_catalog.min(c4) \
+         FROM pg_temp.\"shardgate_input_q1_parts\" GROUP BY c1"
+        })
+    );
+    assert!(input.create.contains("AS SELECT y, count(*), avg(k) AS a, min(name) FROM u GROUP BY y\nWITH NO DATA"));
+    assert!(input.create.contains("(c1, c2, c3, c4, c5) ON COMMIT DROP AS SELECT y"), "{}", input.create);
+}
+
+#[test]
+fn sub_selects_that_hang_on_more_than_their_own_rows_are_not_computed() {
+    for text in [
+        // A filter alone; rows of the query around it; names that are not certain; a name of another WITH query.
+        "SELECT max(x) FROM t WHERE x IN (SELECT y FROM u WHERE y > 1)",
+        "SELECT a.k FROM t a WHERE a.k > (SELECT avg(b.k) FROM t b WHERE b.x = a.x)",
+        "SELECT k FROM t WHERE k > (SELECT avg(y) FROM u WHERE y = x)",
+        "WITH w AS (SELECT y FROM u) SELECT count(*) FROM t, (SELECT t.k, w.y FROM t, w) c WHERE c.y = t.x",
+        // An order, a limit, another clock, what no parts make, home tables, functions that change.
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u GROUP BY y ORDER BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u GROUP BY y LIMIT 3) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, count(*) FROM u WHERE name < 'now' GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, string_agg(name, ',') AS n FROM u GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT y, upper(y::text), count(*) FROM u GROUP BY y) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT u.y FROM u, home h WHERE h.id = u.k) c WHERE c.y = t.x",
+        "SELECT max(t.x) FROM t, (SELECT u.k, random() AS r, count(*) FROM u GROUP BY u.k) c WHERE c.k = t.x",
+        // Only a reference table.
+        "SELECT max(x) FROM t WHERE x IN (SELECT max(g) FROM ref)",
+    ] {
+        assert_eq!(computing(text).plain, None, "{text}");
+    }
+    let shipped = recipe("SELECT max(x) FROM t WHERE x > (SELECT max(y) FROM u)", &context(), HomeTables::Shipped).unwrap();
+    assert_eq!(shipped.plain, None);
+}
+
 /// The fragment of the first input, with parameters as they are.
 fn fragment(text: &str) -> String {
-    let query = made(text).inputs[0].query(&|number| Some(format!("${number}")));
+    let query = made(text).inputs[0].shown();
     ["=", "<", "<=", ">", ">="]
         .iter()
         .fold(query, |query, operator| query.replace(&format!("OPERATOR(pg_catalog.{operator})"), operator))
@@ -247,7 +334,7 @@ fn comparisons_that_do_not_filter_the_table_stay() {
         "SELECT max(x) FROM t HAVING max(x) = 5",
         "SELECT max(u.k), (SELECT 1 FROM ref WHERE t.x = 5) FROM t, u",
     ] {
-        let fragments = made(text).inputs.into_iter().map(|input| input.query(&|_| None));
+        let fragments = made(text).inputs.into_iter().map(|input| input.shown());
         fragments.for_each(|fragment| assert!(!fragment.contains("WHERE"), "{text}: {fragment}"));
     }
     assert!(!fragment("SELECT count(*) FROM events a, u WHERE a.day = 'today'").contains("WHERE"));
@@ -286,7 +373,6 @@ fn rows_without_a_partner_on_their_shard_stay() {
         ("SELECT t.k FROM t, home GROUP BY t.k HAVING sum(x) > 1", ""),
         // Not by another column, of another group, on the side that is kept, or where names are not certain.
         ("SELECT max(t.x) FROM t, u WHERE t.x = u.k AND u.y = 5", ""),
-        ("SELECT max(t.x) FROM t, u WHERE t.k = u.t_k AND u.y = 5", ""),
         ("SELECT max(t.x) FROM t, home h WHERE t.k = h.id AND h.name = 'a'", ""),
         ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k AND u.y = 5", ""),
         ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k WHERE u.y = 5 OR u.y IS NULL", ""),
@@ -320,13 +406,13 @@ fn a_table_whose_keys_restrict_another_is_loaded_before_it() {
     let context = fixture.context(&["public"], &["mine"]);
     let inputs = |text: &str| {
         let inputs = recipe(text, &context, HomeTables::InPlace).unwrap().inputs.into_iter();
-        inputs.map(|input| input.shown(&|_| None).replace("\"public\".", "").replace('"', "")).collect::<Vec<_>>()
+        inputs.map(|input| input.shown().replace("\"public\".", "").replace('"', "")).collect::<Vec<_>>()
     };
     for text in [
         "SELECT max(y) FROM u, t WHERE t_k = t.k AND x = 5",
         "SELECT max(y) FROM u WHERE t_k IN (SELECT a.k FROM t a WHERE a.x = 5)",
     ] {
-        let restricted = "SELECT k, t_k, y FROM u, t_k among the keys of public.t";
+        let restricted = "SELECT k, t_k, y FROM u WHERE t_k = ANY (keys k of public.t)";
         assert_eq!(inputs(text), ["SELECT k, x FROM t WHERE x OPERATOR(pg_catalog.=) (5)", restricted], "{text}");
     }
     // Without a condition on it, of one reader among two, on the side that is kept.
@@ -335,7 +421,69 @@ fn a_table_whose_keys_restrict_another_is_loaded_before_it() {
         "SELECT max(a.y) FROM u a, u b, t WHERE a.t_k = t.k AND t.x = 5",
         "SELECT max(y) FROM u LEFT JOIN t ON t_k = t.k AND x = 5",
     ] {
-        assert!(!inputs(text).concat().contains("among"), "{text}: {:?}", inputs(text));
+        assert!(!inputs(text).concat().contains("ANY"), "{text}: {:?}", inputs(text));
+    }
+}
+
+#[test]
+fn keys_of_what_is_loaded_before_restrict_the_rest() {
+    let mut fixture = library();
+    for (name, column) in [("public.t", "k"), ("public.span", "a")] {
+        let is_it = |relation: &&mut crate::catalog::Relation| format!("{}.{}", relation.schema, relation.name) == name;
+        let found = fixture.catalog.relations.values_mut().find(is_it).unwrap();
+        let columns = vec![Some(column.to_owned())];
+        let name = "pkey".to_owned();
+        let (is_primary, is_constraint) = (true, true);
+        let definition = String::new();
+        found.uniques.push(Unique { name, is_primary, is_exclusion: false, is_constraint, columns, is_partial: false, definition });
+    }
+    let context = fixture.context(&["public"], &["mine"]);
+    for (text, expected) in [
+        // Keys of keys, and of what lies beside.
+        ("SELECT max(u.y) FROM span o, t, u WHERE o.b = 5 AND t.k = o.a AND u.k = t.k", {
+            "0: SELECT a, b FROM span WHERE b = (5) | \
+             1: SELECT k FROM t WHERE k = ANY (keys a of public.span) | \
+             1: SELECT k, y FROM u WHERE k = ANY (keys a of public.span)"
+        }),
+        // Of any column, where nothing else restricts it.
+        ("SELECT max(x) FROM t, u WHERE t_k = t.k AND u.y = 5", {
+            "0: SELECT k, t_k, y FROM u WHERE y = (5) | 1: SELECT k, x FROM t WHERE k = ANY (keys t_k of public.u)"
+        }),
+        // What every case of an OR has.
+        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND u.y = 5 AND x = 1) OR (x = 2 AND t_k = t.k AND y = 6)", {
+            "0: SELECT k, x FROM t WHERE ((x = (1)) OR (x = (2))) | \
+             1: SELECT k, t_k, y FROM u WHERE ((y = (5)) OR (y = (6))) AND t_k = ANY (keys k of public.t)"
+        }),
+        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND y = 5) OR (x = 2 AND t_k = t.x AND y = 6)", {
+            "0: SELECT k, x FROM t | 0: SELECT k, t_k, y FROM u WHERE ((y = (5)) OR (y = (6)))"
+        }),
+        // Each could be by the keys of the other.
+        ("SELECT max(x) FROM t, span o WHERE t.k = o.a AND o.b = 5 AND x = 1", {
+            "0: SELECT a, b FROM span WHERE b = (5) | 1: SELECT k, x FROM t WHERE x = (1) AND k = ANY (keys a of public.span)"
+        }),
+    ] {
+        let recipe = recipe(text, &context, HomeTables::InPlace).unwrap().into_plain();
+        let shown = recipe.inputs.iter().map(|input| format!("{}: {}", input.round, input.shown())).collect::<Vec<_>>().join(" | ");
+        let shown = shown.replace("OPERATOR(pg_catalog.=)", "=").replace("\"public\".", "").replace('"', "");
+        assert_eq!(shown, expected, "{text}");
+    }
+}
+
+#[test]
+fn of_equal_rows_one_is_loaded_where_only_its_being_there_matters() {
+    for (text, expected) in [
+        ("SELECT id FROM ref WHERE NOT EXISTS (SELECT * FROM t WHERE x = g)", "SELECT DISTINCT \"x\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE g IN (SELECT x FROM t)", "SELECT DISTINCT \"x\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE g > ANY (SELECT a.x FROM t a, t b WHERE a.x = b.x)", {
+            "SELECT DISTINCT \"x\" FROM \"public\".\"t\""
+        }),
+        ("SELECT id FROM ref WHERE g IN (SELECT count(x) FROM t)", "SELECT \"x\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE g IN (SELECT x FROM t LIMIT 3)", "SELECT \"x\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE g IN (SELECT x FROM t) AND id = (SELECT max(x) FROM t)", "SELECT \"x\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE g IN (SELECT f FROM t)", "SELECT \"f\" FROM \"public\".\"t\""),
+        ("SELECT id FROM ref WHERE EXISTS (SELECT 1 FROM (SELECT x FROM t LIMIT 1) i)", "SELECT \"x\" FROM \"public\".\"t\""),
+    ] {
+        assert_eq!(fragments(text), [expected], "{text}");
     }
 }
 

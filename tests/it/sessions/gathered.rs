@@ -35,6 +35,23 @@ async fn explained(stage: &Stage) {
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }
+    for (options, plan) in [
+        ("ANALYZE", "Aggregate  (cost="),
+        ("ANALYZE, COSTS OFF, FORMAT JSON", "\"Node Type\": \"Aggregate\""),
+        ("ANALYZE, COSTS OFF, FORMAT YAML", "Node Type: \"Aggregate\""),
+        ("ANALYZE, FORMAT XML", "<Node-Type>Aggregate</Node-Type>"),
+    ] {
+        let told = client.ask(&format!("EXPLAIN ({options}) {JOINED}")).await;
+        for line in ["gather", "(actual rows=", " bytes=", plan] {
+            assert!(told.contains(line), "{options}, {line}: {told}");
+        }
+    }
+    let told =
+        client.ask("EXPLAIN ANALYZE SELECT 1 / (count(*) - count(*)) FROM accounts a, accounts b WHERE a.id = b.balance").await;
+    assert_eq!(told, "E(22012 division by zero) Z(I)");
+    assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
+    assert!(client.ask(&format!("EXPLAIN ANALYZE {JOINED}")).await.ends_with("C(EXPLAIN) Z(T)"));
+    assert_eq!(client.ask("COMMIT").await, "C(COMMIT) Z(I)");
 }
 
 /// While it waits for rows, and while it computes; in a transaction block too.

@@ -41,6 +41,36 @@ async fn levels_with_one_snapshot_are_refused_at_the_second_shard_unless_asked_f
     assert_eq!(client.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "2");
 }
 
+/// Each shard's rows come from the transaction's own connection there, and so do those of home tables.
+#[tokio::test]
+async fn gathered_rows_are_those_of_the_snapshots_where_each_shard_has_one() {
+    let settings = vec![("cross_shard.isolation", "per_shard".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let (one, other) = updates(&stage);
+    let read = "SELECT count(*), sum(b.balance), (SELECT count(*) FROM notes) FROM accounts a JOIN accounts b ON b.owner = a.owner";
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let (mut client, mut beside) = (stage.client().await, stage.client().await);
+        let before = client.row(read).await;
+        assert_eq!(client.ask(&format!("BEGIN ISOLATION LEVEL {level}")).await, "C(BEGIN) Z(T)");
+        assert_eq!(client.row(read).await, before);
+        for text in [one.as_str(), other.as_str(), "INSERT INTO notes SELECT coalesce(max(id), 0) + 1, 'beside' FROM notes"] {
+            assert!(!beside.ask(text).await.contains("E("), "{text}");
+        }
+        assert_ne!(beside.row(read).await, before);
+        assert_eq!(client.row(read).await, before);
+        assert!(client.ask("INSERT INTO notes VALUES (1000, 'own')").await.starts_with("C(INSERT 0 1)"));
+        assert_ne!(client.row(read).await, before);
+        let told = client.ask("SELECT count(*) FROM accounts a, accounts b, pg_class c WHERE a.balance = b.id").await;
+        assert!(told.starts_with("E(0A000 "), "{told}");
+        assert_eq!(client.ask("ROLLBACK").await, "C(ROLLBACK) Z(I)");
+        assert_eq!(client.row(read).await, beside.row(read).await);
+        for text in [one.as_str(), other.as_str()] {
+            beside.ask(&text.replace("balance = 1", "balance = 100")).await;
+        }
+    }
+    stage.assert_log_is_clean();
+}
+
 /// A role that may not take the one that owns prepared transactions is told which grant is missing.
 #[tokio::test]
 async fn a_user_without_the_role_is_told_what_to_grant() {

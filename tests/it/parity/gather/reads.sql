@@ -228,3 +228,58 @@ SELECT p FROM people p ORDER BY (SELECT count(*) FROM posts);
 SELECT count(*), pg_advisory_lock(1) FROM people;
 --! refused
 SELECT count(*), setseed(0.5) FROM people;
+-- Sub-selects that the shards compute: by the whole key, joined on it, in parts.
+SELECT p.id, c.n, c.s FROM people p JOIN (SELECT person_id, count(*) AS n, sum(words) AS s FROM posts GROUP BY person_id) c ON c.person_id = p.boss ORDER BY 1;
+SELECT p.id, c.* FROM people p LEFT JOIN (SELECT person_id, avg(words) FROM posts WHERE stars > 2 GROUP BY person_id) c (who, mean) ON c.who = p.boss ORDER BY 1;
+SELECT x.tag, x.n, x.a, x.m, x.l, x.b, p.id FROM (SELECT tag, count(*) AS n, avg(words) AS a, min(stars) AS m, max(at) AS l, bool_and(words > 50) AS b FROM posts GROUP BY tag) x LEFT JOIN people p ON p.id = x.n ORDER BY 1;
+SELECT x.*, r.bonus FROM (SELECT level, count(age), sum(worth), avg(worth), min(born), every(age > 11), bool_or(age > 60) FROM people GROUP BY level) x LEFT JOIN ranks r ON r.level = x.level LEFT JOIN shop.orders o ON o.id = x.count ORDER BY 1;
+WITH c AS (SELECT person_id AS who, sum(total) AS total FROM shop.orders WHERE paid GROUP BY person_id) SELECT p.id, p.name, c.total FROM people p JOIN c ON c.who = p.id WHERE c.total >= (SELECT avg(total) FROM c) ORDER BY 1;
+WITH c (tag, n) AS MATERIALIZED (SELECT tag, count(*) FROM posts GROUP BY tag) SELECT a.tag, b.tag, p.id FROM c a JOIN c b ON b.n > a.n JOIN people p ON p.id = a.n ORDER BY 1, 2;
+SELECT x.who, count(*), sum(x.total) FROM (SELECT p.name AS who, o.total FROM shop.orders o JOIN shop.items i ON i.order_id = o.id JOIN people p ON p.id = 1 AND i.n = 1) x GROUP BY x.who ORDER BY 1;
+SELECT x.name, count(*), max(o.id) FROM (SELECT p.name, w.words FROM people p, posts w WHERE w.person_id = p.id AND w.words > 30) x JOIN shop.orders o ON o.id = x.words / 10 GROUP BY x.name ORDER BY x.name;
+SELECT s.sku, x.n FROM skus s LEFT JOIN (SELECT i.sku, count(*) AS n FROM shop.items i JOIN shop.orders o ON o.id = i.order_id WHERE o.paid GROUP BY i.sku) x USING (sku) ORDER BY 1;
+SELECT x.level, x.top, x.low, x.name FROM (SELECT level, max(score) AS top, min(worth) AS low, min(name) AS name FROM people GROUP BY level) x JOIN posts o ON o.words = 33 ORDER BY 1;
+SELECT x.sum IS NULL, x.level FROM (SELECT level, sum(score) FROM people GROUP BY level) x JOIN posts o ON o.words = 33 ORDER BY 2;
+SELECT p.id FROM people p WHERE p.id IN (SELECT DISTINCT person_id FROM shop.orders WHERE total > 50) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.id NOT IN (SELECT DISTINCT boss FROM people) ORDER BY 1;
+SELECT x.span, count(*) FROM (SELECT DISTINCT span, tag FROM posts) x JOIN people p ON p.id < 4 GROUP BY 1 ORDER BY 1;
+SELECT p.id FROM people p WHERE EXISTS (SELECT 1 FROM shop.orders o JOIN shop.items i ON i.order_id = o.id WHERE i.amount = 4 AND o.total > 160) AND p.id > (SELECT count(*) FROM posts WHERE stars = 5) ORDER BY 1;
+SELECT p.id, (SELECT sum(total) FROM shop.orders), (SELECT avg(words) FROM posts WHERE stars > 100), (SELECT count(stars) FROM posts WHERE stars > 100) FROM people p WHERE p.boss = (SELECT max(person_id) - 30 FROM posts) ORDER BY 1;
+SELECT p.id, x.count, x.max FROM (SELECT count(*), max(v) FROM nobody) x, people p WHERE p.age > (SELECT min(age) + 50 FROM people) ORDER BY 1;
+SELECT x.tags, x.n FROM (SELECT tags, count(*) AS n FROM people GROUP BY tags) x JOIN posts o ON o.words = x.n + 10 ORDER BY 1;
+SELECT x.home, x.n FROM (SELECT (home).street AS home, count(*) AS n FROM people GROUP BY (home).street) x JOIN posts o ON o.person_id = 1 AND o.n = 1 ORDER BY 1;
+SELECT y.level, y.n, z.id FROM (SELECT level, sum(n) AS n FROM (SELECT level, boss, count(*) AS n FROM people GROUP BY level, boss) w GROUP BY level) y LEFT JOIN notes z ON z.id = y.n ORDER BY 1, 3;
+--! 30
+--! 1000
+--! NULL
+SELECT p.id, x.n FROM (SELECT tag, count(*) AS n FROM posts WHERE words > $1 GROUP BY tag) x JOIN people p ON p.id = x.n ORDER BY 1, 2;
+-- Of no use to a table, or wrong over other rows: the tables' rows are gathered.
+SELECT * FROM (SELECT person_id, count(*), count(*) FROM posts GROUP BY person_id) x (who, a, b) JOIN people p ON p.boss = x.who ORDER BY p.id LIMIT 3;
+SELECT p.id FROM people p WHERE (p.id, 3) IN (SELECT person_id, count(*) FROM posts GROUP BY 1) ORDER BY 1;
+SELECT x.who, x.s FROM (SELECT person_id AS who, sum(100 / (words - 11)) AS s FROM posts GROUP BY person_id) x JOIN shop.orders o ON o.person_id = x.who WHERE x.who <> 1 ORDER BY 1, 2;
+SELECT x.who, x.s FROM (SELECT person_id AS who, sum(100 / (words - 11)) AS s FROM posts GROUP BY person_id) x JOIN shop.orders o ON o.id = x.s ORDER BY 1, 2;
+SELECT p.id, x.t FROM people p, LATERAL (SELECT max(o.total) AS t FROM shop.orders o WHERE o.person_id = p.boss) x ORDER BY 1;
+SELECT p.id, (SELECT count(*) FROM posts WHERE words > age) FROM people p ORDER BY 1 LIMIT 5;
+SELECT p.id, (SELECT count(DISTINCT q.level) FROM people q WHERE q.age < p.age) FROM people p ORDER BY 1 LIMIT 5;
+SELECT x.names FROM (SELECT string_agg(name, ',' ORDER BY id) AS names FROM people) x JOIN posts o ON o.words = 11;
+SELECT array_agg(x.id) FROM (SELECT DISTINCT id FROM people ORDER BY id DESC) x JOIN nobody n ON true;
+SELECT x.price, x.n FROM (SELECT price::text AS price, count(*) AS n FROM shop.orders GROUP BY price) x JOIN people p ON p.id = x.n + 35 ORDER BY 1;
+SELECT p.id, x.d FROM (SELECT boss AS d, count(*) AS n FROM people WHERE seen > 'epoch' GROUP BY boss) x JOIN people p ON p.id = x.n ORDER BY 1, 2;
+--! simple
+SELECT x, p.id FROM (SELECT level, count(*) FROM people GROUP BY level) x JOIN people p ON p.id = x.count ORDER BY 1, 2;
+SELECT row_to_json(x), p.id FROM (SELECT level, count(*) FROM people GROUP BY level) x JOIN people p ON p.id = x.count ORDER BY p.id, x.level;
+-- Keys of what is loaded before, of what lies beside it, and one of equal rows where only their being there matters.
+SELECT p.id, o.id, i.n FROM people p, shop.orders o, shop.items i WHERE p.age > 60 AND o.person_id = p.id AND i.order_id = o.id AND i.amount > 1 ORDER BY 1, 2, 3;
+SELECT p.id, o.id, i.n FROM people p JOIN shop.orders o ON o.person_id = p.id LEFT JOIN shop.items i ON i.order_id = o.id AND i.amount > 1 WHERE p.age > 60 ORDER BY 1, 2, 3;
+SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p.age < 20 AND o.total > 100) OR (p.age > 60 AND o.person_id = p.id AND o.total < 20) ORDER BY 2;
+SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p.age < 20 AND o.total > 100) OR (p.age > 60 AND o.person_id = p.boss AND o.total < 20) ORDER BY 2, 1;
+SELECT s.id, s.nick, p.boss FROM shop.people s JOIN people p ON p.boss = s.id WHERE p.age < 30 ORDER BY 1, 3;
+SELECT a.id, b.id, c.id FROM people a JOIN people b ON b.id = a.boss JOIN shop.people c ON c.id = b.id WHERE a.age > 30 ORDER BY 1;
+SELECT p.id FROM people p WHERE NOT EXISTS (SELECT * FROM shop.orders o WHERE o.person_id = p.id) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.name IN (SELECT s.nick FROM shop.people s) AND p.age > ANY (SELECT words FROM posts) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.id IN (SELECT count(*) FROM shop.orders GROUP BY paid) OR p.id IN (SELECT person_id FROM shop.orders ORDER BY total LIMIT 3) ORDER BY 1;
+SELECT p.id, (SELECT count(*) FROM shop.orders o WHERE o.person_id = p.boss) FROM people p WHERE p.boss IN (SELECT person_id FROM shop.orders) ORDER BY 1;
+SELECT p.id FROM people p WHERE EXISTS (SELECT 1 FROM shop.items i, skus s WHERE s.sku = i.sku AND i.amount = p.boss AND s.price > 5) ORDER BY 1;
+--! 60
+--! NULL
+SELECT p.id, o.id FROM people p, shop.orders o WHERE p.age > $1 AND o.person_id = p.id ORDER BY 1, 2;

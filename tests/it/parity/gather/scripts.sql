@@ -10,6 +10,8 @@ SELECT id, seen, born, score FROM people WHERE age > (SELECT avg(age) FROM peopl
 SELECT raw, total, during FROM shop.orders WHERE total < (SELECT avg(total) FROM shop.orders) ORDER BY id;
 SELECT count(*) FROM people WHERE born < '03/04/1993' AND EXISTS (SELECT 1 FROM posts WHERE at > '02/01/2024');
 SELECT current_setting('datestyle'), current_setting('extra_float_digits'), count(*) FROM people;
+SELECT x.at, x.f, p.id FROM (SELECT tag, max(at::text) AS at, min((words / 7.0::float8)::text) AS f, count(*) AS n FROM posts GROUP BY tag) x JOIN people p ON p.id = x.n ORDER BY 1, 2, 3;
+SELECT x.span, p.id FROM (SELECT person_id, max(span)::text AS span FROM posts GROUP BY person_id) x JOIN people p ON p.boss = x.person_id ORDER BY 1, 2;
 SHOW datestyle;
 SHOW client_encoding;
 SHOW lc_monetary;
@@ -24,7 +26,9 @@ SET search_path = shop, public;
 SELECT count(*), max(nick) FROM people;
 SELECT count(*) FROM people a JOIN public.people b ON b.id = a.id;
 SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.person_id;
+SELECT x.n, p.id FROM (SELECT nick, count(*) AS n FROM people GROUP BY nick) x JOIN public.people p ON p.id = x.n ORDER BY 1, 2;
 SET search_path = public, pg_temp;
+SELECT x.n, p.id FROM (SELECT level, count(*) AS n FROM people GROUP BY level) x JOIN shop.people p ON p.id = x.n + 20 ORDER BY 1, 2;
 SELECT count(*), max(level) FROM people;
 SELECT * FROM by_level ORDER BY level;
 SET search_path = '';
@@ -42,6 +46,9 @@ SAVEPOINT a;
 SELECT sum(1 / (age - age)) FROM people;
 ROLLBACK TO a;
 SELECT count(*) FROM posts;
+SELECT x.level, p.id FROM (SELECT level, sum(1 / (id - 3)) AS n FROM people GROUP BY level) x JOIN people p ON p.id = x.n + 4;
+ROLLBACK TO a;
+SELECT x.n, p.id FROM (SELECT level, count(*) AS n FROM people GROUP BY level) x JOIN people p ON p.id = x.n ORDER BY 1, 2;
 SELECT count(*), nothing FROM people;
 SELECT 1;
 ROLLBACK;
@@ -95,6 +102,7 @@ BEGIN;
 UPDATE people SET age = 99, name = E'tab\there\\' WHERE id = 5;
 SELECT count(*), max(age), max(name COLLATE "C") FROM people;
 INSERT INTO posts (person_id, n, title, stars, tag, words) VALUES (5, 50, NULL, 9, 'own', 7);
+SELECT x.n, p.id, p.age FROM (SELECT level, count(*) AS n FROM people WHERE age > 40 GROUP BY level) x JOIN people p ON p.id = x.n ORDER BY 1, 2;
 SELECT p.id, p.name, o.n, o.title, o.doubled FROM people p JOIN posts o ON o.person_id = p.id WHERE p.age > (SELECT avg(age) FROM people) ORDER BY 1, 3;
 SELECT count(*) FROM people p JOIN notes n ON n.person_id = p.id;
 DELETE FROM posts WHERE person_id = 5;
@@ -189,6 +197,8 @@ SET ROLE parity_reader;
 SELECT count(*), max(name) FROM people;
 SELECT p.id, q.id FROM people p JOIN people q ON q.age = p.age AND q.id > p.id ORDER BY 1, 2;
 SELECT count(*), max(email) FROM people;
+SELECT x.level, x.n, o.n FROM (SELECT level, count(*) AS n FROM people GROUP BY level) x JOIN posts o ON o.words = x.n ORDER BY 1, 2, 3;
+SELECT x.boss, o.n FROM (SELECT boss, count(*) AS n FROM people GROUP BY boss) x JOIN posts o ON o.words = x.n ORDER BY 1, 2;
 SELECT * FROM people ORDER BY -id;
 SELECT count(*) FROM secrets;
 SELECT max(best), count(*) FROM post_counts;
@@ -203,4 +213,77 @@ SELECT count(*) FROM secrets;
 --! script
 SET statement_timeout = '2h';
 SELECT count(*), max(level) FROM people;
+--! end
+-- Tables that are made of a query's rows are tables of the home shard.
+--! script
+CREATE TABLE made AS SELECT p.id, p.name, p.age, p.level, p.home, p.tags, p.doc, p.seen, p.score, o.total, o.note, o.raw, o.ref FROM people p LEFT JOIN shop.orders o ON o.person_id = p.id;
+SELECT * FROM made ORDER BY id, total;
+SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute WHERE attrelid = 'made'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT m.id, count(*) FROM made m JOIN posts o ON o.words = m.age GROUP BY m.id ORDER BY m.id;
+CREATE TABLE made AS SELECT id FROM people;
+CREATE TABLE IF NOT EXISTS made AS SELECT id FROM people;
+CREATE TABLE IF NOT EXISTS made_too (a, b) AS SELECT level, count(*) FROM people GROUP BY level WITH DATA;
+SELECT * FROM made_too ORDER BY a;
+SELECT id, born, worth INTO made_three FROM people WHERE id < 9;
+SELECT * FROM made_three ORDER BY id;
+CREATE TABLE shop.made AS TABLE people WITH NO DATA;
+SELECT count(*) FROM shop.made;
+CREATE TABLE made_four AS WITH x AS (SELECT 1 AS one) SELECT x.one, max(r.bonus) AS bonus FROM x, ranks r GROUP BY x.one;
+SELECT * FROM made_four;
+CREATE TABLE made_five AS VALUES (1, 'a'), (2, 'b');
+SELECT * FROM made_five ORDER BY 1;
+CREATE TABLE made_six AS SELECT * FROM nobody;
+SELECT * FROM made_six;
+CREATE TABLE made_seven AS SELECT n.body, p.name FROM notes n JOIN people p ON p.id = n.person_id;
+SELECT * FROM made_seven ORDER BY 1;
+CREATE TABLE bad AS SELECT nothing FROM people;
+CREATE TABLE bad AS SELECT 1 / (id - id) AS x FROM people;
+CREATE TABLE bad AS SELECT id, id FROM people;
+CREATE TABLE nowhere.bad AS SELECT id FROM people;
+SELECT count(*) FROM bad;
+--! refused
+CREATE TABLE bad AS SELECT id, random() AS r, nextval('nothing') FROM people;
+BEGIN;
+--! refused
+CREATE MATERIALIZED VIEW bad AS SELECT count(*) FROM people;
+ROLLBACK;
+DROP TABLE made, made_too, made_three, shop.made, made_four, made_five, made_six, made_seven;
+--! end
+--! script
+BEGIN;
+CREATE TABLE made AS SELECT id, name FROM people WHERE id < 20;
+INSERT INTO made VALUES (1000, 'own');
+SELECT count(*), max(id) FROM made;
+ROLLBACK;
+SELECT count(*) FROM made;
+BEGIN;
+UPDATE people SET age = 1 WHERE id = 6;
+CREATE TABLE made AS SELECT level, sum(age) AS age FROM people GROUP BY level;
+SELECT * FROM made ORDER BY level;
+COMMIT;
+SELECT * FROM made ORDER BY level;
+DROP TABLE made;
+UPDATE people SET age = 10 + 6 * 7 % 60 WHERE id = 6;
+BEGIN;
+SAVEPOINT a;
+CREATE TABLE made AS SELECT 1 / (id - id) AS x FROM people;
+ROLLBACK TO a;
+SELECT count(*) FROM people;
+ROLLBACK;
+--! end
+--! script
+CREATE TEMP TABLE mine AS SELECT level, count(*) AS n FROM people GROUP BY level;
+SELECT * FROM mine ORDER BY level;
+CREATE TEMP TABLE mine AS SELECT id FROM people;
+CREATE TEMP TABLE IF NOT EXISTS mine AS SELECT id FROM people;
+SELECT id, name INTO TEMP people FROM people WHERE id < 4;
+SELECT * FROM people ORDER BY id;
+DROP TABLE people;
+CREATE TEMP TABLE none AS SELECT * FROM people WITH NO DATA;
+SELECT count(*) FROM none;
+BEGIN;
+CREATE TEMP TABLE brief ON COMMIT DROP AS SELECT max(id) AS id FROM people;
+SELECT * FROM brief;
+COMMIT;
+SELECT * FROM brief;
 --! end

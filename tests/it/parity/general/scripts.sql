@@ -480,7 +480,6 @@ SELECT id FROM accounts ORDER BY id;
 SELECT * FROM other;
 DISCARD TEMP;
 SELECT * FROM other;
---! refused
 CREATE TEMP TABLE filled AS SELECT * FROM accounts;
 CREATE TEMP TABLE full_ AS SELECT * FROM audit;
 SELECT count(*) FROM full_;
