@@ -158,8 +158,11 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
         .filter_map(|(index, column)| Some((index, column.name.as_str(), column.cluster_sequence()?)))
         .collect();
     let mut edits = Edits { found: Vec::new() };
+    // That the client gives no value for such a column has been seen to.
+    let is_always = relation.columns.iter().any(|column| column.identity == Some('a') && column.cluster_sequence().is_some());
+    let overriding = if is_always && insert.override_ == nodes::OverridingKind::OVERRIDING_NOT_SET { OVERRIDING } else { "" };
     match insert.select_stmt() {
-        Node::None => default_values(text, &drawn, &mut edits)?,
+        Node::None => default_values(text, &drawn, overriding, &mut edits)?,
         Node::SelectStmt(select) => {
             let lists: Vec<_> =
                 select.values_lists().iter().map(|row| row.as_node_list()).collect::<Option<_>>().ok_or_else(unreadable)?;
@@ -168,6 +171,11 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
             if let Some(at) = list.names_at {
                 let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted(name))).collect();
                 edits.insert(at, vec![Piece::Added(names)]);
+            }
+            if let (Some(first), false) = (ranges.first(), overriding.is_empty()) {
+                let values =
+                    lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment && token.end <= first.start).last();
+                edits.insert(values.ok_or_else(unreadable)?.start, vec![Piece::Added(overriding.to_owned())]);
             }
             for (row, range) in lists.into_iter().zip(ranges) {
                 list.row(text, row, range, context, &mut edits)?;
@@ -265,8 +273,9 @@ impl<'c> ColumnList<'c> {
 }
 
 const DEFAULT: &str = "DEFAULT";
+const OVERRIDING: &str = "OVERRIDING SYSTEM VALUE ";
 
-fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], edits: &mut Edits) -> Result<(), PgError> {
+fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], overriding: &str, edits: &mut Edits) -> Result<(), PgError> {
     let words: Vec<_> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
     let is = |index: usize, word: &str| {
         words.get(index).and_then(|token| text.get(token.start..token.end)).is_some_and(|found| found.eq_ignore_ascii_case(word))
@@ -274,7 +283,7 @@ fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], edits: &mut
     let at = (0..words.len()).find(|index| is(*index, DEFAULT) && is(index + 1, "values")).ok_or_else(unreadable)?;
     let (Some(first), Some(last)) = (words.get(at), words.get(at + 1)) else { return Err(unreadable()) };
     let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted(name)).collect();
-    let mut pieces = vec![Piece::Added(format!("({}) VALUES (", names.join(", ")))];
+    let mut pieces = vec![Piece::Added(format!("({}) {overriding}VALUES (", names.join(", ")))];
     for (place, (_, _, sequence)) in drawn.iter().enumerate() {
         if place > 0 {
             pieces.push(Piece::Added(", ".into()));

@@ -22,8 +22,8 @@ use super::query::{Resolved, resolve};
 use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
-pub use constants::{Answer, AnswerColumn};
-pub use defaults::Defaults;
+pub use constants::{Answer, AnswerColumn, type_name};
+pub use defaults::{ColumnList, Defaults, clock_default};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,10 @@ pub enum StageKind {
     /// `op ANY (query)`, `op ALL (query)`, `ARRAY(query)`.
     Array,
     Exists,
-    /// A value: a sub-select of one, an expression of VALUES, a clock.
+    /// A sub-select of one value.
     Scalar,
+    /// An expression, made a query: of VALUES, a default, a clock.
+    Value,
     /// `SET (a, b) = (query)`.
     Row,
     /// A table or sub-select of FROM or USING; `alias`: what it is called, unless the text says so after it.
@@ -195,7 +197,7 @@ impl Finder<'_> {
                 match self.text.get(start..end) {
                     Some(value) => {
                         let query = format!("SELECT {value}");
-                        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+                        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
                     }
                     None => self.is_unknown = true,
                 }
@@ -304,7 +306,7 @@ impl Finder<'_> {
         }
         let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
         let query = format!("SELECT {}", self.text.get(start..end)?);
-        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
         Some(())
     }
 

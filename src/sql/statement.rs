@@ -67,7 +67,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         has_unknown_names,
         split_rows,
         // What stands in another statement is numbered where that runs.
-        numbers: if numbers == Numbers::Drawn && !is_query { Numbers::Unseen } else { numbers },
+        numbers: if numbers == Numbers::Drawn && !is_query && copy_in.is_none() { Numbers::Unseen } else { numbers },
         copy_in,
         opinion,
     };

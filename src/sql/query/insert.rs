@@ -222,6 +222,14 @@ impl<'c> Reader<'c> {
                 "Restrict the query to one shard key.",
             ));
         }
+        let is_ordered = matches!(node, Node::SelectStmt(select) if !select.sort_clause().is_empty());
+        if is_ordered && self.leaves_numbers(made) {
+            self.notes.not_pushable(PgError::unsupported(
+                "INSERT ... SELECT with ORDER BY into a numbered table is not supported across shards",
+                "Each shard would number its own rows, and the numbers would not be in this order.",
+                "Leave out ORDER BY, or give the numbers.",
+            ));
+        }
         let source = select_values(node);
         let constants: Vec<Option<Node<'n>>> =
             key.iter().map(|key| source.as_ref()?.get(made.position(&key.column.column)?).copied()).collect();
@@ -234,6 +242,12 @@ impl<'c> Reader<'c> {
             return Ok(());
         }
         self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
+    }
+
+    /// A column that a cluster-wide sequence numbers is not given.
+    fn leaves_numbers(&self, made: &MadeRows<'_, 'c>) -> bool {
+        let mut columns = made.target.relation.iter().flat_map(|relation| &relation.columns);
+        columns.any(|column| column.cluster_sequence().is_some() && made.position(&column.name).is_none())
     }
 
     /// Every key column is a constant of the select list.
@@ -384,8 +398,11 @@ impl<'c> Reader<'c> {
                 && reader.notes.touches_anything.is_none()
         });
         if !is_same_everywhere {
-            let detail = format!("The default of column \"{column}\" would be evaluated on each shard, with values of its own.");
-            self.notes.not_pushable(not_split(&detail));
+            self.notes.not_pushable(PgError::unsupported(
+                format!("the default of column \"{column}\" is not supported for rows of several shards"),
+                "It would be evaluated on each shard, with values of its own.",
+                "List the column, and give its value in each row.",
+            ));
         }
     }
 

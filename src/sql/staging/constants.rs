@@ -27,17 +27,19 @@ pub struct AnswerColumn {
 }
 
 impl Answer {
-    /// Each row with the values of another answer's only row after its own.
+    /// Each row with the values of another answer's after its own: the next row's, or those of its only one.
     pub fn extend(&mut self, other: &Answer) {
-        let values = other.rows.first().cloned().unwrap_or_default();
         self.columns.extend(other.columns.iter().cloned());
-        self.rows.iter_mut().for_each(|row| row.extend(values.iter().cloned()));
+        for (row, values) in self.rows.iter_mut().zip(other.rows.iter().cycle()) {
+            row.extend(values.iter().cloned());
+        }
     }
 
-    /// Its only row as constants.
-    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<String>, PgError> {
+    /// Its rows as constants.
+    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<Vec<String>>, PgError> {
         let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
-        Values { answer: self, types: &types }.only_row()
+        let values = Values { answer: self, types: &types };
+        Ok(self.rows.iter().map(|row| values.typed(row)).collect())
     }
 
     /// VALUES, to be inserted; there is a row.
@@ -58,7 +60,7 @@ impl Stage {
             StageKind::In { is_not } => values.listed(*is_not),
             StageKind::Array => values.array()?,
             StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
-            StageKind::Scalar => format!(" ({}) ", values.only_row()?.join(", ")),
+            StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row()?.join(", ")),
             StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
             StageKind::From { alias } => values.table(alias.as_deref()),
         }))
@@ -174,7 +176,7 @@ fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> 
 }
 
 /// As SQL may name it anywhere.
-fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
+pub fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     match catalog.types.get(&type_oid) {
         Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => Ok(format!("pg_catalog.{}", quoted(&found.name))),

@@ -192,9 +192,7 @@ INSERT INTO stamps (id, what, at) VALUES (4, 'x', DEFAULT), (5, 'y' || 'z', fals
 INSERT INTO stamps (id, what) SELECT id, what FROM audit;
 INSERT INTO stamps (what, id) VALUES ('a', 1), ('b', 2) ON CONFLICT (id) DO NOTHING RETURNING id, at, day;
 INSERT INTO tags (code) VALUES ('a');
---! refused
 INSERT INTO tags (code) VALUES ('a'), ('b');
---! refused
 COPY stamps (id, what) FROM STDIN;
 1	a
 2	b
