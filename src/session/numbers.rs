@@ -224,7 +224,7 @@ impl Session {
                     None => wanted.push((sequence, 1)),
                 },
                 Number::Last if self.drawn.last == Last::AtHome => return Ok(None),
-                Number::Current(_) | Number::Last | Number::Set { .. } => {}
+                Number::Current(_) | Number::Last | Number::Unique | Number::Set { .. } => {}
             }
         }
         let mut drawn = Vec::with_capacity(wanted.len());
@@ -250,6 +250,7 @@ impl Session {
                 }
                 Number::Current(sequence) => self.drawn.current(sequence)?,
                 Number::Last => self.last_number()?,
+                Number::Unique => self.gateway.control.unique_id().await?,
                 Number::Set { sequence, number, is_called } => {
                     self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called).await?;
                     if *is_called {

@@ -5,7 +5,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::bind::{Reader, unknown_query};
+use super::bind::{Draws, Reader, unknown_query};
 use super::expression::{Findings, Place, Scope};
 use super::facts;
 use super::leaves::{Columns, Leaf, LeafKey, LeafKind};
@@ -19,7 +19,7 @@ use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
-use crate::sql::parse;
+use crate::sql::{drawing, parse};
 
 /// An INSERT with its target read.
 struct MadeRows<'t, 'c> {
@@ -60,7 +60,7 @@ impl<'c> Reader<'c> {
             Node::SelectStmt(select) => is_plain_values(select),
             _ => false,
         };
-        self.note_numbered_columns(insert, &made, is_values);
+        self.note_numbered_columns(insert, &made, is_values && !may_be_rows(insert));
         self.check_made_rows(made.target, &is_given);
         if let Some(conflict) = insert.on_conflict_clause() {
             self.add_excluded(&target, &mut frame)?;
@@ -105,9 +105,10 @@ impl<'c> Reader<'c> {
         for row in select.values_lists() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
             for value in row {
-                if !self.is_drawn_value(value) {
-                    self.scan(value, &scope, Place::Stored, findings)?;
-                }
+                self.draws = if drawing::draws(value, self.context) { Draws::Value } else { Draws::Nothing };
+                let scanned = self.scan(value, &scope, Place::Stored, findings);
+                self.draws = Draws::Nothing;
+                scanned?;
             }
             if let TargetKind::Sharded { key, .. } = &made.target.kind {
                 let value_of = |column: &str| row.get(made.position(column)?);
@@ -462,6 +463,13 @@ fn is_plain_values(select: &nodes::SelectStmt) -> bool {
         && select.sort_clause().is_empty()
         && matches!(select.limit_count(), Node::None)
         && matches!(select.limit_offset(), Node::None)
+}
+
+/// A function in the only row of VALUES makes several of it: which numbers they get is the shard's to say.
+fn may_be_rows(insert: &nodes::InsertStmt) -> bool {
+    let Node::SelectStmt(select) = insert.select_stmt() else { return false };
+    let mut values = select.values_lists().iter().filter_map(|row| row.as_node_list()).flatten();
+    select.values_lists().len() == 1 && values.any(drawing::may_be_rows)
 }
 
 /// The select list's expressions, when each is one column.

@@ -60,6 +60,7 @@ impl Stage {
             StageKind::In { is_not } => values.listed(*is_not),
             StageKind::Array => values.array()?,
             StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
+            StageKind::Value if answer.rows.len() != 1 => return Err(rows_of_value()),
             StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row()?.join(", ")),
             StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
             StageKind::From { alias } => values.table(alias.as_deref()),
@@ -164,6 +165,14 @@ fn typed(value: Option<&str>, name: &str) -> String {
         Some(value) => format!("{}::{name}", literal(value)),
         None => format!("NULL::{name}"),
     }
+}
+
+fn rows_of_value() -> PgError {
+    PgError::unsupported(
+        "a function that returns rows is not supported in VALUES across shards",
+        "It would make several rows of one, whose shards are not known.",
+        "INSERT ... SELECT from the function.",
+    )
 }
 
 /// A type, with its collation.

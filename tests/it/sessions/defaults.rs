@@ -125,3 +125,48 @@ async fn a_default_that_cannot_be_evaluated_before_is_named() {
         assert_eq!(error.field(b'M'), "the value of shard key column \"id\" is not known before the row is inserted", "{sql}");
     }
 }
+
+/// `shardgate.unique_id()` in statements: each call a number of its own, in both protocols.
+#[tokio::test]
+async fn unique_ids_are_put_into_statements() {
+    let (_stage, mut client) = stage().await;
+    succeed(&mut client, "CREATE TABLE things (id bigint PRIMARY KEY, code text, v text)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('things', 'id')").await;
+    let mut told = client.ask("INSERT INTO things VALUES (shardgate.unique_id(), 'a', 'x') RETURNING v").await;
+    assert_eq!(told, "T(v) D(x) C(INSERT 0 1) Z(I)");
+    told = client
+        .ask(
+            "INSERT INTO things (v, code, id) VALUES ('x', 'T' || shardgate.unique_id(), shardgate.unique_id()), \
+              ('y', shardgate.unique_id(), shardgate.unique_id() + 0), ('z', NULL, shardgate.unique_id())",
+        )
+        .await;
+    assert_eq!(told, "C(INSERT 0 3) Z(I)");
+    client.parse("many", "INSERT INTO things (id, code, v) VALUES (shardgate.unique_id(), $1, 'p'), (shardgate.unique_id(), 'T' || shardgate.unique_id(), $1)").sync();
+    assert_eq!(client.transcript().await, "1 Z(I)");
+    for _ in 0..10 {
+        client.bind("", "many", &["again"]).execute("", 0).sync();
+        assert_eq!(client.transcript().await, "2 C(INSERT 0 2) Z(I)");
+    }
+    assert_eq!(client.row("SELECT count(*), count(DISTINCT id), count(DISTINCT code) FROM things").await, ["24", "24", "14"]);
+    let id = client.value("SELECT max(id) FROM things").await;
+    assert_eq!(client.value(&format!("SELECT count(*) FROM things WHERE id = {id}")).await, "1", "it is on the shard of its key");
+    let row =
+        client.ask("SELECT shardgate.unique_id(), 'T' || shardgate.unique_id() AS code, shardgate.unique_id()::text, 5").await;
+    assert!(row.starts_with("T(unique_id,code,unique_id,?column?) D("), "{row}");
+    client.unnamed("SELECT shardgate.unique_id() < shardgate.unique_id(), $1::int", &["5"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(t,5) C(SELECT 1) Z(I)");
+    for sql in [
+        "UPDATE things SET id = shardgate.unique_id()",
+        "UPDATE things SET code = shardgate.unique_id() WHERE id = 5",
+        "INSERT INTO things (id) SELECT shardgate.unique_id() FROM docs",
+        "SELECT CASE WHEN true THEN shardgate.unique_id() END",
+        "SELECT (SELECT shardgate.unique_id()), shardgate.unique_id()",
+        "CREATE TABLE defaulted (id bigint DEFAULT shardgate.unique_id())",
+        "ALTER TABLE things ALTER COLUMN id SET DEFAULT 'x' || shardgate.unique_id()",
+        "ALTER TABLE things ADD COLUMN n bigint DEFAULT shardgate.unique_id()",
+    ] {
+        let told = client.ask(sql).await;
+        assert!(told.starts_with("E(0A000 shardgate.unique_id() is not supported "), "{sql}: {told}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM things").await, "24");
+}

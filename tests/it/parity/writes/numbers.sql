@@ -225,3 +225,29 @@ INSERT INTO strict (tenant, id, v) SELECT 1, 2, 'x';
 SELECT count(*) FROM strict;
 SELECT count(*) FROM lines;
 --! end
+-- nextval() in expressions.
+--! script
+SELECT nextval('items_id_seq') + 1;
+SELECT nextval('items_id_seq')::text, 'N-' || nextval('items_id_seq'), lpad(nextval('items_id_seq')::text, 8, '0') AS padded, 7 AS n;
+SELECT currval('items_id_seq'), lastval();
+INSERT INTO items (id, tenant, v) VALUES (nextval('items_id_seq') * 10, 1, 'N' || nextval('lines_id_seq')), (nextval('items_id_seq')::int, 2, upper('n') || nextval('lines_id_seq')) RETURNING id, v;
+INSERT INTO items (tenant, v) VALUES (nextval('lines_id_seq') / 2, '5');
+INSERT INTO lines (tenant, id, v) VALUES (-nextval('strict_id_seq'), 1, 'x');
+SELECT currval('items_id_seq'), currval('lines_id_seq'), currval('strict_id_seq'), lastval();
+SELECT id, tenant, v FROM items ORDER BY id;
+SELECT ARRAY[nextval('items_id_seq'), 5], greatest(nextval('items_id_seq'), 1);
+--! end
+--! refused
+SELECT CASE WHEN true THEN 1 ELSE nextval('items_id_seq') END;
+--! refused
+SELECT coalesce(5, nextval('items_id_seq'));
+--! refused
+SELECT nextval('items_id_seq') FROM source;
+--! refused
+SELECT generate_series(1, 3), nextval('items_id_seq');
+--! refused
+UPDATE source SET v = 'x' || nextval('items_id_seq') WHERE id < 4;
+--! refused
+INSERT INTO items (tenant) VALUES (generate_series(1, 3));
+--! refused
+INSERT INTO lines (tenant, v) SELECT 1, nextval('lines_id_seq')::text FROM source;
