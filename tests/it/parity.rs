@@ -97,6 +97,10 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
 async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
     let mut world = World::start(WRITES).await;
     let mut runner = Runner::new(&mut world).await;
-    runner.run(&case::cases("numbers.sql", include_str!("parity/writes/numbers.sql"))).await;
+    for (file, text) in
+        [("numbers.sql", include_str!("parity/writes/numbers.sql")), ("merge.sql", include_str!("parity/writes/merge.sql"))]
+    {
+        runner.run(&case::cases(file, text)).await;
+    }
     runner.tally.finish("writes");
 }

@@ -53,7 +53,7 @@ impl Reader<'_> {
     }
 }
 
-fn generated_always(column: &str) -> PgError {
+pub fn generated_always(column: &str) -> PgError {
     PgError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
         .with_detail(format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS."))
         .with_hint("Use OVERRIDING SYSTEM VALUE to override.")

@@ -6,3 +6,8 @@ CREATE TABLE days (tenant int PRIMARY KEY, "the Day" varchar(12) DEFAULT current
 CREATE TABLE kinds (id serial PRIMARY KEY, name text NOT NULL, is_late boolean DEFAULT now() < '2020-01-01');
 CREATE TABLE parents (id serial PRIMARY KEY, tenant int, v text);
 CREATE TABLE moved (v text, id int DEFAULT 5 PRIMARY KEY);
+CREATE TABLE stock (id int PRIMARY KEY, n int NOT NULL CHECK (n >= 0), note text);
+CREATE TABLE deliveries (id int NOT NULL, line int NOT NULL, n int, other int, PRIMARY KEY (id, line));
+CREATE TABLE loose (id int, n int);
+CREATE TABLE dated (id int PRIMARY KEY, n int, at boolean DEFAULT now() > '2020-01-01');
+CREATE TABLE ledger (what text);
