@@ -171,7 +171,7 @@ DELETE FROM books WHERE title IN (SELECT name FROM accounts);
 UPDATE accounts SET note = (SELECT max(title) FROM books), active = 'b' > ALL (SELECT name FROM accounts WHERE id > 3) WHERE id < 4;
 UPDATE accounts SET note = upper((SELECT kind FROM kinds ORDER BY kind LIMIT 1) || name) WHERE (SELECT max(kind) FROM entries) > name;
 -- EXECUTE of what writes on several shards.
---! simple
+--! also binary
 --! script
 PREPARE up(text, numeric) AS UPDATE accounts SET note = $1 WHERE balance > $2 RETURNING id, note;
 --! any order
