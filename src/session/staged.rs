@@ -25,7 +25,9 @@ use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, Transac
 use crate::sql::clock;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
-use crate::sql::staging::{Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, spliced, stages, with_parameters};
+use crate::sql::staging::{
+    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, spliced, stages, under_with, with_parameters,
+};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 /// A write and what is answered before it.
@@ -93,7 +95,7 @@ impl Session {
         };
         let alone = statement.alone(inputs.text());
         let stages = stages(alone, &self.context)?;
-        let kind = if !stages.queries.is_empty() || !stages.tables.is_empty() || stages.defaults.is_some() {
+        let kind = if !stages.is_empty() {
             WritingKind::Staged(Arc::new(Staging { stages, refusal }))
         } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
             WritingKind::Moved(Arc::new(moving))
@@ -151,7 +153,7 @@ impl Session {
             parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
         };
         let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
-        for stage in bound.stages.queries.iter_mut().chain(&mut bound.stages.tables) {
+        for stage in bound.stages.stages_mut() {
             stage.query = with_parameters(&stage.query, &value).ok_or_else(|| {
                 PgError::unsupported(
                     "a parameter of this type is not supported in a sub-select across shards",
@@ -195,12 +197,24 @@ impl Session {
     async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
         let clock = self.clock_of(&staging.stages).await?;
         let mut splices = Vec::new();
+        let mut with = Vec::new();
+        for CteStage { stage, name, head } in &staging.stages.ctes {
+            let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+            let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
+            with.push((name.clone(), format!("{head}{text})")));
+            if staging.stages.dropped.is_none() {
+                splices.push(Splice { start: stage.start, end: stage.end, text });
+            }
+        }
+        if let Some((start, end)) = staging.stages.dropped {
+            splices.push(Splice { start, end, text: String::new() });
+        }
         if let Some(defaults) = staging.stages.defaults.as_ref().filter(|defaults| !defaults.row_ends.is_empty()) {
             let values = self.default_values(defaults, defaults.row_ends.len(), clock.as_ref()).await?;
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
         }
         for stage in &staging.stages.queries {
-            match self.answer_stage(stage, &staging.stages, clock.as_ref()).await {
+            match self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await {
                 Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
                     let batches = Batches { stage, answer: &answer, alone, others: &with_names(&staging.stages, splices) };
                     return self.write_batches(&batches, asked, begins).await;
@@ -225,7 +239,7 @@ impl Session {
         let found = match self.find_write(&text, asked).await {
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !staging.stages.tables.is_empty() => {
                 for stage in &staging.stages.tables {
-                    let answer = self.answer_stage(stage, &staging.stages, clock.as_ref()).await?;
+                    let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
                     if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
                         splices.push(Splice { start: stage.start, end: stage.end, text });
                     }
@@ -259,7 +273,7 @@ impl Session {
     /// One instant for what the proxy puts into the statement, and for its queries where several of all these read the clock.
     async fn clock_of(&mut self, stages: &Stages) -> Result<Option<Clock>, Failure> {
         let is_put = |stage: &&Stage| stage.kind == StageKind::Value;
-        let (values, queries): (Vec<&Stage>, Vec<&Stage>) = stages.queries.iter().chain(&stages.tables).partition(is_put);
+        let (values, queries): (Vec<&Stage>, Vec<&Stage>) = stages.stages().partition(is_put);
         let count = |stages: &[&Stage]| stages.iter().filter(|stage| clock::is_movable(&stage.query)).count();
         let put = count(&values) + usize::from(stages.defaults.as_ref().is_some_and(|it| clock::is_movable(&it.query(1))));
         let all = put + count(&queries);
@@ -271,9 +285,16 @@ impl Session {
     }
 
     /// A query's rows, with what an INSERT leaves to defaults.
-    async fn answer_stage(&mut self, stage: &Stage, stages: &Stages, clock: Option<&Clock>) -> Result<Answer, Failure> {
+    async fn answer_stage(
+        &mut self,
+        stage: &Stage,
+        with: &[(String, String)],
+        stages: &Stages,
+        clock: Option<&Clock>,
+    ) -> Result<Answer, Failure> {
         let clock_here = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
-        let mut answer = self.answer_query(&with_clock(&stage.query, clock_here), &stage.kind).await?;
+        let query = under_with(with, &with_clock(&stage.query, clock_here));
+        let mut answer = self.answer_query(&query, &stage.kind).await?;
         if let (StageKind::Source, Some(defaults), false) = (&stage.kind, &stages.defaults, answer.rows.is_empty()) {
             answer.extend(&self.default_values(defaults, answer.rows.len(), clock).await?);
         }

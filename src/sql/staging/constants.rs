@@ -63,6 +63,7 @@ impl Stage {
             StageKind::Value if answer.rows.len() != 1 => return Err(rows_of_value()),
             StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row()?.join(", ")),
             StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
+            StageKind::Cte => values.query(),
             StageKind::From { alias } => values.table(alias.as_deref()),
         }))
     }
@@ -142,7 +143,11 @@ impl Values<'_> {
     }
 
     fn table(&self, alias: Option<&str>) -> String {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
+        format!(" ({}) {alias}", self.query())
+    }
+
+    fn query(&self) -> String {
         let names: Vec<String> = self.answer.columns.iter().map(|column| quoted(&column.name)).collect();
         let rows = match self.answer.rows.split_first() {
             None => format!("SELECT {} WHERE false", self.nulls().join(", ")),
@@ -155,9 +160,12 @@ impl Values<'_> {
                 format!("VALUES {}", std::iter::once(first).chain(rest.iter().map(plain)).collect::<Vec<_>>().join(", "))
             }
         };
-        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
-        format!(" (SELECT * FROM ({rows}) AS shardgate_rows ({})) {alias}", names.join(", "))
+        format!("SELECT * FROM ({rows}) AS shardgate_rows ({})", names.join(", "))
     }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn typed(value: Option<&str>, name: &str) -> String {
@@ -186,7 +194,6 @@ fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> 
 
 /// As SQL may name it anywhere.
 pub fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     match catalog.types.get(&type_oid) {
         Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => Ok(format!("pg_catalog.{}", quoted(&found.name))),
         Some(found) if found.kind != 'p' => Ok(format!("{}.{}", quoted(&found.schema), quoted(&found.name))),
