@@ -69,10 +69,11 @@ fn refuse_unique_defaults(node: Node<'_>, context: &Context) -> Result<(), PgErr
                     Node::AlterTableCmd(command) if command.subtype == nodes::AlterTableType::AT_AddColumn => {
                         add_column(command.def())
                     }
-                    Node::AlterTableCmd(command) if command.subtype == nodes::AlterTableType::AT_ColumnDefault => {
-                        if gives_unique_ids(command.def(), context) {
-                            return Err(unique_default());
-                        }
+                    Node::AlterTableCmd(command)
+                        if command.subtype == nodes::AlterTableType::AT_ColumnDefault
+                            && gives_unique_ids(command.def(), context) =>
+                    {
+                        return Err(unique_default());
                     }
                     _ => {}
                 }
