@@ -95,6 +95,11 @@ impl Control {
         Self { map, client_roles, ids: functions::UniqueIds::default() }
     }
 
+    /// `unique_id()`. Cancel safe: at worst an id is lost.
+    pub async fn unique_id(&self) -> Result<i64, PgError> {
+        self.ids.next(&self.map).await
+    }
+
     /// The map as it is in its database now. A copy of its own: holding it keeps nobody from reaching a newer epoch.
     async fn fresh_snapshot(&self) -> Result<MapSnapshot, PgError> {
         self.map.refresh().await?;
@@ -187,7 +192,7 @@ async fn run(
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
         Function::Locate => keys::locate(control, caller, arguments).await,
         Function::DeclareFunction => functions::declare(control, caller, arguments).await.map(void),
-        Function::UniqueId => control.ids.next(&control.map).await.map(|id| vec![Some(id.to_string())]),
+        Function::UniqueId => control.unique_id().await.map(|id| vec![Some(id.to_string())]),
     }
 }
 

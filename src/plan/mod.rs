@@ -93,7 +93,11 @@ fn check_merge(analysis: &Analysis, shard_count: usize) -> Result<(), PgError> {
     match analysis.effect {
         Effect::Read => {}
         // Which rows are its own each shard knows; rows of VALUES are split before.
-        Effect::Write if matches!(analysis.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete)) => {}
+        Effect::Write
+            if matches!(
+                analysis.command,
+                Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge)
+            ) => {}
         // Where rows can be locked on several shards, the merge says so.
         Effect::ReadLocking if matches!(analysis.command, Command::Query(QueryKind::Select)) => {}
         Effect::ReadLocking | Effect::Write => return Err(several_shards_written(shard_count)),

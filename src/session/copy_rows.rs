@@ -10,9 +10,12 @@
 //! The caller has opened a transaction, and commits or rolls it back. However the COPY ends, every shard has answered it to its
 //! ReadyForQuery then, or its connection is gone.
 //!
+//! Columns that the client leaves out and the shards would each fill for themselves are put before those of each row.
+//!
 //! A row that has no shard ends the COPY. It is sent to a shard all the same, followed by CopyFail: if PostgreSQL has something to
 //! say against the row, that is what the client hears. Of several errors the client hears the one of the first line.
 
+mod adding;
 mod outcome;
 mod placing;
 
@@ -23,13 +26,14 @@ use std::task::Poll;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
+use adding::Adding;
 use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, Frame, push_literal};
 use crate::error::{PgError, SqlState};
-use crate::execute::copy_in::{LineMap, Piece, PieceKind, Splitter};
+use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
 use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
 use crate::shard_key::Format;
 use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
@@ -40,8 +44,10 @@ use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, 
 struct Stream<'c> {
     copy: &'c CopyIn,
     targets: Vec<Target>,
-    /// `None`: every shard gets everything.
+    /// `None`: the data is not looked at, every shard gets it as it is.
     split: Option<Split>,
+    /// A reference table: every shard gets every row.
+    is_copied: bool,
     /// Bytes that are still to come of the client's current CopyData.
     data_left: usize,
     /// There may be more in the client's input than was looked at, since a shard's output is full.
@@ -71,9 +77,15 @@ enum Answer {
     Done(String),
 }
 
-/// How rows find their shards.
+/// How rows are told apart and find their shards.
 struct Split {
     splitter: Splitter,
+    adding: Adding,
+    /// `None`: every shard gets every row.
+    sharding: Option<Sharding>,
+}
+
+struct Sharding {
     map: Arc<MapSnapshot>,
     group: Arc<Group>,
     /// Text that is not ASCII means something else than its bytes. Errors: even ASCII may.
@@ -123,11 +135,12 @@ impl Session {
         shards: &[ShardId],
         text: &str,
     ) -> Result<String, Failure> {
-        let split = match group {
-            Some(group) => Some(self.split_of(copy, group)?),
-            None => None,
+        let split = match group.is_some() || !copy.added.is_empty() {
+            true => Some(self.split_of(copy, group, shards).await?),
+            false => None,
         };
-        let mut stream = Stream { copy, targets: Vec::new(), split, data_left: 0, is_held_back: false };
+        let is_copied = group.is_none();
+        let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false };
         for shard in shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
@@ -141,10 +154,13 @@ impl Session {
                 is_ready: false,
             });
         }
-        if stream.split.is_none() {
+        if is_copied {
             self.keep_other_writers_out(copy, shards).await?;
         }
-        self.begin_copies(&mut stream, text).await?;
+        match copy.added.is_empty() {
+            true => self.begin_copies(&mut stream, text).await?,
+            false => self.begin_longer_copies(&mut stream, text).await?,
+        }
         let stop = match self.feed_copies(&mut stream).await {
             Ok(()) => None,
             Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
@@ -153,13 +169,20 @@ impl Session {
         self.end_copies(stream, stop).await
     }
 
-    fn split_of(&self, copy: &CopyIn, group: GroupId) -> Result<Split, PgError> {
+    async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
         let encoding = copy.encoding.as_deref().or_else(|| self.effective("client_encoding")).unwrap_or("UTF8");
         let is_other_encoding = is_other_encoding(encoding, copy);
         let map = self.using.clone().unwrap_or_else(|| self.gateway.map.snapshot());
-        let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
+        let sharding = match group {
+            Some(group) => {
+                let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
+                Some(Sharding { map, group, is_other_encoding })
+            }
+            None => None,
+        };
         let row_bytes_max = usize::try_from(self.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
-        Ok(Split { splitter: Splitter::new(copy, row_bytes_max), map, group, is_other_encoding })
+        let adding = self.adding_of(copy, shards).await?;
+        Ok(Split { splitter: Splitter::new(copy, row_bytes_max), adding, sharding })
     }
 
     /// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
@@ -193,7 +216,7 @@ impl Session {
             let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
             let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
             // A copy is written whole, the triggers of a statement fire without rows too.
-            participant.has_written |= stream.split.is_none() || stream.copy.fires_per_statement;
+            participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
             participant.connection.unnamed = None;
             originate::query(&mut participant.connection.output, text.as_bytes());
             self.cancel.started(&participant.connection);
@@ -210,19 +233,19 @@ impl Session {
                 Err(lost) => stop = Some(lost),
             }
         }
-        if let Some(Split { is_other_encoding: Err(refusal), .. }) = &stream.split {
+        if let Some(Split { sharding: Some(Sharding { is_other_encoding: Err(refusal), .. }), .. }) = &stream.split {
             stop.get_or_insert_with(|| refusal.clone().into());
         }
         let is_refused = stream.targets.iter().any(|target| !matches!(target.answer, Answer::Copying));
         match response {
             Some(response) if !is_refused && stop.is_none() => {
-                self.client.output.extend_from_slice(&response);
+                self.client.output.extend_from_slice(&response_of(stream.copy, response));
                 self.client.flush().await?;
                 Ok(())
             }
             Some(_) | None => {
                 let targets = std::mem::take(&mut stream.targets);
-                let stream = Stream { copy: stream.copy, targets, split: None, data_left: 0, is_held_back: false };
+                let stream = Stream { targets, split: None, ..*stream };
                 let failure = stop.map(|failure| Stop { failure, line: None });
                 self.end_copies(stream, Some(failure.unwrap_or_else(|| PgError::internal("COPY did not begin").into()))).await?;
                 Err(PgError::internal("COPY ended before it began").into())
@@ -447,8 +470,10 @@ impl Session {
     }
 
     async fn forward_rows(&mut self, copy: &CopyIn, targets: &mut [Target], split: &mut Split) -> Result<(), Stop> {
-        let Split { splitter, map, group, is_other_encoding } = split;
-        let is_other_encoding = is_other_encoding.clone()?;
+        let Split { splitter, adding, sharding } = split;
+        if let Some(Sharding { is_other_encoding: Err(refusal), .. }) = sharding {
+            return Err(refusal.clone().into());
+        }
         let columns = copy.key.iter().map(|key| StoredColumn {
             column_type: key.column_type,
             function: key.function.as_ref(),
@@ -458,50 +483,73 @@ impl Session {
         loop {
             let line = splitter.line();
             let Some(piece) = splitter.next_piece().map_err(|error| Stop::at(line, copy, error))? else { return Ok(()) };
-            let place = match piece.kind {
+            let row = match piece.kind {
                 PieceKind::Everywhere => {
-                    targets.iter_mut().for_each(|target| {
-                        target.lines.push(piece.lines, piece.last_line);
-                        self.put(target, piece.bytes);
-                    });
+                    let bytes = adding.header(copy, piece.bytes);
+                    targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes));
                     continue;
                 }
-                PieceKind::Broken => Ok(0),
-                PieceKind::Row { values: length } => {
-                    let row = piece.bytes.get(..length).unwrap_or_default();
-                    let format = if copy.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
-                    match place_of(copy, row, is_other_encoding, |values| {
-                        place_stored(&*self.gateway.map, map, group, &columns, values, format)
-                    }) {
-                        StoredPlace::Unknown(key) => {
-                            let mapped = self.gateway.map.find(group, &[key]).await?;
-                            StoredPlace::mapped(map, group, mapped.into_iter().next().flatten())
-                        }
-                        place => place,
-                    }
-                    .place_among(targets)
+                PieceKind::Broken => {
+                    self.put_row(targets, 0, piece, piece.bytes);
+                    continue;
                 }
+                PieceKind::Row { values: length } => piece.bytes.get(..length).unwrap_or_default(),
             };
-            match place {
-                Ok(place) => self.put_row(targets, place, piece),
-                Err(error) => {
+            self.draw_for_row(copy, adding).await?;
+            let place = match sharding {
+                Some(sharding) => self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets),
+                None => Ok(0),
+            };
+            let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
+            match (place, &sharding) {
+                (Ok(place), Some(_)) => self.put_row(targets, place, piece, bytes),
+                (Ok(_), None) => targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes)),
+                (Err(error), _) => {
                     // Its last words.
-                    self.put_row(targets, 0, piece);
+                    self.put_row(targets, 0, piece, bytes);
                     return Err(Stop::at(piece.last_line, copy, error));
                 }
             }
         }
     }
 
-    fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>) {
+    async fn place_of_row(
+        &mut self,
+        copy: &CopyIn,
+        columns: &[StoredColumn<'_>],
+        sharding: &Sharding,
+        row: &[u8],
+        cells: &[AddedCell],
+    ) -> Result<StoredPlace, PgError> {
+        let Sharding { map, group, is_other_encoding } = sharding;
+        let is_other_encoding = is_other_encoding.clone()?;
+        let format = if copy.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let place = place_of(copy, row, cells, is_other_encoding, |values| {
+            place_stored(&*self.gateway.map, map, group, columns, values, format)
+        });
+        Ok(match place {
+            StoredPlace::Unknown(key) => {
+                let mapped = self.gateway.map.find(group, &[key]).await?;
+                StoredPlace::mapped(map, group, mapped.into_iter().next().flatten())
+            }
+            place => place,
+        })
+    }
+
+    fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {
         if let Some(target) = targets.get_mut(place) {
-            target.lines.push(lines_there(target, piece), piece.last_line);
-            self.put(target, piece.bytes);
+            self.put_piece(target, piece, bytes);
             let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
             if let Some(participant) = participant {
                 participant.has_written = true;
             }
         }
+    }
+
+    /// `bytes`: of the piece, with what was put before them.
+    fn put_piece(&mut self, target: &mut Target, piece: Piece<'_>, bytes: &[u8]) {
+        target.lines.push(lines_there(target, piece), piece.last_line);
+        self.put(target, bytes);
     }
 
     /// Into the CopyData that is open in the shard's output.
@@ -587,6 +635,16 @@ fn lines_there(target: &Target, piece: Piece<'_>) -> u64 {
         }
         PieceKind::Row { .. } | PieceKind::Everywhere | PieceKind::Broken => piece.lines,
     }
+}
+
+/// CopyInResponse without the columns that are added: one format for all, how many there are, and the format of each.
+fn response_of(copy: &CopyIn, response: Bytes) -> Bytes {
+    let Some(format) = response.get(FRAME_HEADER_BYTES).filter(|_| !copy.added.is_empty()) else { return response };
+    let count = u16::try_from(copy.column_count).unwrap_or(u16::MAX);
+    let mut body = vec![*format];
+    body.extend_from_slice(&count.to_be_bytes());
+    (0..count).for_each(|_| body.extend_from_slice(&[0, *format]));
+    super::describe::frame(shard_tag::COPY_IN, &body)
 }
 
 fn close_message(output: &mut BytesMut, start: usize) -> Option<()> {

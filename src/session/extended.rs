@@ -237,7 +237,6 @@ impl Session {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
         self.check_not_failed(&analysis.command)?;
-        self.note_numbers(analysis.numbers);
         if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
             // What PostgreSQL has to say against the statement is about the client's own text.
             self.answer_parse().await?;
@@ -294,6 +293,9 @@ impl Session {
                 return Err(failure);
             }
         };
+        if analysis.numbers != Numbers::None {
+            self.note_numbers_of(analysis.numbers, &route);
+        }
         match route {
             Route::Shard(shard) => {
                 self.check_portal_is_new(&portal, Some(shard))?;

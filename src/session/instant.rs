@@ -29,6 +29,12 @@ impl Instant {
             self.statement
         )
     }
+
+    /// A text with this instant in place of its clocks; `None`: it has none, or none that can be told.
+    pub fn fixed(&self, text: &str) -> Option<String> {
+        let value = |setting: &str| if setting == clock::INSTANT { &self.transaction } else { &self.statement }.clone();
+        clock::fixed(text, &value).ok().flatten()
+    }
 }
 
 impl Session {

@@ -65,7 +65,7 @@ impl Session {
                 "Pass the value as text, or delete the row and insert it with the new key.",
             )
         })?;
-        let asked = Asked::Bound { after_names: bind.after_names, types };
+        let asked = Asked::Bound { bind, types };
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
         match self.move_rows(moving, &delete, &asked).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
@@ -82,7 +82,7 @@ impl Session {
     }
 
     async fn delete_and_insert(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
-        let from = self.find_write(delete).await?;
+        let from = self.find_write(delete, &Asked::Own).await?.writing;
         if from.shards.len() > 1 {
             self.check_commit_support(&from.shards).await?;
         }
@@ -99,7 +99,7 @@ impl Session {
         answer.rows.iter_mut().for_each(|row| row.truncate(moving.column_count));
         let values = answer.inserted(&self.context.catalog)?;
         let insert = format!("{}{values}{}", moving.insert, moving.returning);
-        let to = self.find_write(&insert).await?;
+        let to = self.find_write(&insert, asked).await?.writing;
         let mut shards = from.shards.clone();
         shards.extend(to.shards.iter().filter(|shard| !from.shards.contains(shard)));
         if shards.len() > 1 {

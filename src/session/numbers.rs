@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::route::Route;
 use super::statement::Statement;
+use super::write::WritingKind;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::StatementId;
 use crate::catalog::SequenceName;
@@ -31,7 +33,7 @@ pub(super) struct DrawnNumbers {
     /// Statements with their places for numbers, by the client's own.
     prepared: HashMap<StatementId, Prepared>,
     /// While a changed text runs: where its errors are in the client's.
-    moved: Option<Moved>,
+    moved: Option<Numbered>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +59,23 @@ struct Prepared {
     drawing: Arc<Drawing>,
 }
 
+/// A text and its numbers.
 #[derive(Clone, Debug)]
-struct Moved {
-    text: String,
-    drawing: Arc<Drawing>,
-    written: Arc<Vec<String>>,
+pub(super) struct Numbered {
+    own: String,
+    drawing: Drawing,
+    written: Vec<String>,
+}
+
+impl Numbered {
+    /// With the numbers in it.
+    pub fn text(&self) -> String {
+        self.drawing.text(&self.own, |ordinal| self.written(ordinal))
+    }
+
+    fn written(&self, ordinal: usize) -> String {
+        self.written.get(ordinal).cloned().unwrap_or_default()
+    }
 }
 
 impl DrawnNumbers {
@@ -89,8 +103,15 @@ impl DrawnNumbers {
 }
 
 impl Session {
+    /// Before a statement runs along this route. One that is staged is told of when its rows are known.
+    pub(super) fn note_numbers_of(&mut self, numbers: Numbers, route: &Route) {
+        if !matches!(route, Route::Write(writing) if matches!(writing.kind, WritingKind::Staged(_))) {
+            self.note_numbers(numbers);
+        }
+    }
+
     /// Before a statement runs whose numbers are drawn elsewhere than here.
-    pub(super) fn note_numbers(&mut self, numbers: Numbers) {
+    fn note_numbers(&mut self, numbers: Numbers) {
         match numbers {
             Numbers::None | Numbers::Drawn => {}
             Numbers::AtHome => {
@@ -107,17 +128,22 @@ impl Session {
     /// Does the proxy draw the statement's numbers? Not where it goes to one shard unchanged, by a hint.
     pub(super) fn draws(&self, statement: &Analysis) -> bool {
         let is_hinted = statement.shard_hint.is_some() || self.effective("shardgate.shard").is_some_and(|shard| !shard.is_empty());
-        statement.numbers == Numbers::Drawn && !is_hinted
+        // COPY draws while its rows come.
+        statement.numbers == Numbers::Drawn && statement.copy_in.is_none() && !is_hinted
     }
 
     /// A text of the simple protocol with its numbers; `None`: it runs as it is.
     pub(super) async fn draw_into(&mut self, alone: &str) -> Result<Option<String>, Failure> {
-        let drawing = Arc::new(drawing::drawing(alone, &self.context)?);
+        self.drawn.moved = self.draw(alone).await?;
+        Ok(self.drawn.moved.as_ref().map(Numbered::text))
+    }
+
+    /// The numbers of a text; `None`: it runs as it is.
+    pub(super) async fn draw(&mut self, alone: &str) -> Result<Option<Numbered>, Failure> {
+        let drawing = drawing::drawing(alone, &self.context)?;
         let Some(numbers) = self.numbers_of(&drawing).await? else { return Ok(None) };
-        let written = Arc::new(numbers.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let text = drawing.text(alone, |ordinal| written.get(ordinal).cloned().unwrap_or_default());
-        self.drawn.moved = Some(Moved { text: alone.to_owned(), drawing, written });
-        Ok(Some(text))
+        let written = numbers.iter().map(ToString::to_string).collect();
+        Ok(Some(Numbered { own: alone.to_owned(), drawing, written }))
     }
 
     /// The changed text has been run.
@@ -128,25 +154,15 @@ impl Session {
     /// An error's message with its place in the client's own text.
     pub(super) fn with_own_position(&self, frame: Bytes) -> Bytes {
         let Some(moved) = &self.drawn.moved else { return frame };
-        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-        let Ok(fields) = wire::error_fields(body) else { return frame };
-        let position = fields.get(b'P').and_then(|text| std::str::from_utf8(text).ok()).and_then(|text| text.parse::<usize>().ok());
-        let Some(position) = position else { return frame };
-        let written = |ordinal: usize| moved.written.get(ordinal).cloned().unwrap_or_default();
-        let own = moved.drawing.original_position(&moved.text, written, position);
-        let mut changed = BytesMut::with_capacity(body.len());
-        for field in body.split(|byte| *byte == 0).filter(|field| !field.is_empty()) {
-            match field.first() {
-                Some(b'P') => {
-                    changed.put_u8(b'P');
-                    changed.put_slice(own.to_string().as_bytes());
-                }
-                _ => changed.put_slice(field),
-            }
-            changed.put_u8(0);
-        }
-        changed.put_u8(0);
-        super::describe::error_frame(&changed)
+        with_position(frame, |position| moved.drawing.original_position(&moved.own, |ordinal| moved.written(ordinal), position))
+    }
+
+    /// The next number of a sequence.
+    pub(super) async fn draw_number(&mut self, sequence: &SequenceName) -> Result<i64, PgError> {
+        let number = self.gateway.numbers.draw(sequence, 1).await?.into_iter().next();
+        let number = number.ok_or_else(|| PgError::internal("a number is missing"))?;
+        self.drawn.note(sequence, number);
+        Ok(number)
     }
 
     /// A Bind of a statement whose numbers are drawn: the statement with more parameters, and the Bind with their values.
@@ -208,7 +224,7 @@ impl Session {
                     None => wanted.push((sequence, 1)),
                 },
                 Number::Last if self.drawn.last == Last::AtHome => return Ok(None),
-                Number::Current(_) | Number::Last | Number::Set { .. } => {}
+                Number::Current(_) | Number::Last | Number::Unique | Number::Set { .. } => {}
             }
         }
         let mut drawn = Vec::with_capacity(wanted.len());
@@ -234,6 +250,7 @@ impl Session {
                 }
                 Number::Current(sequence) => self.drawn.current(sequence)?,
                 Number::Last => self.last_number()?,
+                Number::Unique => self.gateway.control.unique_id().await?,
                 Number::Set { sequence, number, is_called } => {
                     self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called).await?;
                     if *is_called {
@@ -288,6 +305,28 @@ impl Session {
             "Use RETURNING, or ask in the transaction that draws the number, or set pool.mode = \"session\".",
         ))
     }
+}
+
+/// An error's message with another position, if it has one.
+pub(super) fn with_position(frame: Bytes, place: impl Fn(usize) -> usize) -> Bytes {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let Ok(fields) = wire::error_fields(body) else { return frame };
+    let position = fields.get(b'P').and_then(|text| std::str::from_utf8(text).ok()).and_then(|text| text.parse::<usize>().ok());
+    let Some(position) = position else { return frame };
+    let own = place(position);
+    let mut changed = BytesMut::with_capacity(body.len());
+    for field in body.split(|byte| *byte == 0).filter(|field| !field.is_empty()) {
+        match field.first() {
+            Some(b'P') => {
+                changed.put_u8(b'P');
+                changed.put_slice(own.to_string().as_bytes());
+            }
+            _ => changed.put_slice(field),
+        }
+        changed.put_u8(0);
+    }
+    changed.put_u8(0);
+    super::describe::error_frame(&changed)
 }
 
 fn not_seen(function: &str) -> PgError {

@@ -16,6 +16,7 @@ use super::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_form
 use super::last_step::Asked;
 use super::route::Route;
 use super::statement::Statement;
+use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::backend::{ConnectionError, Reply, push_literal};
 use crate::error::{PgError, SqlState};
@@ -133,6 +134,11 @@ impl Session {
         let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
         let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
         let analysis = hinted.as_ref().unwrap_or(analysis);
+        if self.draws(analysis) {
+            let text = self.with_constants(&execution, &types).await?;
+            let numbered = self.draw(&text).await?;
+            return self.run_with_constants(&numbered.map_or(text, |numbered| numbered.text()), bind).await;
+        }
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
             Ok(Route::Scatter(shards))
@@ -146,16 +152,10 @@ impl Session {
                 self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
-            Ok(Route::Write(_)) if bind.is_none() => {
-                let values = self.evaluated(&execution, &types).await?;
-                let constant = |number: u16| {
-                    let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
-                    super::parameter::as_constant(value.oid, value.format, value.value, &self.context.catalog)
-                };
-                let text = with_parameters(prepared.text(), &constant).ok_or_else(|| not_written(name))?;
-                Box::pin(self.write_with_constants(&text)).await
+            Ok(Route::Write(_)) => {
+                let text = self.with_constants(&execution, &types).await?;
+                self.run_with_constants(&text, bind).await
             }
-            Ok(Route::Write(_)) => Err(not_written(name).into()),
             Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 self.gateway.counters.statement(RouteKind::Gather);
                 // What PostgreSQL has to say against the arguments, with their places in this text.
@@ -170,14 +170,23 @@ impl Session {
         }
     }
 
-    /// A statement that writes on several shards, with the arguments in it.
-    async fn write_with_constants(&mut self, text: &str) -> Result<(), Failure> {
-        let read = self.read_anew(text).await?;
-        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
-        let inputs = Inputs::literals(text, &read.literals);
-        let route = self.route(statement, &inputs).await;
-        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
-        match self.run_elsewhere(route, statement, text, &inputs).await {
+    /// The prepared text with its arguments in it, as PostgreSQL evaluates them.
+    async fn with_constants(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<String, Failure> {
+        let values = self.evaluated(execution, types).await?;
+        let constant = |number: u16| {
+            let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
+            super::parameter::as_constant(value.oid, value.format, value.value, &self.context.catalog)
+        };
+        Ok(with_parameters(execution.prepared.text(), &constant).ok_or_else(not_written)?)
+    }
+
+    /// Runs such a text, whose values or numbers the proxy has put into it.
+    async fn run_with_constants(&mut self, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let run = match bind {
+            None => Box::pin(self.run_constants(text)).await,
+            Some(bind) => Box::pin(self.run_constants_bound(text, bind)).await,
+        };
+        match run {
             // The client has not written this text.
             Err(Failure::Shard(frame)) => {
                 let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
@@ -185,6 +194,33 @@ impl Session {
             }
             run => run,
         }
+    }
+
+    async fn run_constants(&mut self, text: &str) -> Result<(), Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+        let inputs = Inputs::literals(text, &read.literals);
+        let route = self.route(statement, &inputs).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(statement.numbers, &route);
+        self.run_elsewhere(route, statement, text, &inputs).await
+    }
+
+    /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
+    async fn run_constants_bound(&mut self, text: &str, bind: &wire::Bind<'_>) -> Result<(), Failure> {
+        let statement = self.prepare(text.as_bytes(), Box::default()).await?;
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+        let route = self.route(analysis, &Inputs::literals(text, &statement.literals)).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(analysis.numbers, &route);
+        let writing = match route {
+            Route::Write(writing) => writing,
+            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
+        };
+        let names = [0, 0];
+        let body = [&names[..], &after_names(&[], bind.result_formats)].concat();
+        self.write_bound(&statement, &Bytes::from(body), &writing, 0).await
     }
 
     /// The arguments as values of the parameters' types, where that is certain.
@@ -477,10 +513,10 @@ fn not_by_name() -> PgError {
     )
 }
 
-fn not_written(name: &str) -> PgError {
+fn not_written() -> PgError {
     PgError::unsupported(
-        format!("EXECUTE of \"{name}\" is not supported over several shards"),
-        "It writes on several shards, which is done for statements that are sent themselves.",
+        "EXECUTE of this statement is not supported over several shards",
+        "Its arguments are put into its text, and one of them cannot be written as a constant.",
         "Send the statement itself, or prepare it with the driver.",
     )
 }

@@ -227,7 +227,10 @@ impl Session {
         let is_lookup = self.context.map.group(group).is_none_or(|group| group.strategy == Strategy::Lookup);
         let has_every_key = !is_lookup && copy.key.iter().all(|key| key.is_not_null);
         match target.shards.single() {
-            Some(shard) if has_every_key || pushdown.is_err() => return self.admit(statement, shard).await,
+            // Numbers are drawn here, in the order of the rows.
+            Some(shard) if (has_every_key && copy.added.is_empty()) || pushdown.is_err() => {
+                return self.admit(statement, shard).await;
+            }
             Some(shard) => {
                 self.admit(statement, shard).await?;
             }

@@ -73,7 +73,6 @@ impl Session {
 
     /// A statement that draws numbers from sequences.
     async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
-        self.note_numbers(statement.numbers);
         let drawn = if self.draws(statement) { self.draw_into(text).await? } else { None };
         let run = match drawn {
             None => self.run_routed(statement, text, &read.literals).await,
@@ -100,6 +99,9 @@ impl Session {
     async fn run_routed(&mut self, statement: &Analysis, text: &str, literals: &Literals) -> Result<(), Failure> {
         let inputs = Inputs::literals(text, literals);
         let route = self.route(statement, &inputs).await;
+        if let Ok(route) = &route {
+            self.note_numbers_of(statement.numbers, route);
+        }
         match self.counted(route) {
             Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
             Err(failure) => self.refuse(failure, statement, text).await,
@@ -213,9 +215,10 @@ impl Session {
                 _ => Err(PgError::internal("a statement with numbers is not one").into()),
             };
         }
-        self.note_numbers(statement.numbers);
         let route = self.route(statement, inputs).await;
-        match self.counted(route).inspect_err(|failure| self.count_refusal(failure))? {
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(statement.numbers, &route);
+        match route {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
             route => self.run_elsewhere(route, statement, text, inputs).await,
         }

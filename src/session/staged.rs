@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::instant::Instant;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
@@ -21,8 +22,12 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::clock;
+use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
-use crate::sql::staging::{Answer, AnswerColumn, Defaults, Stage, StageKind, Stages, spliced, stages, with_parameters};
+use crate::sql::staging::{
+    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, spliced, stages, under_with, with_parameters,
+};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 /// A write and what is answered before it.
@@ -43,6 +48,19 @@ struct Batches<'a> {
     others: &'a [Splice],
 }
 
+/// A write whose text is all constants, and where it goes.
+pub(super) struct Found {
+    pub writing: Arc<Writing>,
+    pub text: String,
+}
+
+/// The time of a statement in stages.
+struct Clock {
+    instant: Instant,
+    /// Its queries have it too.
+    is_for_queries: bool,
+}
+
 /// How the client asked.
 pub(super) enum Asked<'a> {
     /// In the simple protocol: the rows as the home shard described them.
@@ -52,7 +70,7 @@ pub(super) enum Asked<'a> {
     /// By the session itself, which needs a description of the rows.
     Own,
     Bound {
-        after_names: &'a [u8],
+        bind: &'a wire::Bind<'a>,
         types: &'a [u32],
     },
 }
@@ -77,7 +95,7 @@ impl Session {
         };
         let alone = statement.alone(inputs.text());
         let stages = stages(alone, &self.context)?;
-        let kind = if !stages.queries.is_empty() || !stages.tables.is_empty() || stages.defaults.is_some() {
+        let kind = if !stages.is_empty() {
             WritingKind::Staged(Arc::new(Staging { stages, refusal }))
         } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
             WritingKind::Moved(Arc::new(moving))
@@ -135,7 +153,7 @@ impl Session {
             parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
         };
         let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
-        for stage in bound.stages.queries.iter_mut().chain(&mut bound.stages.tables) {
+        for stage in bound.stages.stages_mut() {
             stage.query = with_parameters(&stage.query, &value).ok_or_else(|| {
                 PgError::unsupported(
                     "a parameter of this type is not supported in a sub-select across shards",
@@ -144,7 +162,7 @@ impl Session {
                 )
             })?;
         }
-        let asked = Asked::Bound { after_names: bind.after_names, types };
+        let asked = Asked::Bound { bind, types };
         let alone = analysis.alone(statement.text());
         match self.run_staged(&bound, alone, &asked, false).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
@@ -177,32 +195,29 @@ impl Session {
     }
 
     async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        let clock = self.clock_of(&staging.stages).await?;
         let mut splices = Vec::new();
-        let defaults = match &staging.stages.defaults {
-            Some(defaults) => {
-                let stage = Stage { start: 0, end: 0, query: defaults.query.clone(), kind: StageKind::Source };
-                let values = self.answer_query(&stage).await?;
-                put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
-                Some(values)
+        let mut with = Vec::new();
+        for CteStage { stage, name, head } in &staging.stages.ctes {
+            let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+            let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
+            with.push((name.clone(), format!("{head}{text})")));
+            if staging.stages.dropped.is_none() {
+                splices.push(Splice { start: stage.start, end: stage.end, text });
             }
-            None => None,
-        };
+        }
+        if let Some((start, end)) = staging.stages.dropped {
+            splices.push(Splice { start, end, text: String::new() });
+        }
+        if let Some(defaults) = staging.stages.defaults.as_ref().filter(|defaults| !defaults.row_ends.is_empty()) {
+            let values = self.default_values(defaults, defaults.row_ends.len(), clock.as_ref()).await?;
+            put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
+        }
         for stage in &staging.stages.queries {
-            let answered = self.answer_query(stage).await.map(|mut answer| {
-                if let (StageKind::Source, Some(values)) = (&stage.kind, &defaults) {
-                    answer.extend(values);
-                }
-                answer
-            });
-            match answered {
+            match self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await {
                 Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
-                    let batches = Batches { stage, answer: &answer, alone, others: &splices };
-                    return match self.write_batches(&batches, asked, begins).await {
-                        Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
-                            Err(staging.refusal.clone().into())
-                        }
-                        written => written,
-                    };
+                    let batches = Batches { stage, answer: &answer, alone, others: &with_names(&staging.stages, splices) };
+                    return self.write_batches(&batches, asked, begins).await;
                 }
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
@@ -216,41 +231,78 @@ impl Session {
                 Err(failure) => return Err(failure),
             }
         }
+        let is_insert = staging.stages.queries.iter().any(|stage| stage.kind == StageKind::Source);
+        if is_insert {
+            splices = with_names(&staging.stages, splices);
+        }
         let text = spliced(alone, &splices);
-        let found = self.find_write(&text).await;
-        let (text, found) = match found {
+        let found = match self.find_write(&text, asked).await {
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !staging.stages.tables.is_empty() => {
                 for stage in &staging.stages.tables {
-                    let answer = self.answer_query(stage).await?;
+                    let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
                     if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
                         splices.push(Splice { start: stage.start, end: stage.end, text });
                     }
                 }
-                let text = spliced(alone, &splices);
-                let found = self.find_write(&text).await;
-                (text, found)
+                self.find_write(&spliced(alone, &splices), asked).await
             }
-            found => (text, found),
+            found => found,
         };
-        let writing = match found {
-            Ok(writing) => writing,
-            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+        let found = match found {
+            Ok(found) => found,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
                 tracing::debug!(%error, "refused after its sub-selects");
                 return Err(staging.refusal.clone().into());
             }
+            // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
             Err(failure) => return Err(failure),
         };
         if begins {
             self.begin_one_statement();
         }
-        if writing.shards.len() > 1 {
-            self.check_commit_support(&writing.shards).await?;
+        if found.writing.shards.len() > 1 {
+            self.check_commit_support(&found.writing.shards).await?;
         }
-        match self.write_text_of(&writing, &text, asked).await {
+        match self.write_text_of(&found.writing, &found.text, asked).await {
             // The client's own text is right: what is wrong is what was made of it.
             Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
             written => written,
         }
+    }
+
+    /// One instant for what the proxy puts into the statement, and for its queries where several of all these read the clock.
+    async fn clock_of(&mut self, stages: &Stages) -> Result<Option<Clock>, Failure> {
+        let is_put = |stage: &&Stage| stage.kind == StageKind::Value;
+        let (values, queries): (Vec<&Stage>, Vec<&Stage>) = stages.stages().partition(is_put);
+        let count = |stages: &[&Stage]| stages.iter().filter(|stage| clock::is_movable(&stage.query)).count();
+        let put = count(&values) + usize::from(stages.defaults.as_ref().is_some_and(|it| clock::is_movable(&it.query(1))));
+        let all = put + count(&queries);
+        if put == 0 && all < 2 {
+            return Ok(None);
+        }
+        let home = self.home()?.id;
+        Ok(Some(Clock { instant: self.instant(&[home]).await?, is_for_queries: all > 1 }))
+    }
+
+    /// A query's rows, with what an INSERT leaves to defaults.
+    async fn answer_stage(
+        &mut self,
+        stage: &Stage,
+        with: &[(String, String)],
+        stages: &Stages,
+        clock: Option<&Clock>,
+    ) -> Result<Answer, Failure> {
+        let clock_here = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
+        let query = under_with(with, &with_clock(&stage.query, clock_here));
+        let mut answer = self.answer_query(&query, &stage.kind).await?;
+        if let (StageKind::Source, Some(defaults), false) = (&stage.kind, &stages.defaults, answer.rows.is_empty()) {
+            answer.extend(&self.default_values(defaults, answer.rows.len(), clock).await?);
+        }
+        Ok(answer)
+    }
+
+    async fn default_values(&mut self, defaults: &Defaults, row_count: usize, clock: Option<&Clock>) -> Result<Answer, Failure> {
+        self.answer_query(&with_clock(&defaults.query(row_count), clock), &StageKind::Source).await
     }
 
     /// The rows of an INSERT in several statements, each of a bounded size.
@@ -264,8 +316,7 @@ impl Session {
             let Some(text) = stage.constant(&batch, &self.context.catalog)? else { continue };
             let mut splices = others.to_vec();
             splices.push(Splice { start: stage.start, end: stage.end, text });
-            let text = spliced(alone, &splices);
-            let writing = self.find_write(&text).await?;
+            let Found { writing, text } = self.find_write(&spliced(alone, &splices), asked).await?;
             if !std::mem::replace(&mut is_begun, true) {
                 self.begin_one_statement();
             }
@@ -276,16 +327,40 @@ impl Session {
         Ok(format!("INSERT 0 {count}"))
     }
 
-    /// Where the write goes now that its queries are constants.
-    pub(super) async fn find_write(&mut self, text: &str) -> Result<Arc<Writing>, Failure> {
+    /// Where the write goes now that its queries are constants. Its rows get their numbers first.
+    pub(super) async fn find_write(&mut self, text: &str, asked: &Asked<'_>) -> Result<Found, Failure> {
         let read = self.read_anew(text).await?;
         let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged write is empty"))?;
-        let inputs = Inputs::literals(text, &read.literals);
-        match self.route(statement, &inputs).await? {
-            Route::Shard(shard) => Ok(Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts })),
-            Route::Write(writing) => Ok(writing),
-            Route::Scatter(_) | Route::Gather(_) => Err(PgError::internal("a write is routed as a read").into()),
+        if self.draws(statement)
+            && let Some(numbered) = self.draw(text).await?
+        {
+            let text = numbered.text();
+            let read = self.read_anew(&text).await?;
+            let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a numbered write is empty"))?;
+            return self.find_write_of(statement, text, &read.literals, asked).await;
         }
+        self.find_write_of(statement, text.to_owned(), &read.literals, asked).await
+    }
+
+    async fn find_write_of(
+        &mut self,
+        statement: &Analysis,
+        text: String,
+        literals: &Literals,
+        asked: &Asked<'_>,
+    ) -> Result<Found, Failure> {
+        let inputs = match asked {
+            Asked::Text { .. } | Asked::Own => Inputs::literals(&text, literals),
+            Asked::Bound { bind, types } => Inputs::bound(&text, literals, bind, types),
+        };
+        let route = self.route(statement, &inputs).await?;
+        self.note_numbers_of(statement.numbers, &route);
+        let writing = match route {
+            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Write(writing) => writing,
+            Route::Scatter(_) | Route::Gather(_) => return Err(PgError::internal("a write is routed as a read").into()),
+        };
+        Ok(Found { writing, text })
     }
 
     pub(super) async fn write_text_of(&mut self, writing: &Writing, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
@@ -307,8 +382,9 @@ impl Session {
                 let shown = if is_kept { Shown::DescribedKeptRows } else { Shown::DescribedRows };
                 self.write_on(writing, &Request::Queries(&texts), shown).await
             }
-            Asked::Bound { after_names, types } => {
+            Asked::Bound { bind, types } => {
                 let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
+                let after_names = bind.after_names;
                 self.write_on(writing, &Request::Rows { texts: &texts, types, after_names }, shown).await
             }
         }
@@ -323,17 +399,17 @@ impl Session {
     }
 
     /// The rows of one query.
-    pub(super) async fn answer_query(&mut self, stage: &Stage) -> Result<Answer, Failure> {
+    pub(super) async fn answer_query(&mut self, query: &str, kind: &StageKind) -> Result<Answer, Failure> {
         // Whether it stands by itself is said by the home shard, before it runs anywhere.
-        let prepared = self.prepare(stage.query.as_bytes(), Box::default()).await?;
+        let prepared = self.prepare(query.as_bytes(), Box::default()).await?;
         let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));
         let analysis = analysis.filter(|analysis| analysis.effect != Effect::Write).ok_or_else(not_answered)?;
         self.describe_alone(&prepared).await?;
         let kept = self.divert();
         let run = self.run_query(&prepared, analysis).await;
         let mut answer = self.diverted(kept, run)?;
-        if stage.kind != StageKind::Source {
-            self.add_collations(&stage.query, &mut answer).await?;
+        if *kind != StageKind::Source {
+            self.add_collations(query, &mut answer).await?;
         }
         Ok(answer)
     }
@@ -524,12 +600,34 @@ impl Session {
 }
 
 /// The columns in the list, their values in each row of VALUES.
-fn put_defaults(defaults: &Defaults, values: &[String], splices: &mut Vec<Splice>) {
-    let names: Vec<String> = defaults.names.iter().map(|name| format!(", \"{}\"", name.replace('"', "\"\""))).collect();
-    splices.push(Splice { start: defaults.list_end, end: defaults.list_end, text: names.concat() });
-    for end in &defaults.row_ends {
+fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices: &mut Vec<Splice>) {
+    splices.push(named(defaults));
+    for (end, values) in defaults.row_ends.iter().zip(values.iter().cycle()) {
         splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
     }
+}
+
+/// The same for the rows of a query, which have their values.
+fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
+    // Before what stands at the same place.
+    splices.splice(0..0, stages.defaults.as_ref().map(named));
+    splices
+}
+
+fn named(defaults: &Defaults) -> Splice {
+    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let names = defaults.names.iter().map(quoted);
+    match &defaults.list {
+        ColumnList::After(end) => Splice { start: *end, end: *end, text: names.map(|name| format!(", {name}")).collect() },
+        ColumnList::New { at, columns } => {
+            let all: Vec<String> = columns.iter().map(quoted).chain(names).collect();
+            Splice { start: *at, end: *at, text: format!("({}) ", all.join(", ")) }
+        }
+    }
+}
+
+fn with_clock(query: &str, clock: Option<&Clock>) -> String {
+    clock.and_then(|clock| clock.instant.fixed(query)).unwrap_or_else(|| query.to_owned())
 }
 
 /// Messages that a statement has for the client, kept.

@@ -13,7 +13,7 @@ use crate::error::PgError;
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::gather::literal;
-use crate::sql::staging::{Answer, Stage, StageKind};
+use crate::sql::staging::{Answer, StageKind};
 use crate::sql::table_as::TableAs;
 use crate::wire::originate;
 
@@ -53,8 +53,7 @@ impl Session {
             self.announce_schema_change(CREATE_TABLE_AS).await?;
             return self.run_on_each(&shards, &table.definition).await.map(|()| None);
         }
-        let answer = match self.answer_query(&Stage { start: 0, end: 0, query: table.query.clone(), kind: StageKind::Source }).await
-        {
+        let answer = match self.answer_query(&table.query, &StageKind::Source).await {
             Err(Failure::Shard(frame)) => return Err(self.told_of_the_text(frame, statement, text).await),
             answered => answered?,
         };

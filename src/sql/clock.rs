@@ -14,8 +14,18 @@ pub const INSTANT: &str = "shardgate_clock.transaction";
 /// The setting with the time of the statement.
 pub const STATEMENT_INSTANT: &str = "shardgate_clock.statement";
 
-/// The text with its clocks replaced; `None`: it has none.
+/// The text with its clocks replaced by the settings; `None`: it has none.
 pub fn replaced(text: &str) -> Result<Option<String>, PgError> {
+    replaced_by(text, &|setting| format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz"))
+}
+
+/// The text with its clocks as constants; `None`: it has none. `value`: of each setting, as PostgreSQL prints a time.
+pub fn fixed(text: &str, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
+    replaced_by(text, &|setting| format!("'{}'::pg_catalog.timestamptz", value(setting)))
+}
+
+/// `instant`: the SQL that stands for a setting.
+fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
     if !mentions_clock(text) {
         return Ok(None);
     }
@@ -25,7 +35,7 @@ pub fn replaced(text: &str) -> Result<Option<String>, PgError> {
     let mut copied = 0;
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
-        let found = if token.kind == TokenKind::Word { clock(&tokens, index, &piece)? } else { None };
+        let found = if token.kind == TokenKind::Word { clock(&tokens, index, &piece, instant)? } else { None };
         let Some((sql, first, last)) = found else {
             index += 1;
             continue;
@@ -67,7 +77,12 @@ fn mentions_clock(text: &str) -> bool {
 }
 
 /// What stands for the clock that begins at this token, and its first and last token.
-fn clock<'t>(tokens: &[Token], index: usize, piece: &impl Fn(usize) -> &'t str) -> Result<Option<(String, usize, usize)>, PgError> {
+fn clock<'t>(
+    tokens: &[Token],
+    index: usize,
+    piece: &impl Fn(usize) -> &'t str,
+    instant: &dyn Fn(&str) -> String,
+) -> Result<Option<(String, usize, usize)>, PgError> {
     let word = piece(index).to_ascii_lowercase();
     let before = index.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
     let is_call = piece(index + 1) == "(";
@@ -89,7 +104,7 @@ fn clock<'t>(tokens: &[Token], index: usize, piece: &impl Fn(usize) -> &'t str) 
                 return Err(not_replaced());
             }
             let setting = if word == "statement_timestamp" { STATEMENT_INSTANT } else { INSTANT };
-            Ok(Some((value(setting, "pg_catalog.timestamptz", "", &word), first, index + 2)))
+            Ok(Some((value(&instant(setting), "pg_catalog.timestamptz", "", &word), first, index + 2)))
         }
         // Of one argument it is the time until today.
         "age" if is_call && !has_comma(index + 1, piece) => Err(not_replaced()),
@@ -112,14 +127,13 @@ fn clock<'t>(tokens: &[Token], index: usize, piece: &impl Fn(usize) -> &'t str) 
                 "localtime" => "pg_catalog.time",
                 _ => "pg_catalog.timestamp",
             };
-            Ok(Some((value(INSTANT, type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
+            Ok(Some((value(&instant(INSTANT), type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
         }
         _ => Ok(None),
     }
 }
 
-fn value(setting: &str, type_name: &str, precision: &str, name: &str) -> String {
-    let instant = format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz");
+fn value(instant: &str, type_name: &str, precision: &str, name: &str) -> String {
     match (type_name, precision) {
         ("pg_catalog.timestamptz", "") => format!("(SELECT {instant} AS {name})"),
         _ => format!("(SELECT {instant}::{type_name}{precision} AS {name})"),
@@ -237,6 +251,20 @@ mod tests {
         ] {
             assert_eq!(text(same), None, "{same}");
         }
+    }
+
+    #[test]
+    fn clocks_become_constants() {
+        let value =
+            |setting: &str| if setting == INSTANT { "2026-01-02 03:04:05.6+00" } else { "2026-01-02 03:04:06+00" }.to_owned();
+        let text = |sql: &str| fixed(sql, &value).expect("replaced");
+        assert_eq!(
+            text("SELECT statement_timestamp()"),
+            Some("SELECT (SELECT '2026-01-02 03:04:06+00'::pg_catalog.timestamptz AS statement_timestamp)".to_owned())
+        );
+        let date = "(SELECT '2026-01-02 03:04:05.6+00'::pg_catalog.timestamptz::pg_catalog.date AS current_date)";
+        assert_eq!(text("SELECT current_date + 1, gen_random_uuid()"), Some(format!("SELECT {date} + 1, gen_random_uuid()")));
+        assert_eq!(text("SELECT 1"), None);
     }
 
     #[test]

@@ -3,10 +3,17 @@
 //! The rows are forwarded as the bytes they are; what is read here says only how rows and columns are told apart in them, and
 //! where the shard key stands. Options are PostgreSQL's to check: the shards get the client's own statement, and answer it
 //! before a row is read.
+//!
+//! A column that the client leaves out, and that the shards would each fill for themselves, is put before those of each row, and
+//! its name before theirs: a row with too few or too many columns stays one.
+
+use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
+use super::lexer::{self, TokenKind};
 use super::session_command::option_is_on;
+use crate::catalog::{Oid, SequenceName};
 use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
 
@@ -24,6 +31,10 @@ pub struct CopyIn {
     pub encoding: Option<String>,
     /// For each column of the shard key. Empty: a reference table, every shard gets every row.
     pub key: Vec<CopyKey>,
+    /// How many columns the client's rows have.
+    pub column_count: usize,
+    /// Columns that are put before the client's own; only where it lists them.
+    pub added: Vec<AddedColumn>,
     /// A trigger of the statement fires on a shard without rows too.
     pub fires_per_statement: bool,
 }
@@ -35,11 +46,37 @@ pub enum CopyFormat {
     Binary,
 }
 
-/// One column of the shard key among the columns of the rows.
+/// A column that the rows do not have and the shards shall not fill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedColumn {
+    pub name: String,
+    pub type_oid: Oid,
+    pub value: AddedValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddedValue {
+    /// The next number of a cluster-wide sequence, for each row.
+    Number(SequenceName),
+    /// What this expression is at the time of the transaction, for all rows.
+    Constant(String),
+}
+
+/// Where the value of a key column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// Among the client's columns, from 0.
+    Row(usize),
+    /// Among the added ones.
+    Added(usize),
+    /// Nowhere: it is NULL.
+    Null,
+}
+
+/// One column of the shard key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
-    /// 0-based; `None`: the rows do not have it, it is NULL.
-    pub position: Option<usize>,
+    pub source: KeySource,
     pub column_type: KeyType,
     pub function: Option<KeyFunction>,
     /// `atttypmod` of the column.
@@ -84,7 +121,29 @@ impl CopyIn {
         let has_header = option_is_on(copy.options(), "header");
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let qualified = format!("{}.{}", quoted(schema), quoted(table));
-        Ok(Self { table: table.to_owned(), qualified, format, has_header, encoding, key: Vec::new(), fires_per_statement: false })
+        Ok(Self {
+            table: table.to_owned(),
+            qualified,
+            format,
+            has_header,
+            encoding,
+            key: Vec::new(),
+            column_count: 0,
+            added: Vec::new(),
+            fires_per_statement: false,
+        })
+    }
+
+    /// The statement with the names of the added columns, and where in it they stand.
+    pub fn with_added_names(&self, text: &str) -> Result<(String, Range<usize>), PgError> {
+        let mut tokens = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment);
+        // Before the list stand COPY and a name.
+        let open = tokens.find(|token| text.get(token.start..token.end) == Some("("));
+        let at = open.filter(|_| !self.added.is_empty()).ok_or_else(|| PgError::internal("COPY without a list of columns"))?.end;
+        let quoted = |column: &AddedColumn| format!("\"{}\", ", column.name.replace('"', "\"\""));
+        let names: String = self.added.iter().map(quoted).collect();
+        let (before, after) = text.split_at_checked(at).ok_or_else(|| PgError::internal("COPY is cut short"))?;
+        Ok((format!("{before}{names}{after}"), at..at + names.len()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   INSERT INTO t (tenant, v) VALUES (1, 'a'), (2, DEFAULT)      INSERT INTO t ("id", tenant, v) VALUES (17, 1, 'a'), (18, 2, DEFAULT)
 //!   INSERT INTO t (id, v) VALUES (nextval('s'), 'a')       ─►    INSERT INTO t (id, v) VALUES (17, 'a')
-//!   SELECT nextval('s')                                          SELECT 17::pg_catalog.int8 AS "nextval"
+//!   SELECT nextval('s'), 'N' || shardgate.unique_id()            SELECT 17::pg_catalog.int8 AS "nextval", 'N' || (4711::pg_catalog.int8)
 //! ```
 //! A number that stands in the text is known before the statement is routed, is the same on every copy of a reference table, and
 //! is what `currval` will say. What this module does not see (rows from a query, from COPY, from a trigger) is numbered by the
@@ -15,7 +15,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
 use super::lexer::{self, TokenKind};
-use super::query::{Resolved, resolve};
+use super::query::{Resolved, column_name, resolve};
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
 use crate::catalog::{Relation, SequenceName};
@@ -30,6 +30,8 @@ pub enum Number {
     Current(SequenceName),
     /// `lastval`.
     Last,
+    /// `shardgate.unique_id()`.
+    Unique,
     /// `setval`, which gives what it sets.
     Set { sequence: SequenceName, number: i64, is_called: bool },
 }
@@ -158,8 +160,11 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
         .filter_map(|(index, column)| Some((index, column.name.as_str(), column.cluster_sequence()?)))
         .collect();
     let mut edits = Edits { found: Vec::new() };
+    // That the client gives no value for such a column has been seen to.
+    let is_always = relation.columns.iter().any(|column| column.identity == Some('a') && column.cluster_sequence().is_some());
+    let overriding = if is_always && insert.override_ == nodes::OverridingKind::OVERRIDING_NOT_SET { OVERRIDING } else { "" };
     match insert.select_stmt() {
-        Node::None => default_values(text, &drawn, &mut edits)?,
+        Node::None => default_values(text, &drawn, overriding, &mut edits)?,
         Node::SelectStmt(select) => {
             let lists: Vec<_> =
                 select.values_lists().iter().map(|row| row.as_node_list()).collect::<Option<_>>().ok_or_else(unreadable)?;
@@ -168,6 +173,11 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
             if let Some(at) = list.names_at {
                 let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted(name))).collect();
                 edits.insert(at, vec![Piece::Added(names)]);
+            }
+            if let (Some(first), false) = (ranges.first(), overriding.is_empty()) {
+                let values =
+                    lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment && token.end <= first.start).last();
+                edits.insert(values.ok_or_else(unreadable)?.start, vec![Piece::Added(overriding.to_owned())]);
             }
             for (row, range) in lists.into_iter().zip(ranges) {
                 list.row(text, row, range, context, &mut edits)?;
@@ -240,12 +250,12 @@ impl<'c> ColumnList<'c> {
                     word.ok_or_else(unreadable)?;
                     edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(Number::Next(sequence.clone()))]);
                 }
-                (Node::FuncCall(call), _) => {
-                    if let Some(Call { number: number @ Number::Next(_), range }) = Call::of(text, call, context)? {
+                (Node::FuncCall(call), _) if is_next(call, context) => {
+                    if let Some(Call { number, range }) = Call::of(text, call, context)? {
                         edits.replace(range, vec![Piece::Number(number)]);
                     }
                 }
-                _ => {}
+                (value, _) => in_expression(text, value, context, edits)?,
             }
         }
         // Without names the last columns may have no value.
@@ -265,8 +275,9 @@ impl<'c> ColumnList<'c> {
 }
 
 const DEFAULT: &str = "DEFAULT";
+const OVERRIDING: &str = "OVERRIDING SYSTEM VALUE ";
 
-fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], edits: &mut Edits) -> Result<(), PgError> {
+fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], overriding: &str, edits: &mut Edits) -> Result<(), PgError> {
     let words: Vec<_> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
     let is = |index: usize, word: &str| {
         words.get(index).and_then(|token| text.get(token.start..token.end)).is_some_and(|found| found.eq_ignore_ascii_case(word))
@@ -274,7 +285,7 @@ fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], edits: &mut
     let at = (0..words.len()).find(|index| is(*index, DEFAULT) && is(index + 1, "values")).ok_or_else(unreadable)?;
     let (Some(first), Some(last)) = (words.get(at), words.get(at + 1)) else { return Err(unreadable()) };
     let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted(name)).collect();
-    let mut pieces = vec![Piece::Added(format!("({}) VALUES (", names.join(", ")))];
+    let mut pieces = vec![Piece::Added(format!("({}) {overriding}VALUES (", names.join(", ")))];
     for (place, (_, _, sequence)) in drawn.iter().enumerate() {
         if place > 0 {
             pieces.push(Piece::Added(", ".into()));
@@ -319,30 +330,157 @@ impl Call {
 fn calls(text: &str, select: &nodes::SelectStmt, context: &Context) -> Result<Edits, PgError> {
     let mut edits = Edits { found: Vec::new() };
     for target in select.target_list() {
-        let Node::FuncCall(function) = target.val() else { continue };
-        if let Some(call) = Call::of(text, function, context)? {
-            let name = tree::names(function.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
-            let label = if target.name().is_some() { String::new() } else { format!(" AS {}", quoted(name)) };
-            edits.replace(call.range, vec![Piece::Number(call.number), Piece::Added(format!("::pg_catalog.int8{label}"))]);
+        let call = match target.val() {
+            Node::FuncCall(function) => Call::of(text, function, context)?,
+            _ => None,
+        };
+        let is_named = target.name().is_some();
+        match call {
+            Some(call) => {
+                let label = if is_named { String::new() } else { format!(" AS {}", quoted(&column_name(target.val()))) };
+                edits.replace(call.range, vec![Piece::Number(call.number), Piece::Added(format!("::pg_catalog.int8{label}"))]);
+            }
+            None if draws(target.val(), context) => {
+                in_expression(text, target.val(), context, &mut edits)?;
+                if !is_named {
+                    let end = end_of_target(text, target).ok_or_else(unreadable)?;
+                    edits.insert(end, vec![Piece::Added(format!(" AS {}", quoted(&column_name(target.val()))))]);
+                }
+            }
+            None => {}
         }
     }
     Ok(edits)
 }
 
-/// Is this SELECT nothing but calls of the sequence functions, one of which the proxy may have to answer?
-pub fn is_calls_alone(select: &nodes::SelectStmt, context: &Context) -> bool {
-    if context.map.sequences.is_empty() || !shardgate_call::is_bare(select) || !select.from_clause().is_empty() {
+/// Numbers in the places of an expression's calls, of the type that these have.
+fn in_expression(text: &str, value: Node<'_>, context: &Context, edits: &mut Edits) -> Result<(), PgError> {
+    if !draws(value, context) {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    tree::walk(value, &mut |node| {
+        if let Node::FuncCall(call) = node {
+            found.push(call);
+        }
+        true
+    });
+    for call in found.into_iter().filter(|call| is_next(call, context)) {
+        if let Some(Call { number, range }) = Call::of(text, call, context)? {
+            let pieces = vec![Piece::Added("(".into()), Piece::Number(number), Piece::Added("::pg_catalog.int8)".into())];
+            edits.replace(range, pieces);
+        }
+    }
+    Ok(())
+}
+
+/// Where the expression ends that stands for a column without a name, in a SELECT of nothing but values.
+fn end_of_target(text: &str, target: &nodes::ResTarget) -> Option<usize> {
+    let start = usize::try_from(target.location).ok()?;
+    let (mut depth, mut end) = (0_usize, None);
+    for token in lexer::tokens(text.get(start..)?).filter(|token| token.kind != TokenKind::Comment) {
+        match text.get(start + token.start..start + token.end)? {
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth = depth.checked_sub(1)?,
+            "," | ";" if depth == 0 => break,
+            _ => {}
+        }
+        end = Some(start + token.end);
+    }
+    end
+}
+
+/// A SELECT of nothing but values, some of which the proxy may have to draw.
+pub fn is_of_numbers(select: &nodes::SelectStmt, context: &Context) -> bool {
+    if !shardgate_call::is_bare(select) || !select.from_clause().is_empty() {
         return false;
     }
     let mut is_ours = false;
     for target in select.target_list() {
-        let Node::FuncCall(call) = target.val() else { return false };
-        if sequence_function(call).is_none() {
-            return false;
+        match target.val() {
+            Node::FuncCall(call) if sequence_function(call).is_some() => {
+                is_ours |= number(call, context).is_ok_and(|number| number.is_some());
+            }
+            value if draws(value, context) => is_ours = true,
+            value if is_without_numbers(value, context) => {}
+            _ => return false,
         }
-        is_ours |= number(call, context).is_ok_and(|number| number.is_some());
     }
     is_ours
+}
+
+/// Some of the expression's calls give a number, one each time that it is evaluated: nothing in it may leave one out.
+pub fn draws(value: Node<'_>, context: &Context) -> bool {
+    let (mut is_found, mut is_plain) = (false, true);
+    tree::walk(value, &mut |node| {
+        match node {
+            Node::FuncCall(call) if is_next(call, context) => is_found = true,
+            Node::FuncCall(call) => is_plain &= is_of_one_value(call, context),
+            Node::A_Expr(operation) => {
+                use nodes::A_Expr_Kind as Kind;
+                is_plain &= matches!(operation.kind, Kind::AEXPR_OP | Kind::AEXPR_NULLIF);
+            }
+            // A strict function of NULL is not called.
+            Node::A_Const(constant) => is_plain &= !constant.isnull,
+            Node::TypeCast(_) | Node::ParamRef(_) | Node::CollateClause(_) | Node::A_ArrayExpr(_) | Node::MinMaxExpr(_) => {}
+            Node::NodeList(_) | Node::SQLValueFunction(_) => {}
+            _ => is_plain = false,
+        }
+        true
+    });
+    is_found && is_plain
+}
+
+fn is_without_numbers(value: Node<'_>, context: &Context) -> bool {
+    let mut is_without = true;
+    tree::walk(value, &mut |node| {
+        match node {
+            Node::FuncCall(call) => is_without &= is_of_one_value(call, context),
+            Node::SubLink(_) => is_without = false,
+            node => is_without &= tree::is_known(node),
+        }
+        true
+    });
+    is_without
+}
+
+/// A function of pg_catalog that gives one value for its arguments, whatever they are: of others the rows may be several, each
+/// of which would have a number of its own.
+fn is_of_one_value(call: &nodes::FuncCall, context: &Context) -> bool {
+    let name = match tree::names(call.funcname()).as_deref() {
+        Some(["pg_catalog", name]) => *name,
+        Some([name]) if !context.catalog.function_names.contains_key(*name) => *name,
+        _ => return false,
+    };
+    call.over().is_none() && OF_ONE_VALUE.contains(&name)
+}
+
+/// A single row of VALUES may be several.
+pub fn may_be_rows(value: Node<'_>) -> bool {
+    let mut is_found = false;
+    tree::walk(value, &mut |node| {
+        if let Node::FuncCall(call) = node {
+            is_found |= tree::names(call.funcname()).is_some_and(|names| names.last().is_some_and(|name| OF_ROWS.contains(name)));
+        }
+        true
+    });
+    is_found
+}
+
+fn is_next(call: &nodes::FuncCall, context: &Context) -> bool {
+    matches!(number(call, context), Ok(Some(Number::Next(_) | Number::Unique)))
+}
+
+/// `shardgate.unique_id()`, by its name alone where the schema is searched and no function of users has it.
+pub fn is_unique_id(call: &nodes::FuncCall, context: &Context) -> bool {
+    let is_searched = || context.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
+    let is_users = || context.catalog.function_names.contains_key(shardgate_call::UNIQUE_ID);
+    let is_meant = match tree::names(call.funcname()).as_deref() {
+        Some([shardgate_call::SCHEMA, shardgate_call::UNIQUE_ID]) => true,
+        Some([shardgate_call::UNIQUE_ID]) => is_searched() && !is_users(),
+        _ => false,
+    };
+    is_meant && call.args().is_empty() && call.over().is_none()
 }
 
 /// The cluster-wide sequence that a call of a sequence function names by a literal.
@@ -375,6 +513,9 @@ fn sequence_function(call: &nodes::FuncCall) -> Option<&'static str> {
 
 /// `None`: it concerns another sequence. An error: it is one of ours, and its arguments are not constants.
 fn number(call: &nodes::FuncCall, context: &Context) -> Result<Option<Number>, PgError> {
+    if is_unique_id(call, context) {
+        return Ok(Some(Number::Unique));
+    }
     let Some(name) = sequence_function(call) else { return Ok(None) };
     if name == "lastval" {
         return Ok(call.args().is_empty().then_some(Number::Last));
@@ -418,7 +559,7 @@ pub fn not_here(function: &str, sequence: &str) -> PgError {
     PgError::unsupported(
         format!("{function}() of sequence \"{sequence}\" is not supported in this place"),
         "It is a sequence of the whole cluster, whose numbers the proxy gives.",
-        format!("SELECT {function}(…) alone, or give the number in VALUES."),
+        format!("SELECT {function}(…) without tables, or give the number in VALUES."),
     )
 }
 
@@ -433,3 +574,62 @@ fn unreadable() -> PgError {
         "Name the columns, and give each row of VALUES by itself.",
     )
 }
+
+const OF_ONE_VALUE: [&str; 32] = [
+    "abs",
+    "btrim",
+    "ceil",
+    "chr",
+    "clock_timestamp",
+    "concat",
+    "concat_ws",
+    "current_user",
+    "date_trunc",
+    "decode",
+    "encode",
+    "floor",
+    "format",
+    "gen_random_uuid",
+    "initcap",
+    "left",
+    "length",
+    "lower",
+    "lpad",
+    "ltrim",
+    "md5",
+    "mod",
+    "now",
+    "repeat",
+    "replace",
+    "right",
+    "round",
+    "rpad",
+    "rtrim",
+    "to_char",
+    "to_hex",
+    "upper",
+];
+const OF_ROWS: [&str; 22] = [
+    "generate_series",
+    "generate_subscripts",
+    "json_array_elements",
+    "json_array_elements_text",
+    "json_each",
+    "json_each_text",
+    "json_object_keys",
+    "json_populate_recordset",
+    "json_to_recordset",
+    "jsonb_array_elements",
+    "jsonb_array_elements_text",
+    "jsonb_each",
+    "jsonb_each_text",
+    "jsonb_object_keys",
+    "jsonb_path_query",
+    "jsonb_populate_recordset",
+    "jsonb_to_recordset",
+    "regexp_matches",
+    "regexp_split_to_table",
+    "string_to_table",
+    "unnest",
+    "aclexplode",
+];

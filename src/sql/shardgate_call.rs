@@ -12,6 +12,8 @@ use crate::error::{PgError, SqlState};
 /// The schema that belongs to the proxy.
 pub const SCHEMA: &str = "shardgate";
 
+pub const UNIQUE_ID: &str = "unique_id";
+
 const FUNCTIONS: [&str; 13] = [
     "add_shard",
     "create_distributed_table",
@@ -85,6 +87,13 @@ pub fn procedure(function: &nodes::FuncCall, naming: &Naming<'_>) -> Option<Resu
 
 /// The refusal of a call that is a part of a larger statement.
 pub fn not_alone(name: &str) -> PgError {
+    if name == UNIQUE_ID {
+        return PgError::unsupported(
+            "shardgate.unique_id() is not supported in this place",
+            "The proxy puts its numbers into the statement, where each call stands for one: in VALUES, and in SELECT without tables.",
+            "SELECT shardgate.unique_id() first, and use its result.",
+        );
+    }
     PgError::unsupported(
         format!("function shardgate.{name} must be called alone"),
         "The proxy answers it by itself and cannot evaluate it inside another statement.",

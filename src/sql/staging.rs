@@ -22,8 +22,8 @@ use super::query::{Resolved, resolve};
 use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
-pub use constants::{Answer, AnswerColumn};
-pub use defaults::Defaults;
+pub use constants::{Answer, AnswerColumn, type_name};
+pub use defaults::{ColumnList, Defaults, clock_default};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +47,14 @@ pub enum StageKind {
     /// `op ANY (query)`, `op ALL (query)`, `ARRAY(query)`.
     Array,
     Exists,
-    /// A value: a sub-select of one, an expression of VALUES, a clock.
+    /// A sub-select of one value.
     Scalar,
+    /// An expression, made a query: of VALUES, a default, a clock.
+    Value,
     /// `SET (a, b) = (query)`.
     Row,
+    /// `name AS (query)` of WITH.
+    Cte,
     /// A table or sub-select of FROM or USING; `alias`: what it is called, unless the text says so after it.
     From {
         alias: Option<String>,
@@ -60,6 +64,10 @@ pub enum StageKind {
 /// What can be answered first, in the order of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
+    /// Queries of WITH, which those after them may name. Each is run once.
+    pub ctes: Vec<CteStage>,
+    /// Of an INSERT: WITH and all that belongs to it, which nothing names when the rows are constants.
+    pub dropped: Option<(usize, usize)>,
     /// Sub-selects in expressions, and the source of an INSERT.
     pub queries: Vec<Stage>,
     /// Tables beside the target.
@@ -72,22 +80,73 @@ pub struct Stages {
     pub may_batch: bool,
 }
 
+/// A query of WITH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CteStage {
+    pub stage: Stage,
+    pub name: String,
+    /// Its text up to the parenthesis before the query.
+    pub head: String,
+}
+
+impl Stages {
+    pub fn is_empty(&self) -> bool {
+        self.ctes.is_empty() && self.queries.is_empty() && self.tables.is_empty() && self.defaults.is_none()
+    }
+
+    /// All queries.
+    pub fn stages(&self) -> impl Iterator<Item = &Stage> {
+        self.ctes.iter().map(|cte| &cte.stage).chain(&self.queries).chain(&self.tables)
+    }
+
+    pub fn stages_mut(&mut self) -> impl Iterator<Item = &mut Stage> {
+        self.ctes.iter_mut().map(|cte| &mut cte.stage).chain(&mut self.queries).chain(&mut self.tables)
+    }
+}
+
+/// A query under queries of WITH, if it may name one of them. `definitions`: each one's name and text.
+pub fn under_with(definitions: &[(String, String)], query: &str) -> String {
+    let names: Vec<String> = lexer::tokens(query).filter_map(|token| identifier(query, &token)).collect();
+    if !definitions.iter().any(|(name, _)| names.contains(name)) {
+        return query.to_owned();
+    }
+    let texts: Vec<&str> = definitions.iter().map(|(_, text)| text.as_str()).collect();
+    match names.first().is_some_and(|word| word == "with") {
+        true => format!("WITH {} ({query})", texts.join(", ")),
+        false => format!("WITH {} {query}", texts.join(", ")),
+    }
+}
+
 /// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
 /// form is not known.
 pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
-    let mut finder = Finder { text, tokens: tokens(text), stages: Stages::default(), rows: Vec::new(), is_unknown: false };
+    let mut finder = Finder { text, tokens: tokens(text), main: 0, stages: Stages::default(), rows: Vec::new(), is_unknown: false };
+    let with = match statement {
+        Node::InsertStmt(insert) => insert.with_clause(),
+        Node::UpdateStmt(update) => update.with_clause(),
+        Node::DeleteStmt(delete) => delete.with_clause(),
+        _ => return Ok(Stages::default()),
+    };
+    if let Some(with) = with
+        && finder.with(with).is_none()
+    {
+        return Ok(Stages::default());
+    }
     match statement {
-        Node::InsertStmt(insert) if insert.with_clause().is_none() => finder.insert(insert, context),
-        Node::UpdateStmt(update) if update.with_clause().is_none() => {
+        Node::InsertStmt(insert) => {
+            finder.insert(insert, context);
+            finder.drop_with();
+        }
+        Node::UpdateStmt(update) => {
             finder.expression(update.where_clause());
             update.target_list().iter().for_each(|target| finder.expression(target.val()));
             finder.returning(update.returning_clause());
             finder.from(update.from_clause());
         }
-        Node::DeleteStmt(delete) if delete.with_clause().is_none() => {
+        Node::DeleteStmt(delete) => {
             finder.expression(delete.where_clause());
             finder.returning(delete.returning_clause());
             finder.from(delete.using_clause());
@@ -129,6 +188,8 @@ fn tokens(text: &str) -> Vec<Token> {
 struct Finder<'t> {
     text: &'t str,
     tokens: Vec<Token>,
+    /// Where the statement begins, after its WITH.
+    main: usize,
     stages: Stages,
     /// Of VALUES.
     rows: Vec<(usize, usize)>,
@@ -145,6 +206,43 @@ impl Finder<'_> {
         // The columns of `SET (a, b) = (query)` share it.
         self.stages.queries.dedup();
         self.stages
+    }
+
+    /// Queries of WITH that only read, and where the statement begins after them. `None`: others.
+    fn with(&mut self, clause: &nodes::WithClause) -> Option<()> {
+        if clause.recursive {
+            return None;
+        }
+        for cte in clause.ctes() {
+            let Node::SelectStmt(select) = cte.ctequery() else { return None };
+            if cte.search_clause().is_some() || cte.cycle_clause().is_some() {
+                return None;
+            }
+            let first = self.at(usize::try_from(cte.location).ok()?)?;
+            let mut open = first + 1;
+            if self.piece(open) == "(" {
+                open = self.closing(open)? + 1;
+            }
+            while ["as", "not", "materialized"].iter().any(|word| self.piece(open).eq_ignore_ascii_case(word)) {
+                open += 1;
+            }
+            let close = self.closing(open)?;
+            let (start, end) = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
+            let query = self.text.get(start..end)?.to_owned();
+            let head = self.text.get(self.tokens.get(first)?.start..start)?.to_owned();
+            let stage = Stage { start, end, query, kind: StageKind::Cte };
+            self.stages.has_locks |= has_locks(select);
+            self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head });
+            self.main = close + 1;
+        }
+        let is_verb = ["insert", "update", "delete"].iter().any(|word| self.piece(self.main).eq_ignore_ascii_case(word));
+        is_verb.then_some(())
+    }
+
+    fn drop_with(&mut self) {
+        if let (Some(first), Some(main), false) = (self.tokens.first(), self.tokens.get(self.main), self.stages.ctes.is_empty()) {
+            self.stages.dropped = Some((first.start, main.start));
+        }
     }
 
     fn insert(&mut self, insert: &nodes::InsertStmt, context: &Context) {
@@ -195,7 +293,7 @@ impl Finder<'_> {
                 match self.text.get(start..end) {
                     Some(value) => {
                         let query = format!("SELECT {value}");
-                        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+                        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
                     }
                     None => self.is_unknown = true,
                 }
@@ -304,7 +402,7 @@ impl Finder<'_> {
         }
         let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
         let query = format!("SELECT {}", self.text.get(start..end)?);
-        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+        self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
         Some(())
     }
 
@@ -392,7 +490,7 @@ impl Finder<'_> {
     /// Where the query of an INSERT stands: after the target and its columns, before ON CONFLICT and RETURNING.
     fn source_range(&self) -> Option<(usize, usize)> {
         let begins = |index: usize| ["select", "with", "table"].iter().any(|word| self.piece(index).eq_ignore_ascii_case(word));
-        let mut index = 0;
+        let mut index = self.main;
         let start = loop {
             match self.piece(index) {
                 "" => return None,

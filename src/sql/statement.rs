@@ -8,7 +8,7 @@ use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Numbers, 
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
-use super::query::Reader;
+use super::query::{Draws, Reader};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
 use super::{clock, ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
@@ -68,7 +68,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         has_unknown_names,
         split_rows,
         // What stands in another statement is numbered where that runs.
-        numbers: if numbers == Numbers::Drawn && !is_query { Numbers::Unseen } else { numbers },
+        numbers: if numbers == Numbers::Drawn && !is_query && copy_in.is_none() { Numbers::Unseen } else { numbers },
         copy_in,
         opinion,
     };
@@ -144,8 +144,8 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);
     }
     let mut reader = Reader::new(context, source.text, source.literals);
-    if drawing::is_calls_alone(select, context) {
-        reader.draws_calls = true;
+    if drawing::is_of_numbers(select, context) {
+        reader.draws = Draws::Select;
         reader.note_numbers(Numbers::Drawn);
     }
     reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());

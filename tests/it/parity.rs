@@ -6,7 +6,7 @@
 //! proxy does not do yet is marked in the cases as refused, and then must be refused.
 //!
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
-//! what PostgreSQL computes over rows of several shards.
+//! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind.
 
 mod answer;
 mod case;
@@ -39,6 +39,13 @@ const GATHER: Scene = Scene {
     rows: include_str!("parity/gather/rows.sql"),
     declare: include_str!("parity/gather/declare.sql"),
     locate: "SELECT shardgate.locate('people', '1')",
+};
+
+const WRITES: Scene = Scene {
+    schema: include_str!("parity/writes/schema.sql"),
+    rows: include_str!("parity/writes/rows.sql"),
+    declare: include_str!("parity/writes/declare.sql"),
+    locate: "SELECT shardgate.locate('items', '1')",
 };
 
 #[tokio::test]
@@ -84,4 +91,16 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     runner.run(&case::cases("cursors.sql", include_str!("parity/gather/cursors.sql"))).await;
     runner.run(&case::cases("copy_out.sql", include_str!("parity/gather/copy_out.sql"))).await;
     runner.tally.finish("gather");
+}
+
+#[tokio::test]
+async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
+    let mut world = World::start(WRITES).await;
+    let mut runner = Runner::new(&mut world).await;
+    for (file, text) in
+        [("numbers.sql", include_str!("parity/writes/numbers.sql")), ("merge.sql", include_str!("parity/writes/merge.sql"))]
+    {
+        runner.run(&case::cases(file, text)).await;
+    }
+    runner.tally.finish("writes");
 }

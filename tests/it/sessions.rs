@@ -7,6 +7,7 @@ mod answers;
 mod copies;
 mod cursors;
 mod ddl;
+mod defaults;
 mod explain;
 mod foreign_types;
 mod gathered;

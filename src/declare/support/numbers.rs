@@ -179,6 +179,14 @@ BEGIN
     END LOOP;
     RETURN used;
 END $$;
+-- Its numbers the proxy puts into statements. Here it is a name and a type.
+CREATE OR REPLACE FUNCTION shardgate.unique_id() RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'shardgate.unique_id() is not supported in this place',
+        DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES, and into SELECT without tables.',
+        HINT = 'SELECT shardgate.unique_id() first, and use its result.';
+END $$;
 REVOKE EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name),
     shardgate.add_numbers(regclass, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint), shardgate.numbers_left(), shardgate.numbers_used(regclass) FROM PUBLIC;
 "#;

@@ -10,6 +10,8 @@ fn copy(format: CopyFormat, has_header: bool) -> CopyIn {
         has_header,
         encoding: None,
         key: Vec::new(),
+        column_count: 0,
+        added: Vec::new(),
         fires_per_statement: false,
     }
 }

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use memchr::memchr2;
 use smallvec::SmallVec;
 
+use super::added::AddedCell;
 use super::tuples;
-use crate::sql::copy_in::{CopyFormat, CopyIn, CopyKey};
+use crate::sql::copy_in::{CopyFormat, CopyIn, CopyKey, KeySource};
 
 /// What a row has in one column of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +19,20 @@ pub enum Value<'r> {
     Missing,
 }
 
-/// The values of the key, in its order. `row`: without what ends it.
-pub fn values<'r>(copy: &CopyIn, row: &'r [u8]) -> SmallVec<[Value<'r>; 2]> {
-    copy.key.iter().map(|key| value(&copy.format, key, row)).collect()
+/// The values of the key, in its order. `row`: the client's, without what ends it. `added`: what is put before it.
+pub fn values<'r>(copy: &CopyIn, row: &'r [u8], added: &'r [AddedCell]) -> SmallVec<[Value<'r>; 2]> {
+    copy.key.iter().map(|key| value(&copy.format, key, row, added)).collect()
 }
 
-fn value<'r>(format: &CopyFormat, key: &CopyKey, row: &'r [u8]) -> Value<'r> {
-    let Some(position) = key.position else { return Value::Null };
+fn value<'r>(format: &CopyFormat, key: &CopyKey, row: &'r [u8], added: &'r [AddedCell]) -> Value<'r> {
+    let position = match key.source {
+        KeySource::Row(position) => position,
+        KeySource::Added(index) => {
+            let cell = added.get(index).and_then(Option::as_deref);
+            return cell.map_or(Value::Null, |cell| Value::Bytes(Cow::Borrowed(cell)));
+        }
+        KeySource::Null => return Value::Null,
+    };
     match format {
         CopyFormat::Text { delimiter, null } => match text_field(row, *delimiter, position) {
             None => Value::Missing,
@@ -114,10 +122,10 @@ fn hex(digit: u8) -> u8 {
     }
 }
 
-struct Csv {
-    delimiter: u8,
-    quote: u8,
-    escape: u8,
+pub(super) struct Csv {
+    pub delimiter: u8,
+    pub quote: u8,
+    pub escape: u8,
 }
 
 struct Field<'r> {
@@ -126,7 +134,21 @@ struct Field<'r> {
 }
 
 impl Csv {
+    /// Where the field at this position begins.
+    pub fn start(&self, row: &[u8], position: usize) -> Option<usize> {
+        let mut start = 0;
+        for _ in 0..position {
+            start += self.find(row.get(start..)?, 0)?.1?;
+        }
+        Some(start)
+    }
+
     fn field<'r>(&self, row: &'r [u8], position: usize) -> Option<Field<'r>> {
+        self.find(row, position).map(|(field, _)| field)
+    }
+
+    /// A field, and where the one after it begins.
+    fn find<'r>(&self, row: &'r [u8], position: usize) -> Option<(Field<'r>, Option<usize>)> {
         let (mut start, mut at, mut index) = (0, 0, 0);
         let (mut is_quoted, mut is_inside) = (false, false);
         loop {
@@ -152,7 +174,7 @@ impl Csv {
                     if index == position {
                         let raw = row.get(start..at)?;
                         let value = if is_quoted { Cow::Owned(self.unquoted(raw)) } else { Cow::Borrowed(raw) };
-                        return Some(Field { value, is_quoted });
+                        return Some((Field { value, is_quoted }, next));
                     }
                     at = next?;
                     (start, index, is_quoted) = (at, index + 1, false);

@@ -20,7 +20,7 @@ pub(super) fn first_failure(stream: &Stream<'_>, stop: Option<Stop>) -> Option<F
         }
         let named = line_of(body, &stream.copy.table);
         let frame = match (named, &stream.split) {
-            (Some(number), Some(_)) => with_line(body, &stream.copy.table, target.lines.at(number)),
+            (Some(number), Some(_)) => with_line(body, stream.copy, target.lines.at(number)),
             (Some(_), None) | (None, _) => error_frame(body),
         };
         let line = named.map_or(u64::MAX - 1, |number| target.lines.at(number).unwrap_or(0));
@@ -43,7 +43,7 @@ pub(super) fn tag_of(stream: &Stream<'_>) -> Result<String, Failure> {
             Answer::Copying | Answer::Refused(_) => return Err(PgError::internal("a shard has not ended its COPY").into()),
         }
     }
-    if stream.split.is_some() {
+    if !stream.is_copied {
         return sum_of_tags(tags.into_iter());
     }
     let (first, rest) = tags.split_first().ok_or_else(|| PgError::internal("no shard to copy to"))?;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::Target;
 use crate::error::{PgError, SqlState};
-use crate::execute::copy_in::{Value, values};
+use crate::execute::copy_in::{AddedCell, Value, values};
 use crate::routing::StoredPlace;
 use crate::sql::copy_in::{CopyFormat, CopyIn};
 
@@ -22,14 +22,15 @@ impl StoredPlace {
     }
 }
 
-/// The shard of one row, by its values.
+/// The shard of one row, by its values and those that are put before them.
 pub(super) fn place_of(
     copy: &CopyIn,
     row: &[u8],
+    added: &[AddedCell],
     is_other_encoding: bool,
     place: impl FnOnce(&[Option<&[u8]>]) -> StoredPlace,
 ) -> StoredPlace {
-    let values = values(copy, row);
+    let values = values(copy, row, added);
     let mut known: SmallVec<[Option<&[u8]>; 2]> = SmallVec::with_capacity(values.len());
     for value in &values {
         match value {

@@ -54,8 +54,7 @@ pub struct Reader<'c> {
     pub outline: Option<Outline>,
     /// How groups of the outermost query would be made of the shards' parts.
     pub groups: Option<Result<Merge, PgError>>,
-    /// The statement is calls of sequence functions alone: those of cluster-wide sequences are answered by the proxy.
-    pub draws_calls: bool,
+    pub draws: Draws,
     /// Of the outermost query.
     pub distinct_on_items: Vec<OnItem>,
     /// Of the outermost query, where they can be taken on several shards.
@@ -64,6 +63,16 @@ pub struct Reader<'c> {
     pub has_inner_locks: bool,
     /// The statement is a SELECT, in whose text one time can be put in the place of each shard's clock.
     pub moves_clocks: bool,
+}
+
+/// Calls that give a number, where the proxy puts one in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draws {
+    Nothing,
+    /// In the value of a row.
+    Value,
+    /// In a SELECT of nothing but values.
+    Select,
 }
 
 impl<'c> Reader<'c> {
@@ -84,7 +93,7 @@ impl<'c> Reader<'c> {
             view_depth: 0,
             outline: None,
             groups: None,
-            draws_calls: false,
+            draws: Draws::Nothing,
             distinct_on_items: Vec::new(),
             locking: None,
             has_inner_locks: false,

@@ -1,7 +1,7 @@
 //! COPY FROM STDIN into a sharded or reference table: its rows are made as those of an INSERT are.
 //!
-//! The key of each row stands in its data. What a shard would compute for a row (defaults, the WHERE of COPY) must be the same
-//! on every shard.
+//! The key of each row stands in its data, or is numbered by a cluster-wide sequence. What a shard would compute for a row
+//! (defaults, the WHERE of COPY) must be the same on every shard: numbers and clocks are given to it.
 
 use pg_raw_parse::nodes;
 
@@ -12,9 +12,11 @@ use super::leaves::LeafKey;
 use super::modify::{Target, TargetKind};
 use super::relations::{Resolved, resolve};
 use super::scope::Frame;
+use crate::catalog::{Column, Relation};
 use crate::error::PgError;
-use crate::sql::analysis::KeyCondition;
-use crate::sql::copy_in::{CopyIn, CopyKey, is_listed, listed_columns};
+use crate::sql::analysis::{KeyCondition, Numbers};
+use crate::sql::copy_in::{AddedColumn, AddedValue, CopyIn, CopyKey, KeySource, is_listed, listed_columns};
+use crate::sql::staging::clock_default;
 
 impl<'c> Reader<'c> {
     /// `None`: a table of another kind.
@@ -37,21 +39,45 @@ impl<'c> Reader<'c> {
             true => relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.as_str()).collect(),
             false => listed,
         };
-        self.check_made_rows(&target, &|column| columns.contains(&column));
+        let added = if copy.attlist().is_empty() { Vec::new() } else { self.added_columns(copy, relation, &columns) };
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         let mut findings = Findings::default();
         self.filter(copy.where_clause(), &scope, &mut findings)?;
         let mut copy_in = CopyIn::read(copy, &relation.schema, &relation.name)?;
+        copy_in.column_count = columns.len();
+        copy_in.added = added;
         copy_in.fires_per_statement = relation.triggers.iter().any(|trigger| !trigger.is_row && trigger.fires_on.insert);
         if let TargetKind::Sharded { group, key } = &target.kind {
             for key in key {
-                let key = self.copied_key(copy, key, &target, &columns)?;
+                let key = self.copied_key(copy, key, &target, (&columns, &copy_in.added))?;
                 copy_in.key.push(key);
             }
             let names: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
             self.add_part(*group, KeyCondition::All, &relation.name, &names);
         }
+        let added = &copy_in.added;
+        self.check_made_rows(&target, &|column| columns.contains(&column) || added.iter().any(|added| added.name == column));
         Ok(Some(copy_in))
+    }
+
+    /// What the shards would number or date, each for itself.
+    fn added_columns(&mut self, copy: &nodes::CopyStmt, relation: &Relation, columns: &[&str]) -> Vec<AddedColumn> {
+        // One that an option names is PostgreSQL's to refuse: it is not copied.
+        let is_forced = |name: &str| ["force_not_null", "force_null"].iter().any(|option| is_listed(copy, option, name));
+        let is_left_out =
+            |column: &&Column| !column.is_generated && !columns.contains(&column.name.as_str()) && !is_forced(&column.name);
+        let added = relation.columns.iter().filter(is_left_out).filter_map(|column| {
+            let value = match column.cluster_sequence() {
+                Some(sequence) => AddedValue::Number(sequence),
+                None => AddedValue::Constant(clock_default(column)?.to_owned()),
+            };
+            Some(AddedColumn { name: column.name.clone(), type_oid: column.type_oid, value })
+        });
+        let added: Vec<AddedColumn> = added.collect();
+        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_))) {
+            self.note_numbers(Numbers::Drawn);
+        }
+        added
     }
 
     fn copied_key(
@@ -59,17 +85,18 @@ impl<'c> Reader<'c> {
         copy: &nodes::CopyStmt,
         key: &LeafKey<'c>,
         target: &Target<'c>,
-        columns: &[&str],
+        (columns, added): (&[&str], &[AddedColumn]),
     ) -> Result<CopyKey, PgError> {
         let name = key.column.column.as_str();
         let column = target.relation.and_then(|relation| relation.column(name));
         let column = column.ok_or_else(|| unknown_key(name, "The column is not known."))?;
-        let position = columns.iter().position(|listed| *listed == name);
-        if position.is_none() && (column.default.is_some() || column.identity.is_some()) {
+        let in_row = columns.iter().position(|listed| *listed == name).map(KeySource::Row);
+        let source = in_row.or_else(|| added.iter().position(|added| added.name == name).map(KeySource::Added));
+        if source.is_none() && (column.default.is_some() || column.identity.is_some()) {
             self.notes.not_pushable(unknown_key(name, "Its value is the column's default, which the shard would compute."));
         }
         Ok(CopyKey {
-            position,
+            source: source.unwrap_or(KeySource::Null),
             column_type: key.column.column_type,
             function: key.column.function.clone(),
             typmod: column.typmod,

@@ -3,7 +3,7 @@
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::bind::Reader;
+use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
@@ -40,7 +40,13 @@ impl<'c> Reader<'c> {
         if let Some(name) = naming.function(call)
             && !is_user_function(name)
         {
-            self.notes.refuse(shardgate_call::not_alone(name));
+            match self.draws {
+                Draws::Value | Draws::Select if drawing::is_unique_id(call, self.context) => {
+                    self.note_numbers(Numbers::Drawn);
+                    return Ok(false);
+                }
+                Draws::Nothing | Draws::Value | Draws::Select => self.notes.refuse(shardgate_call::not_alone(name)),
+            }
         }
         let candidates = self.user_functions(schema, name);
         let mut is_aggregate = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
@@ -136,7 +142,12 @@ impl<'c> Reader<'c> {
             }
             Nature::Sequence => {
                 match drawing::cluster_sequence_of(call, self.context) {
-                    Some(_) if self.draws_calls => self.fix_arguments(call),
+                    Some(_) if self.draws == Draws::Value && name == "nextval" => {
+                        self.fix_arguments(call);
+                        self.note_numbers(Numbers::Drawn);
+                        return;
+                    }
+                    Some(_) if self.draws == Draws::Select => self.fix_arguments(call),
                     Some((_, sequence)) => self.notes.refuse(drawing::not_here(name, &sequence)),
                     None if matches!(name, "nextval" | "setval") => self.note_numbers(Numbers::AtHome),
                     None => {}

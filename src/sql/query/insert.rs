@@ -5,7 +5,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::bind::{Reader, unknown_query};
+use super::bind::{Draws, Reader, unknown_query};
 use super::expression::{Findings, Place, Scope};
 use super::facts;
 use super::leaves::{Columns, Leaf, LeafKey, LeafKind};
@@ -19,7 +19,7 @@ use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
-use crate::sql::parse;
+use crate::sql::{drawing, parse};
 
 /// An INSERT with its target read.
 struct MadeRows<'t, 'c> {
@@ -60,7 +60,7 @@ impl<'c> Reader<'c> {
             Node::SelectStmt(select) => is_plain_values(select),
             _ => false,
         };
-        self.note_numbered_columns(insert, &made, is_values);
+        self.note_numbered_columns(insert, &made, is_values && !may_be_rows(insert));
         self.check_made_rows(made.target, &is_given);
         if let Some(conflict) = insert.on_conflict_clause() {
             self.add_excluded(&target, &mut frame)?;
@@ -105,9 +105,10 @@ impl<'c> Reader<'c> {
         for row in select.values_lists() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
             for value in row {
-                if !self.is_drawn_value(value) {
-                    self.scan(value, &scope, Place::Stored, findings)?;
-                }
+                self.draws = if drawing::draws(value, self.context) { Draws::Value } else { Draws::Nothing };
+                let scanned = self.scan(value, &scope, Place::Stored, findings);
+                self.draws = Draws::Nothing;
+                scanned?;
             }
             if let TargetKind::Sharded { key, .. } = &made.target.kind {
                 let value_of = |column: &str| row.get(made.position(column)?);
@@ -222,6 +223,14 @@ impl<'c> Reader<'c> {
                 "Restrict the query to one shard key.",
             ));
         }
+        let is_ordered = matches!(node, Node::SelectStmt(select) if !select.sort_clause().is_empty());
+        if is_ordered && self.leaves_numbers(made) {
+            self.notes.not_pushable(PgError::unsupported(
+                "INSERT ... SELECT with ORDER BY into a numbered table is not supported across shards",
+                "Each shard would number its own rows, and the numbers would not be in this order.",
+                "Leave out ORDER BY, or give the numbers.",
+            ));
+        }
         let source = select_values(node);
         let constants: Vec<Option<Node<'n>>> =
             key.iter().map(|key| source.as_ref()?.get(made.position(&key.column.column)?).copied()).collect();
@@ -234,6 +243,12 @@ impl<'c> Reader<'c> {
             return Ok(());
         }
         self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
+    }
+
+    /// A column that a cluster-wide sequence numbers is not given.
+    fn leaves_numbers(&self, made: &MadeRows<'_, 'c>) -> bool {
+        let mut columns = made.target.relation.iter().flat_map(|relation| &relation.columns);
+        columns.any(|column| column.cluster_sequence().is_some() && made.position(&column.name).is_none())
     }
 
     /// Every key column is a constant of the select list.
@@ -384,8 +399,11 @@ impl<'c> Reader<'c> {
                 && reader.notes.touches_anything.is_none()
         });
         if !is_same_everywhere {
-            let detail = format!("The default of column \"{column}\" would be evaluated on each shard, with values of its own.");
-            self.notes.not_pushable(not_split(&detail));
+            self.notes.not_pushable(PgError::unsupported(
+                format!("the default of column \"{column}\" is not supported for rows of several shards"),
+                "It would be evaluated on each shard, with values of its own.",
+                "List the column, and give its value in each row.",
+            ));
         }
     }
 
@@ -445,6 +463,13 @@ fn is_plain_values(select: &nodes::SelectStmt) -> bool {
         && select.sort_clause().is_empty()
         && matches!(select.limit_count(), Node::None)
         && matches!(select.limit_offset(), Node::None)
+}
+
+/// A function in the only row of VALUES makes several of it: which numbers they get is the shard's to say.
+fn may_be_rows(insert: &nodes::InsertStmt) -> bool {
+    let Node::SelectStmt(select) = insert.select_stmt() else { return false };
+    let mut values = select.values_lists().iter().filter_map(|row| row.as_node_list()).flatten();
+    select.values_lists().len() == 1 && values.any(drawing::may_be_rows)
 }
 
 /// The select list's expressions, when each is one column.

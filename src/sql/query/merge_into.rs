@@ -1,17 +1,23 @@
 //! MERGE: the target's rows that are changed, and the keys of those that are inserted.
+//!
+//! Each shard merges its own rows where target and source are joined by the whole key. A row that WHEN NOT MATCHED inserts stays on
+//! its shard when its key is that of a source's row there: what ON says of it does not hold then, and proves nothing.
 
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::{Reader, unknown_query};
 use super::expression::{Findings, Place, Scope};
 use super::facts;
-use super::leaves::LeafKey;
+use super::leaves::{LeafKey, LeafKind};
 use super::modify::{Modified, Target, TargetKind, key_update};
+use super::numbered::generated_always;
+use super::placement::classes;
 use super::predicate::Operand;
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Facts, FromItem, Join, Output, Term};
 use crate::error::PgError;
+use crate::shardmap::GroupId;
 use crate::sql::analysis::KeyCondition;
 
 /// A MERGE with its target and source read.
@@ -53,14 +59,6 @@ impl<'c> Reader<'c> {
             on,
             subqueries: Vec::new(),
         };
-        let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
-        if !matches!(target.kind, TargetKind::Home) {
-            self.notes.not_pushable(PgError::unsupported(
-                format!("MERGE into \"{name}\" is not supported across shards"),
-                "Its source would have to be split by the shard key.",
-                "Restrict source and target to one shard key, or use INSERT ... ON CONFLICT.",
-            ));
-        }
         self.place_write(&target, vec![join], Facts::new(), findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -96,6 +94,7 @@ impl<'c> Reader<'c> {
                     .unwrap_or_default();
             }
             self.merge_insert(clause, into, scope, &columns);
+            self.check_merged_rows(clause, into.target, &columns);
         }
         Ok(())
     }
@@ -130,8 +129,12 @@ impl<'c> Reader<'c> {
         let names: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
         let value_of = |column: &str| clause.values().get(columns.iter().position(|name| name == column)?);
         let is_overridden = clause.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
+        let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
         let condition = match self.row_condition(key, target, is_overridden, &value_of) {
-            Ok(condition) => condition,
+            Ok(condition) => {
+                self.notes.not_pushable(inserted_elsewhere(&name));
+                condition
+            }
             Err(_) => {
                 let terms: Option<Vec<LeafKey<'c>>> = key
                     .iter()
@@ -146,6 +149,10 @@ impl<'c> Reader<'c> {
                         Operand::Value(_) | Operand::Other => None,
                     })
                     .collect();
+                let stays = terms.as_ref().is_some_and(|terms| !is_overridden && self.is_key_of_rows(terms, *group, into));
+                if !stays {
+                    self.notes.not_pushable(inserted_elsewhere(&name));
+                }
                 let strategy = self.context.map.group(*group).map(|group| group.strategy);
                 match (terms, strategy) {
                     (Some(terms), Some(strategy)) => {
@@ -156,7 +163,46 @@ impl<'c> Reader<'c> {
                 }
             }
         };
-        let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
         self.add_part(*group, condition, &name, &names);
     }
+
+    /// The terms are the whole key of a sharded table of the source, by what holds for all of its rows: what they are on a shard
+    /// belongs there. NULL, which an outer join makes of a key, the target refuses.
+    fn is_key_of_rows(&self, terms: &[LeafKey<'c>], group: GroupId, into: &MergeInto<'_, 'c>) -> bool {
+        let is_not_null = |key: &LeafKey<'_>| {
+            let column = into.target.relation.and_then(|relation| relation.column(&key.column.column));
+            column.is_some_and(|column| column.is_not_null)
+        };
+        let classes = classes(&into.source_facts);
+        let mut leaves = self.leaves.iter().enumerate().filter(|(index, _)| *index != into.target.leaf);
+        terms.iter().all(is_not_null)
+            && leaves.any(|(_, leaf)| match &leaf.kind {
+                LeafKind::Sharded { group: own, key } => {
+                    let is_same = |(key, inserted): (&LeafKey<'_>, &LeafKey<'_>)| classes.same(&key.term, &inserted.term);
+                    own.id == group && key.len() == terms.len() && key.iter().zip(terms).all(is_same)
+                }
+                LeafKind::Replicated | LeafKind::Home | LeafKind::Elsewhere | LeafKind::Derived => false,
+            })
+    }
+
+    /// Columns that WHEN NOT MATCHED leaves to their defaults, and identity columns that it gives.
+    fn check_merged_rows(&mut self, clause: &nodes::MergeWhenClause, target: &Target<'c>, columns: &[String]) {
+        let is_default = |place: usize| matches!(clause.values().get(place), None | Some(Node::SetToDefault(_)));
+        let is_given = |column: &str| columns.iter().position(|name| name == column).is_some_and(|place| !is_default(place));
+        self.check_made_rows(target, &is_given);
+        let is_system = clause.override_ == nodes::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        let numbered = target.relation.iter().flat_map(|relation| &relation.columns);
+        let mut numbered = numbered.filter(|column| column.identity == Some('a') && column.cluster_sequence().is_some());
+        if let Some(column) = numbered.find(|column| is_given(&column.name) && !is_system) {
+            self.notes.refuse(generated_always(&column.name));
+        }
+    }
+}
+
+fn inserted_elsewhere(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("MERGE into \"{name}\" is not supported across shards"),
+        "The shard key of the rows that it inserts is not that of the source's rows, which would be on other shards.",
+        "Insert the shard key of a source that is sharded alike, restrict source and target to one key, or use INSERT ... ON CONFLICT.",
+    )
 }

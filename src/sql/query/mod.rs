@@ -45,8 +45,9 @@ use std::rc::Rc;
 use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test};
 
-pub use bind::Reader;
+pub use bind::{Draws, Reader};
 pub use catalog_functions::{Nature, nature};
+pub use column_name::column_name;
 
 pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
 

@@ -9,7 +9,6 @@ use super::bind::Reader;
 use crate::catalog::Column;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Numbers;
-use crate::sql::drawing;
 
 /// What an INSERT says of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +43,6 @@ impl Reader<'_> {
         self.notes.numbers = self.notes.numbers.max(numbers);
     }
 
-    /// `nextval('s')` as a value of a row, of a cluster-wide sequence: the proxy puts a number in its place.
-    pub fn is_drawn_value(&mut self, value: Node<'_>) -> bool {
-        let Node::FuncCall(call) = value else { return false };
-        let is_next = self.catalog_function(call) == Some("nextval");
-        if !is_next || drawing::cluster_sequence_of(call, self.context).is_none() {
-            return false;
-        }
-        self.fix_arguments(call);
-        self.note_numbers(Numbers::Drawn);
-        true
-    }
-
     /// The reading depends on what these literals say.
     pub fn fix_arguments(&mut self, call: &nodes::FuncCall) {
         for argument in call.args() {
@@ -66,7 +53,7 @@ impl Reader<'_> {
     }
 }
 
-fn generated_always(column: &str) -> PgError {
+pub fn generated_always(column: &str) -> PgError {
     PgError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
         .with_detail(format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS."))
         .with_hint("Use OVERRIDING SYSTEM VALUE to override.")

@@ -7,9 +7,10 @@ use super::Place;
 use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::sql::context::Context;
-use crate::sql::tree;
+use crate::sql::{drawing, tree};
 
 pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    refuse_unique_defaults(node, context)?;
     match node {
         Node::AlterSeqStmt(alter) => match alter.sequence().and_then(|name| declared(name, context)) {
             Some((_, name)) => Err(altered(&name)),
@@ -45,6 +46,59 @@ pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
         }
         _ => Ok(()),
     }
+}
+
+/// DEFAULT of a column. A shard has no unique ids: rows that it makes itself would have none.
+fn refuse_unique_defaults(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    let mut defaults = Vec::new();
+    let mut add_column = |column: Node<'_>| {
+        let Node::ColumnDef(column) = column else { return };
+        for constraint in column.constraints() {
+            if let Node::Constraint(constraint) = constraint
+                && constraint.contype == nodes::ConstrType::CONSTR_DEFAULT
+            {
+                defaults.push(gives_unique_ids(constraint.raw_expr(), context));
+            }
+        }
+    };
+    match node {
+        Node::CreateStmt(create) => create.table_elts().iter().for_each(add_column),
+        Node::AlterTableStmt(alter) => {
+            for command in alter.cmds() {
+                match command {
+                    Node::AlterTableCmd(command) if command.subtype == nodes::AlterTableType::AT_AddColumn => {
+                        add_column(command.def())
+                    }
+                    Node::AlterTableCmd(command)
+                        if command.subtype == nodes::AlterTableType::AT_ColumnDefault
+                            && gives_unique_ids(command.def(), context) =>
+                    {
+                        return Err(unique_default());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => return Ok(()),
+    }
+    if defaults.contains(&true) { Err(unique_default()) } else { Ok(()) }
+}
+
+fn gives_unique_ids(expression: Node<'_>, context: &Context) -> bool {
+    let mut found = false;
+    tree::walk(expression, &mut |node| {
+        found |= matches!(node, Node::FuncCall(call) if drawing::is_unique_id(call, context));
+        true
+    });
+    found
+}
+
+fn unique_default() -> PgError {
+    PgError::unsupported(
+        "shardgate.unique_id() is not supported as a default",
+        "The proxy gives its numbers; rows that a shard makes by itself (triggers, INSERT ... SELECT) would have none.",
+        "Give it in VALUES, or use bigserial: distributed tables number their rows over the whole cluster.",
+    )
 }
 
 fn declared(name: &nodes::RangeVar, context: &Context) -> Option<SequenceName> {

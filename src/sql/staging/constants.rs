@@ -27,17 +27,19 @@ pub struct AnswerColumn {
 }
 
 impl Answer {
-    /// Each row with the values of another answer's only row after its own.
+    /// Each row with the values of another answer's after its own: the next row's, or those of its only one.
     pub fn extend(&mut self, other: &Answer) {
-        let values = other.rows.first().cloned().unwrap_or_default();
         self.columns.extend(other.columns.iter().cloned());
-        self.rows.iter_mut().for_each(|row| row.extend(values.iter().cloned()));
+        for (row, values) in self.rows.iter_mut().zip(other.rows.iter().cycle()) {
+            row.extend(values.iter().cloned());
+        }
     }
 
-    /// Its only row as constants.
-    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<String>, PgError> {
+    /// Its rows as constants.
+    pub fn constants(&self, catalog: &Catalog) -> Result<Vec<Vec<String>>, PgError> {
         let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;
-        Values { answer: self, types: &types }.only_row()
+        let values = Values { answer: self, types: &types };
+        Ok(self.rows.iter().map(|row| values.typed(row)).collect())
     }
 
     /// VALUES, to be inserted; there is a row.
@@ -58,8 +60,10 @@ impl Stage {
             StageKind::In { is_not } => values.listed(*is_not),
             StageKind::Array => values.array()?,
             StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
-            StageKind::Scalar => format!(" ({}) ", values.only_row()?.join(", ")),
+            StageKind::Value if answer.rows.len() != 1 => return Err(rows_of_value()),
+            StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row()?.join(", ")),
             StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
+            StageKind::Cte => values.query(),
             StageKind::From { alias } => values.table(alias.as_deref()),
         }))
     }
@@ -139,7 +143,11 @@ impl Values<'_> {
     }
 
     fn table(&self, alias: Option<&str>) -> String {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
+        format!(" ({}) {alias}", self.query())
+    }
+
+    fn query(&self) -> String {
         let names: Vec<String> = self.answer.columns.iter().map(|column| quoted(&column.name)).collect();
         let rows = match self.answer.rows.split_first() {
             None => format!("SELECT {} WHERE false", self.nulls().join(", ")),
@@ -154,9 +162,12 @@ impl Values<'_> {
         };
         // The planner would compute what stands over a single row of constants, and fail where no row of the target meets it.
         let fence = if self.answer.rows.len() == 1 { " OFFSET 0" } else { "" };
-        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
-        format!(" (SELECT * FROM ({rows}) AS shardgate_rows ({}){fence}) {alias}", names.join(", "))
+        format!("SELECT * FROM ({rows}) AS shardgate_rows ({}){fence}", names.join(", "))
     }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn typed(value: Option<&str>, name: &str) -> String {
@@ -164,6 +175,14 @@ fn typed(value: Option<&str>, name: &str) -> String {
         Some(value) => format!("{}::{name}", literal(value)),
         None => format!("NULL::{name}"),
     }
+}
+
+fn rows_of_value() -> PgError {
+    PgError::unsupported(
+        "a function that returns rows is not supported in VALUES across shards",
+        "It would make several rows of one, whose shards are not known.",
+        "INSERT ... SELECT from the function.",
+    )
 }
 
 /// A type, with its collation.
@@ -176,8 +195,7 @@ fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> 
 }
 
 /// As SQL may name it anywhere.
-fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+pub fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
     match catalog.types.get(&type_oid) {
         Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => Ok(format!("pg_catalog.{}", quoted(&found.name))),
         Some(found) if found.kind != 'p' => Ok(format!("{}.{}", quoted(&found.schema), quoted(&found.name))),

@@ -1,11 +1,13 @@
-//! Defaults that read the clock of the transaction: one value for all rows of a statement, wherever they are stored.
+//! Defaults that an INSERT leaves out and that the proxy puts into it: what the shards would each compute for themselves.
 //!
-//! Of a reference table also those that are drawn, where the statement makes one row: its copies get the same value.
+//! Clocks of the transaction, which all rows of a statement share. Of the shard key, and of a reference table, also what is drawn
+//! for each row: the key decides where the row goes, and copies get the same value.
 
 use pg_raw_parse::{Node, nodes};
 
 use super::{Finder, Stage, StageKind, is_clock, is_time};
-use crate::catalog::Column;
+use crate::catalog::{Column, Relation};
+use crate::shardmap::TableKind;
 use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::query::{Resolved, resolve};
@@ -14,22 +16,46 @@ use crate::sql::tree;
 /// Columns that an INSERT does not name, and whose defaults are put into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// Their values, in one row.
-    pub query: String,
+    /// Their expressions.
+    values: Vec<String>,
+    /// Each row has values of its own.
+    is_drawn: bool,
     pub names: Vec<String>,
-    /// Where the list of columns ends.
-    pub list_end: usize,
+    pub list: ColumnList,
     /// Where each row of VALUES ends; empty with another source.
     pub row_ends: Vec<usize>,
 }
 
+/// Where the names of more columns go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnList {
+    /// After the client's own, which end here.
+    After(usize),
+    /// There is no list; one with these columns first begins here.
+    New { at: usize, columns: Vec<String> },
+}
+
+impl Defaults {
+    /// One row of their values for all rows, or one for each.
+    pub fn query(&self, row_count: usize) -> String {
+        let values = self.values.join(", ");
+        match self.is_drawn {
+            true => format!("SELECT {values} FROM pg_catalog.generate_series(1, {row_count})"),
+            false => format!("SELECT {values}"),
+        }
+    }
+}
+
 impl Finder<'_> {
-    /// The defaults of an INSERT that names its columns. `rows`: of VALUES, `None` for another source.
+    /// `rows`: of VALUES, `None` for another source.
     pub(super) fn defaults(&mut self, insert: &nodes::InsertStmt, context: &Context, rows: Option<&[(usize, usize)]>) {
         let Some(name) = insert.relation() else { return };
-        let (relation, is_copied) = match resolve(context, name, &context.search_path) {
-            Resolved::Sharded { relation, .. } => (relation, false),
-            Resolved::Reference(relation) => (relation, true),
+        let (relation, key, is_copied) = match resolve(context, name, &context.search_path) {
+            Resolved::Sharded { table, relation, .. } => match &table.kind {
+                TableKind::Sharded { key, .. } => (relation, key.as_slice(), false),
+                TableKind::Reference => return,
+            },
+            Resolved::Reference(relation) => (relation, &[][..], true),
             Resolved::Home(_)
             | Resolved::View(_)
             | Resolved::System
@@ -37,41 +63,77 @@ impl Finder<'_> {
             | Resolved::Proxy(_)
             | Resolved::Mixed(_) => return,
         };
-        let may_draw = is_copied && rows.is_some_and(|rows| rows.len() == 1);
-        let taken: Vec<&Column> = relation.columns.iter().filter(|column| is_taken(column, may_draw)).collect();
-        let column = |node: Node<'_>| match node {
-            Node::ResTarget(column) => column.name().unwrap_or_default().to_owned(),
-            _ => String::new(),
-        };
-        let has_list = !insert.cols().is_empty();
-        let listed: Vec<String> = match has_list {
-            true => insert.cols().iter().map(column).collect(),
-            false => relation.columns.iter().map(|column| column.name.clone()).collect(),
-        };
+        let may_draw = |column: &Column| is_copied || key.iter().any(|key| key.column == column.name);
+        let default_of = |column: &'_ Column| nature(column).filter(|nature| *nature == Nature::Clock || may_draw(column));
+        let taken: Vec<(&Column, Nature)> =
+            relation.columns.iter().filter_map(|column| Some((column, default_of(column)?))).collect();
+        let Some(listed) = self.listed(insert, relation, rows.is_some()) else { return };
         if let (Node::SelectStmt(select), Some(_)) = (insert.select_stmt(), rows) {
             self.replace_defaults(select, &listed, &taken);
         }
-        let left_out: Vec<&&Column> = taken.iter().filter(|column| !listed.contains(&column.name)).collect();
-        let Some(list_end) = self.end_of_columns(name).filter(|_| has_list && !left_out.is_empty()) else { return };
-        let values: Vec<&str> = left_out.iter().filter_map(|column| column.default.as_deref()).collect();
+        let left_out: Vec<&(&Column, Nature)> = taken.iter().filter(|(column, _)| !listed.contains(&column.name)).collect();
+        if left_out.is_empty() {
+            return;
+        }
+        let Some(list) = self.column_list(insert, name, rows, listed) else { return };
         self.stages.defaults = Some(Defaults {
-            query: format!("SELECT {}", values.join(", ")),
-            names: left_out.iter().map(|column| column.name.clone()).collect(),
-            list_end,
+            values: left_out.iter().filter_map(|(column, _)| column.default.clone()).collect(),
+            is_drawn: left_out.iter().any(|(_, nature)| *nature == Nature::Drawn),
+            names: left_out.iter().map(|(column, _)| column.name.clone()).collect(),
+            list,
             // Before the parenthesis.
             row_ends: rows.unwrap_or_default().iter().map(|(_, end)| end - 1).collect(),
         });
     }
 
+    /// The columns that the rows have. `None`: how many is not in the text.
+    fn listed(&self, insert: &nodes::InsertStmt, relation: &Relation, is_values: bool) -> Option<Vec<String>> {
+        if !insert.cols().is_empty() {
+            let column = |node: Node<'_>| match node {
+                Node::ResTarget(column) => column.name().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            };
+            return Some(insert.cols().iter().map(column).collect());
+        }
+        let Node::SelectStmt(select) = insert.select_stmt() else { return None };
+        let count = match is_values {
+            true => select.values_lists().first()?.as_node_list()?.len(),
+            false => output_count(select)?,
+        };
+        Some(relation.columns.iter().take(count).map(|column| column.name.clone()).collect())
+    }
+
+    fn column_list(
+        &self,
+        insert: &nodes::InsertStmt,
+        name: &nodes::RangeVar,
+        rows: Option<&[(usize, usize)]>,
+        columns: Vec<String>,
+    ) -> Option<ColumnList> {
+        if !insert.cols().is_empty() {
+            return self.end_of_columns(name).map(ColumnList::After);
+        }
+        // OVERRIDING stands after the list.
+        if insert.override_ != nodes::OverridingKind::OVERRIDING_NOT_SET {
+            return None;
+        }
+        let at = match rows {
+            Some(rows) => self.tokens.get(self.at(rows.first()?.0)?.checked_sub(1)?)?.start,
+            None => self.stages.queries.iter().find(|stage| stage.kind == StageKind::Source)?.start,
+        };
+        Some(ColumnList::New { at, columns })
+    }
+
     /// DEFAULT among the values.
-    fn replace_defaults(&mut self, select: &nodes::SelectStmt, listed: &[String], taken: &[&Column]) {
+    fn replace_defaults(&mut self, select: &nodes::SelectStmt, listed: &[String], taken: &[(&Column, Nature)]) {
         for (row, range) in select.values_lists().iter().zip(self.rows.clone()) {
             let (Some(row), Some(elements)) = (row.as_node_list(), self.elements(range.0, range.1)) else { return };
             for ((value, name), (start, end)) in row.iter().zip(listed).zip(elements) {
-                let default = taken.iter().find(|column| column.name == *name).and_then(|column| column.default.as_deref());
+                let default =
+                    taken.iter().find(|(column, _)| column.name == *name).and_then(|(column, _)| column.default.as_deref());
                 if let (Node::SetToDefault(_), Some(default)) = (value, default) {
                     let query = format!("SELECT {default}");
-                    self.stages.queries.push(Stage { start, end, query, kind: StageKind::Scalar });
+                    self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
                 }
             }
         }
@@ -88,36 +150,62 @@ impl Finder<'_> {
     }
 }
 
-fn is_taken(column: &Column, may_draw: bool) -> bool {
-    let Some(default) = column.default.as_deref().filter(|_| !column.is_generated && column.identity.is_none()) else {
-        return false;
-    };
-    let Ok(parsed) = parse::parse(&format!("SELECT {default}")) else { return false };
-    let Some(Node::SelectStmt(select)) = parsed.stmts().next() else { return false };
-    let (mut is_found, mut is_plain) = (false, true);
+/// What a default reads that shards would each read for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nature {
+    Clock,
+    /// Another value for each row.
+    Drawn,
+}
+
+/// `None`: nothing of the kind, or more than that.
+fn nature(column: &Column) -> Option<Nature> {
+    let default = column.default.as_deref().filter(|_| !column.is_generated && column.identity.is_none())?;
+    let parsed = parse::parse(&format!("SELECT {default}")).ok()?;
+    let Some(Node::SelectStmt(select)) = parsed.stmts().next() else { return None };
+    let (mut found, mut is_plain) = (None, true);
     for target in select.target_list().iter() {
         tree::walk(target.val(), &mut |node| {
             match node {
-                Node::FuncCall(call) if is_clock(call) => is_found = true,
+                Node::FuncCall(call) if is_clock(call) => {
+                    found.get_or_insert(Nature::Clock);
+                }
                 Node::FuncCall(call) => {
                     let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
-                    is_found |= DRAWN.contains(&name);
-                    is_plain &= OF_TIMES.contains(&name) || (may_draw && DRAWN.contains(&name));
+                    match DRAWN.contains(&name) {
+                        true => found = Some(Nature::Drawn),
+                        false => is_plain &= OF_TIMES.contains(&name),
+                    }
                 }
-                Node::SQLValueFunction(value) => {
-                    is_found |= is_time(value);
-                    is_plain &= is_time(value);
+                Node::SQLValueFunction(value) if is_time(value) => {
+                    found.get_or_insert(Nature::Clock);
                 }
-                Node::SubLink(_) => is_plain = false,
+                Node::SQLValueFunction(_) | Node::SubLink(_) => is_plain = false,
                 node => is_plain &= tree::is_known(node),
             }
             true
         });
     }
-    is_found && is_plain
+    found.filter(|_| is_plain)
+}
+
+/// The default, if all that it reads is the clock of the transaction.
+pub fn clock_default(column: &Column) -> Option<&str> {
+    column.default.as_deref().filter(|_| nature(column) == Some(Nature::Clock))
+}
+
+/// How many columns a query has, where its text says so.
+fn output_count(select: &nodes::SelectStmt) -> Option<usize> {
+    let leftmost = std::iter::successors(Some(select), |select| select.larg()).last()?;
+    let mut targets = leftmost.target_list().iter();
+    let is_star = |value: Node<'_>| {
+        matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
+            || matches!(value, Node::A_Indirection(value) if matches!(value.indirection().iter().next_back(), Some(Node::A_Star(_))))
+    };
+    let has_star = targets.any(|target| is_star(target.val()));
+    (leftmost.values_lists().is_empty() && !has_star).then(|| leftmost.target_list().len())
 }
 
 /// Give the same for the same.
 const OF_TIMES: [&str; 4] = ["date_trunc", "timezone", "to_char", "date_part"];
-/// Another value for each row.
 const DRAWN: [&str; 5] = ["gen_random_uuid", "uuid_generate_v4", "random", "clock_timestamp", "timeofday"];

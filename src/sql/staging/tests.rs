@@ -46,7 +46,7 @@ fn sub_selects_are_found_wherever_they_stand() {
     let expected = ["SELECT 1", "SELECT 2, 3", "SELECT (4)", "SELECT 5", "SELECT 6", "SELECT 7", " SELECT 8 ", "SELECT 9"];
     assert_eq!(queries(text), expected);
     assert_eq!(queries("DELETE FROM t WHERE a = 1"), Vec::<String>::new());
-    assert_eq!(queries("WITH x AS (SELECT 1) DELETE FROM t WHERE a IN (SELECT 1)"), Vec::<String>::new());
+    assert_eq!(queries("WITH x AS (DELETE FROM t RETURNING a) DELETE FROM t WHERE a IN (SELECT 1)"), Vec::<String>::new());
     assert!(stages("DELETE FROM t WHERE a IN (SELECT a FROM t LIMIT 1 FOR UPDATE)").unwrap().has_locks);
 }
 
@@ -114,4 +114,21 @@ fn parameters_become_constants() {
         Some("a = ('v2') AND b = '$1' AND c = ('v1')")
     );
     assert_eq!(with_parameters("a = $3", &value), None);
+}
+
+#[test]
+fn queries_of_with_are_found_and_may_be_named() {
+    let text =
+        "WITH a AS (SELECT 1), \"B\" (x) AS NOT MATERIALIZED (SELECT (2)) UPDATE t SET c = 1 FROM \"B\" WHERE d IN (SELECT 3)";
+    let found = stages(text).unwrap();
+    let ctes: Vec<_> = found.ctes.iter().map(|cte| (cte.name.as_str(), cte.head.as_str(), cte.stage.query.as_str())).collect();
+    assert_eq!(ctes, [("a", "a AS (", "SELECT 1"), ("B", "\"B\" (x) AS NOT MATERIALIZED (", "SELECT (2)")]);
+    let insert = stages("WITH a AS (SELECT 1) INSERT INTO t (k) WITH b AS (SELECT 2) SELECT 3 FROM a, b").unwrap();
+    assert_eq!(insert.dropped, Some((0, 21)));
+    assert_eq!(insert.queries.first().map(|stage| stage.query.as_str()), Some("WITH b AS (SELECT 2) SELECT 3 FROM a, b"));
+    let definitions = [("a".to_owned(), "a AS (SELECT 1)".to_owned())];
+    assert_eq!(under_with(&definitions, "SELECT 2"), "SELECT 2");
+    assert_eq!(under_with(&definitions, "SELECT A.x FROM A"), "WITH a AS (SELECT 1) SELECT A.x FROM A");
+    assert_eq!(under_with(&definitions, "WITH b AS (TABLE a) TABLE b"), "WITH a AS (SELECT 1) (WITH b AS (TABLE a) TABLE b)");
+    assert!(stages("WITH RECURSIVE a AS (SELECT 1) DELETE FROM t WHERE k IN (SELECT 1)").unwrap().is_empty());
 }

@@ -211,3 +211,22 @@ async fn a_driver(stage: &Stage) {
         keys.len()
     );
 }
+
+/// EXECUTE of a write over several shards is part of its pipeline, as any statement.
+#[tokio::test]
+async fn what_is_executed_on_several_shards_belongs_to_the_pipeline() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "PREPARE add(int) AS UPDATE accounts SET balance = balance + $1").await;
+    client.unnamed("EXECUTE add(1)", &[]).unnamed("SELECT 1 / 0", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.starts_with("1 2 C(UPDATE 90) ") && told.contains("E(22012 "), "{told}");
+    assert_eq!(client.value("SELECT sum(balance) FROM accounts").await, "9000");
+    client.unnamed("EXECUTE add(1)", &[]).unnamed("EXECUTE add(2)", &[]).sync();
+    assert_eq!(client.transcript().await, "1 2 C(UPDATE 90) 1 2 C(UPDATE 90) Z(I)");
+    assert_eq!(client.value("SELECT sum(balance) FROM accounts").await, "9270");
+    client.unnamed("EXECUTE add(-500)", &[]).sync();
+    assert!(client.transcript().await.contains("E(23514 "));
+    assert_eq!(client.value("SELECT sum(balance) FROM accounts").await, "9270");
+    stage.assert_log_is_clean();
+}

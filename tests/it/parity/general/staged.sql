@@ -172,7 +172,7 @@ DELETE FROM books WHERE title IN (SELECT name FROM accounts);
 UPDATE accounts SET note = (SELECT max(title) FROM books), active = 'b' > ALL (SELECT name FROM accounts WHERE id > 3) WHERE id < 4;
 UPDATE accounts SET note = upper((SELECT kind FROM kinds ORDER BY kind LIMIT 1) || name) WHERE (SELECT max(kind) FROM entries) > name;
 -- EXECUTE of what writes on several shards.
---! simple
+--! also binary
 --! script
 PREPARE up(text, numeric) AS UPDATE accounts SET note = $1 WHERE balance > $2 RETURNING id, note;
 --! any order
@@ -193,9 +193,7 @@ INSERT INTO stamps (id, what, at) VALUES (4, 'x', DEFAULT), (5, 'y' || 'z', fals
 INSERT INTO stamps (id, what) SELECT id, what FROM audit;
 INSERT INTO stamps (what, id) VALUES ('a', 1), ('b', 2) ON CONFLICT (id) DO NOTHING RETURNING id, at, day;
 INSERT INTO tags (code) VALUES ('a');
---! refused
 INSERT INTO tags (code) VALUES ('a'), ('b');
---! refused
 COPY stamps (id, what) FROM STDIN;
 1	a
 2	b

@@ -1,0 +1,15 @@
+SELECT shardgate.distribute_table('source', 'id', partitions => 12);
+SELECT shardgate.distribute_table('items', 'id', partitions => 12);
+SELECT shardgate.distribute_table('lines', 'tenant', partitions => 12);
+SELECT shardgate.distribute_table('strict', 'tenant', colocate_with => 'lines');
+SELECT shardgate.distribute_table('days', 'tenant', colocate_with => 'lines');
+SELECT shardgate.distribute_table('moved', 'id', partitions => 3);
+SELECT shardgate.distribute_table('stock', 'id', partitions => 12);
+SELECT shardgate.distribute_table('deliveries', 'id', colocate_with => 'stock');
+SELECT shardgate.distribute_table('loose', 'id', colocate_with => 'stock');
+SELECT shardgate.distribute_table('dated', 'id', colocate_with => 'stock');
+SELECT shardgate.reference_table('kinds');
+SELECT setval('items_id_seq', 1000);
+SELECT setval('lines_id_seq', 1000);
+SELECT setval('strict_id_seq', 1000);
+SELECT setval('kinds_id_seq', 1000);

@@ -1,0 +1,75 @@
+-- Target and source are sharded alike: each shard merges its rows.
+MERGE INTO stock s USING deliveries d ON s.id = d.id AND d.line = 1 WHEN MATCHED THEN UPDATE SET n = s.n + d.n;
+MERGE INTO stock AS s USING deliveries AS d ON d.id = s.id WHEN MATCHED AND d.n > 50 THEN DELETE WHEN MATCHED THEN UPDATE SET n = d.n, note = 'x' || d.other WHEN NOT MATCHED AND d.id < 40 THEN INSERT (id, n, note) VALUES (d.id, d.n, 'new');
+MERGE INTO stock USING (SELECT id, sum(n) AS n FROM deliveries GROUP BY id) AS d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = stock.n + d.n WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+MERGE INTO stock USING (SELECT * FROM deliveries WHERE n > 40 AND line = 1) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT (n, id) VALUES (d.n, d.id) WHEN MATCHED THEN DO NOTHING;
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN DO NOTHING;
+MERGE INTO stock USING deliveries d ON stock.id = d.id AND false WHEN MATCHED THEN DELETE;
+MERGE INTO stock USING loose l ON stock.id = l.id WHEN NOT MATCHED THEN INSERT VALUES (l.id, l.n);
+WITH d AS (SELECT id, max(n) AS n FROM deliveries GROUP BY id) MERGE INTO stock USING d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = d.n WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET id = d.id, n = 0;
+--! 11
+--! 500
+MERGE INTO stock USING deliveries d ON stock.id = d.id AND d.id = $1 WHEN MATCHED THEN UPDATE SET n = 1 + $1;
+--! 7 | text
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = $1, note = $2 WHEN NOT MATCHED AND d.line = 1 THEN INSERT VALUES (d.id, $1, $2);
+-- The source is a reference table, and nothing is inserted.
+MERGE INTO stock USING kinds k ON k.id = stock.id WHEN MATCHED THEN UPDATE SET note = k.name;
+-- Within one shard.
+MERGE INTO stock USING (VALUES (5, 7)) AS v (id, n) ON stock.id = v.id AND stock.id = 5 WHEN MATCHED THEN UPDATE SET n = v.n;
+-- PostgreSQL's own errors: nothing is applied.
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = CASE d.id WHEN 16 THEN -1 ELSE 1 END WHEN NOT MATCHED AND d.line = 1 THEN INSERT VALUES (d.id, 1);
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+MERGE INTO stock USING (SELECT id, line FROM deliveries UNION ALL SELECT id, line FROM deliveries WHERE id = 12) d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = 0;
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET nothing = 1;
+MERGE INTO stock USING nowhere d ON stock.id = d.id WHEN MATCHED THEN DELETE;
+-- What is refused.
+--! refused
+MERGE INTO stock USING (SELECT * FROM deliveries ORDER BY id LIMIT 3) d ON stock.id = d.id WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO stock USING (SELECT max(id) AS id FROM deliveries) d ON stock.id = d.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED AND d.n > (SELECT avg(n) FROM deliveries) THEN DELETE;
+--! refused
+MERGE INTO stock USING (SELECT id FROM deliveries UNION SELECT other FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED AND now() > '2020-01-01' THEN DELETE;
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.other, d.n);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id AND d.id = d.other WHEN NOT MATCHED THEN INSERT VALUES (d.other, d.n);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id + 100, d.n);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (99, d.n);
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.other WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO stock USING deliveries d ON stock.n = d.n WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET id = d.other;
+--! refused
+MERGE INTO stock USING kinds k ON stock.id = k.id WHEN NOT MATCHED THEN INSERT VALUES (k.id, 1);
+--! refused
+MERGE INTO stock USING ledger l ON stock.note = l.what WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO stock USING (VALUES (1, 2), (30, 4)) AS v (id, n) ON stock.id = v.id WHEN MATCHED THEN UPDATE SET n = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.id, v.n);
+--! refused
+MERGE INTO loose USING deliveries d ON loose.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+--! refused
+MERGE INTO dated USING deliveries d ON dated.id = d.id WHEN NOT MATCHED AND d.line = 1 THEN INSERT (id, n) VALUES (d.id, d.n);
+--! refused
+MERGE INTO kinds USING deliveries d ON kinds.id = d.id WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO stock USING source ON stock.id = source.id WHEN MATCHED THEN UPDATE SET n = 1;
+MERGE INTO dated USING deliveries d ON dated.id = d.id WHEN NOT MATCHED AND d.line = 1 THEN INSERT (id, n, at) VALUES (d.id, d.n, true);
+--! script
+BEGIN;
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = 1000;
+INSERT INTO deliveries VALUES (5, 1, 5, 5), (6, 1, 6, 6);
+MERGE INTO stock USING deliveries d ON stock.id = d.id AND d.n < 10 WHEN MATCHED THEN DELETE;
+SELECT * FROM stock ORDER BY id;
+ROLLBACK;
+MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN DELETE;
+SELECT count(*), sum(n) FROM stock;
+--! end

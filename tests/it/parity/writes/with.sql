@@ -1,0 +1,50 @@
+-- Queries of WITH that only read: on each shard where they may, else answered first, each once.
+WITH x AS (SELECT id, n FROM deliveries WHERE line = 1) UPDATE stock SET n = x.n FROM x WHERE stock.id = x.id;
+WITH x AS (SELECT other AS id, sum(n) AS n FROM deliveries GROUP BY other) UPDATE stock SET n = x.n FROM x WHERE stock.id = x.id;
+--! any order
+WITH x AS (SELECT max(n) AS n FROM deliveries) UPDATE stock SET n = x.n FROM x WHERE stock.id < 5 RETURNING id, stock.n, x.n AS most;
+WITH x AS (SELECT what FROM ledger) UPDATE stock SET note = x.what FROM x WHERE length(x.what) = stock.id;
+WITH x AS (SELECT other FROM deliveries), y AS (SELECT other + 1 AS id FROM x WHERE other > 14) DELETE FROM stock USING y WHERE stock.id = y.id;
+WITH x AS (SELECT other FROM deliveries) DELETE FROM stock WHERE id IN (SELECT other FROM x) AND n > (SELECT min(other) FROM x);
+WITH x AS (SELECT 5 AS id) DELETE FROM stock WHERE NOT EXISTS (SELECT FROM x WHERE id = 6);
+--! any order
+WITH picked AS (SELECT id FROM stock ORDER BY id DESC LIMIT 3 FOR UPDATE SKIP LOCKED) DELETE FROM stock USING picked WHERE stock.id = picked.id RETURNING stock.id;
+--! any order
+WITH picked AS MATERIALIZED (SELECT id FROM stock WHERE n > 50 ORDER BY n LIMIT 4) UPDATE stock SET note = 'picked' WHERE id IN (SELECT id FROM picked) RETURNING id, note;
+WITH x AS (SELECT id + 100 AS id, n FROM stock) INSERT INTO stock SELECT id, n, 'copy' FROM x;
+--! any order
+WITH x (a, b) AS NOT MATERIALIZED (SELECT id + 18, n FROM stock) INSERT INTO stock (id, n) SELECT a, b FROM x ON CONFLICT DO NOTHING RETURNING id;
+WITH x AS (SELECT id, tenant, v FROM source ORDER BY id LIMIT 4) INSERT INTO items (tenant, v) SELECT tenant, v FROM x ORDER BY id;
+WITH x AS (SELECT id FROM source), y AS (SELECT count(*) AS n FROM x) INSERT INTO stock (id, n) WITH z AS (SELECT n FROM y) SELECT g, z.n FROM z, generate_series(200, 205) g;
+WITH x AS (SELECT max(id) AS id FROM stock) INSERT INTO stock (id, n) VALUES ((SELECT id + 1 FROM x), 1), ((SELECT id + 2 FROM x), 2);
+WITH x AS (SELECT random() AS r), y AS (SELECT random() AS r FROM source) UPDATE stock SET note = 'same' FROM x a, x b WHERE a.r = b.r AND EXISTS (SELECT FROM y);
+WITH x AS (SELECT id FROM stock WHERE false) UPDATE stock SET n = 0 FROM x WHERE x.id = stock.id;
+WITH unused AS (SELECT 1 FROM source), x AS (SELECT other FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.other;
+--! 3 | 12
+--! 900 | 500
+WITH x AS (SELECT other AS id FROM deliveries WHERE other > $2) UPDATE stock SET n = n + $1 FROM x WHERE stock.id = x.id;
+--! 14 | text
+WITH x AS (SELECT other AS id FROM deliveries WHERE other < $1) INSERT INTO stock (id, n, note) SELECT id + 300, $1, $2 FROM x;
+-- PostgreSQL's own errors: nothing is applied.
+WITH x AS (SELECT id FROM stock) INSERT INTO stock SELECT id + 18, 1 FROM x ORDER BY id;
+WITH x AS (SELECT NULL::int AS id, other FROM deliveries) INSERT INTO stock SELECT id, 1 FROM x WHERE other = 12;
+WITH x AS (SELECT nothing FROM stock) DELETE FROM stock USING x;
+WITH x AS (SELECT other FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.nothing;
+WITH x AS (SELECT 1 / (n - 33) AS id FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.id + 1;
+-- What is refused.
+--! refused
+WITH x AS (DELETE FROM stock RETURNING id) INSERT INTO loose SELECT id FROM x;
+--! refused
+WITH x AS (SELECT other FROM deliveries), y AS (UPDATE stock SET n = 1 RETURNING id) DELETE FROM deliveries USING x WHERE deliveries.id = x.other;
+--! refused
+WITH x AS (SELECT other AS id FROM deliveries) MERGE INTO stock USING x ON stock.id = x.id WHEN MATCHED THEN DELETE;
+--! script
+BEGIN;
+WITH x AS (SELECT other FROM deliveries) UPDATE stock SET n = 7 FROM x WHERE stock.id = x.other;
+WITH x AS (SELECT count(*) AS c FROM stock WHERE n = 7) UPDATE stock SET n = x.c FROM x WHERE stock.id > 15;
+SELECT id, n FROM stock ORDER BY id;
+COMMIT;
+PREPARE w(int) AS WITH x AS (SELECT other AS id FROM deliveries WHERE other > $1) UPDATE stock SET n = n + $1 FROM x WHERE stock.id = x.id;
+EXECUTE w(14);
+SELECT sum(n) FROM stock;
+--! end

@@ -1,0 +1,172 @@
+//! Defaults that rows for several shards leave to PostgreSQL: one time for a statement, in a transaction for all of its statements
+//! over several shards; keys that are drawn are drawn before the rows have a shard.
+
+use super::stage::{Stage, succeed};
+use crate::support::{ProxyOptions, WireClient};
+
+async fn stage() -> (Stage, WireClient) {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for sql in [
+        "CREATE TABLE docs (id uuid DEFAULT gen_random_uuid() PRIMARY KEY, v text, created_at timestamptz DEFAULT now(), \
+         updated_at timestamptz NOT NULL DEFAULT now(), day date DEFAULT current_date, token uuid DEFAULT gen_random_uuid(), \
+         CHECK (created_at = updated_at))",
+        "SELECT shardgate.distribute_table('docs', 'id')",
+        "CREATE TABLE logs (id bigserial PRIMARY KEY, tenant int, n smallserial, at timestamptz NOT NULL DEFAULT now(), v text)",
+        "SELECT shardgate.distribute_table('logs', 'id')",
+        "CREATE TABLE tags (id uuid DEFAULT gen_random_uuid() PRIMARY KEY, name text, at timestamptz DEFAULT now())",
+        "SELECT shardgate.reference_table('tags')",
+    ] {
+        succeed(&mut client, sql).await;
+    }
+    (stage, client)
+}
+
+/// Rows, ids, tokens and times that differ.
+async fn counts(client: &mut WireClient, filter: &str) -> Vec<String> {
+    let query =
+        format!("SELECT count(*), count(DISTINCT id), count(DISTINCT token), count(DISTINCT created_at) FROM docs WHERE {filter}");
+    client.row(&query).await
+}
+
+#[tokio::test]
+async fn a_statement_has_one_time_and_each_row_a_key() {
+    let (stage, mut client) = stage().await;
+    for (v, sql) in [
+        ("one", "INSERT INTO docs (v) VALUES ('one')"),
+        ("some", "INSERT INTO docs (v) VALUES ('some'), ('some'), ('some'), ('some'), ('some'), ('some')"),
+        ("given", "INSERT INTO docs (v, created_at) VALUES ('given', now()), ('given', DEFAULT), ('given', current_timestamp)"),
+        ("default", "INSERT INTO docs (id, v) VALUES (DEFAULT, 'default'), (DEFAULT, 'default'), (DEFAULT, 'default')"),
+        ("select", "INSERT INTO docs (v) SELECT 'select' FROM generate_series(1, 60)"),
+        ("again", "INSERT INTO docs (v, updated_at) SELECT 'again', now() FROM docs WHERE v = 'select' LIMIT 30"),
+    ] {
+        let told = client.ask(sql).await;
+        assert!(told.starts_with("C(INSERT 0 "), "{sql}: {told}");
+        let count = told.trim_start_matches("C(INSERT 0 ").split(')').next().unwrap_or_default().to_owned();
+        assert_eq!(counts(&mut client, &format!("v = '{v}'")).await, [&count, &count, &count, "1"], "{sql}");
+    }
+    client.unnamed("INSERT INTO docs (v) VALUES ($1), ($1), ($1) RETURNING v", &["bound"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(bound) D(bound) D(bound) C(INSERT 0 3) Z(I)");
+    assert_eq!(counts(&mut client, "v = 'bound'").await, ["3", "3", "3", "1"]);
+    let id = client.value("SELECT id FROM docs WHERE v = 'one'").await;
+    assert_eq!(client.value(&format!("SELECT v FROM docs WHERE id = '{id}'")).await, "one", "it is on the shard of its key");
+    succeed(&mut client, "INSERT INTO tags (name) VALUES ('a'), ('b')").await;
+    succeed(&mut client, "INSERT INTO tags (name) SELECT v FROM docs WHERE v = 'some'").await;
+    let mut copies = Vec::new();
+    for shard in 0..3 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        let copy = direct.query_one("SELECT string_agg(t::text, ',' ORDER BY id), count(*) FROM tags t", &[]).await.expect("rows");
+        copies.push((copy.get::<_, String>(0), copy.get::<_, i64>(1)));
+    }
+    assert!(copies.iter().all(|copy| *copy == copies[0] && copy.1 == 8), "{copies:?}");
+    stage.assert_log_is_clean();
+}
+
+#[tokio::test]
+async fn a_transaction_has_one_time() {
+    let (stage, mut client) = stage().await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "INSERT INTO docs (v) SELECT 'a' FROM generate_series(1, 9)").await;
+    succeed(&mut client, "INSERT INTO docs (v) VALUES ('b'), ('c')").await;
+    succeed(&mut client, "INSERT INTO logs (v) SELECT v FROM docs").await;
+    client.query("COPY logs (v) FROM STDIN").put(b'd', b"x\ny\nz\n").put(b'c', b"");
+    assert!(client.answers().await.iter().all(|message| message.tag != b'E'));
+    assert_eq!(
+        client.value("SELECT count(DISTINCT at) FROM (SELECT created_at AS at FROM docs UNION SELECT at FROM logs) s").await,
+        "1"
+    );
+    succeed(&mut client, "COMMIT").await;
+    assert_eq!(client.value("SELECT count(DISTINCT created_at) FROM docs").await, "1");
+    assert_eq!(client.row("SELECT count(*), count(DISTINCT at), count(DISTINCT n) FROM logs").await, ["14", "1", "14"]);
+    stage.assert_log_is_clean();
+}
+
+/// Tuples of the binary format get fields in front of theirs.
+#[tokio::test]
+async fn rows_in_binary_are_numbered_and_dated() {
+    let (stage, mut client) = stage().await;
+    let header = [&b"PGCOPY\n\xff\r\n\0"[..], &[0; 8]].concat();
+    let tuple = |v: &str| [&1_i16.to_be_bytes()[..], &(v.len() as i32).to_be_bytes(), v.as_bytes()].concat();
+    let rows: Vec<u8> = (0..40).flat_map(|row| tuple(&format!("row {row}"))).collect();
+    client.query("COPY logs (v) FROM STDIN (FORMAT binary)");
+    client.put(b'd', &header).put(b'd', &rows).put(b'd', &(-1_i16).to_be_bytes()).put(b'c', b"");
+    assert!(client.answers().await.iter().any(|message| message.describe() == "C(COPY 40)"));
+    let query = "SELECT count(*), count(DISTINCT id), count(DISTINCT n), count(DISTINCT at), bool_and(abs(extract(epoch FROM now() - at)) < 600), \
+                 bool_and(n = id) FROM logs";
+    assert_eq!(client.row(query).await, ["40", "40", "40", "1", "t", "t"]);
+    assert_eq!(client.value("SELECT v FROM logs ORDER BY id LIMIT 1").await, "row 0");
+    client.query("COPY logs (v) FROM STDIN (FORMAT binary)");
+    client.put(b'd', &header).put(b'd', &tuple("x")).put(b'd', &[0, 2, 255, 255, 255, 255, 255, 255, 255, 255]).put(b'c', b"");
+    let answers = client.answers().await;
+    let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+    assert_eq!((error.field(b'C').as_str(), error.field(b'M').as_str()), ("22P04", "row field count is 2, expected 1"));
+    assert_eq!(client.value("SELECT count(*) FROM logs").await, "40");
+    stage.assert_log_is_clean();
+}
+
+/// What stays refused says why.
+#[tokio::test]
+async fn a_default_that_cannot_be_evaluated_before_is_named() {
+    let (_stage, mut client) = stage().await;
+    succeed(&mut client, "INSERT INTO docs (v) VALUES ('a')").await;
+    succeed(&mut client, "CREATE FUNCTION mine() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1'").await;
+    succeed(&mut client, "CREATE TABLE odd (id int DEFAULT mine() PRIMARY KEY, v text)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('odd', 'id')").await;
+    for sql in [
+        "INSERT INTO odd (v) SELECT v FROM docs",
+        "INSERT INTO odd (v) SELECT 'x'",
+        "COPY odd (v) FROM STDIN",
+        "COPY docs (v) FROM STDIN",
+    ] {
+        client.query(sql);
+        let answers = client.answers().await;
+        let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+        assert_eq!(error.field(b'C'), "0A000", "{sql}");
+        assert_eq!(error.field(b'M'), "the value of shard key column \"id\" is not known before the row is inserted", "{sql}");
+    }
+}
+
+/// `shardgate.unique_id()` in statements: each call a number of its own, in both protocols.
+#[tokio::test]
+async fn unique_ids_are_put_into_statements() {
+    let (_stage, mut client) = stage().await;
+    succeed(&mut client, "CREATE TABLE things (id bigint PRIMARY KEY, code text, v text)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('things', 'id')").await;
+    let mut told = client.ask("INSERT INTO things VALUES (shardgate.unique_id(), 'a', 'x') RETURNING v").await;
+    assert_eq!(told, "T(v) D(x) C(INSERT 0 1) Z(I)");
+    told = client
+        .ask(
+            "INSERT INTO things (v, code, id) VALUES ('x', 'T' || shardgate.unique_id(), shardgate.unique_id()), \
+              ('y', shardgate.unique_id(), shardgate.unique_id() + 0), ('z', NULL, shardgate.unique_id())",
+        )
+        .await;
+    assert_eq!(told, "C(INSERT 0 3) Z(I)");
+    client.parse("many", "INSERT INTO things (id, code, v) VALUES (shardgate.unique_id(), $1, 'p'), (shardgate.unique_id(), 'T' || shardgate.unique_id(), $1)").sync();
+    assert_eq!(client.transcript().await, "1 Z(I)");
+    for _ in 0..10 {
+        client.bind("", "many", &["again"]).execute("", 0).sync();
+        assert_eq!(client.transcript().await, "2 C(INSERT 0 2) Z(I)");
+    }
+    assert_eq!(client.row("SELECT count(*), count(DISTINCT id), count(DISTINCT code) FROM things").await, ["24", "24", "14"]);
+    let id = client.value("SELECT max(id) FROM things").await;
+    assert_eq!(client.value(&format!("SELECT count(*) FROM things WHERE id = {id}")).await, "1", "it is on the shard of its key");
+    let row =
+        client.ask("SELECT shardgate.unique_id(), 'T' || shardgate.unique_id() AS code, shardgate.unique_id()::text, 5").await;
+    assert!(row.starts_with("T(unique_id,code,unique_id,?column?) D("), "{row}");
+    client.unnamed("SELECT shardgate.unique_id() < shardgate.unique_id(), $1::int", &["5"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(t,5) C(SELECT 1) Z(I)");
+    for sql in [
+        "UPDATE things SET id = shardgate.unique_id()",
+        "UPDATE things SET code = shardgate.unique_id() WHERE id = 5",
+        "INSERT INTO things (id) SELECT shardgate.unique_id() FROM docs",
+        "SELECT CASE WHEN true THEN shardgate.unique_id() END",
+        "SELECT (SELECT shardgate.unique_id()), shardgate.unique_id()",
+        "CREATE TABLE defaulted (id bigint DEFAULT shardgate.unique_id())",
+        "ALTER TABLE things ALTER COLUMN id SET DEFAULT 'x' || shardgate.unique_id()",
+        "ALTER TABLE things ADD COLUMN n bigint DEFAULT shardgate.unique_id()",
+    ] {
+        let told = client.ask(sql).await;
+        assert!(told.starts_with("E(0A000 shardgate.unique_id() is not supported "), "{sql}: {told}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM things").await, "24");
+}
