@@ -271,9 +271,55 @@ fn joined(word: &str, parts: Vec<Vec<Piece>>) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
+/// The value of the column is among the rows of a query of one column.
+pub fn among(column: String, query: Vec<Piece>) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Sql(column), Piece::Sql(AMONG.to_owned())];
+    pieces.extend(query);
+    pieces.push(Piece::Sql(")".to_owned()));
+    pieces
+}
+
+/// The column and the query of [`among`].
+fn as_among(condition: &[Piece]) -> Option<(&Piece, &[Piece])> {
+    match condition {
+        [column, Piece::Sql(among), query @ .., _] if among == AMONG => Some((column, query)),
+        _ => None,
+    }
+}
+
 /// What must be true of a row that one of several readers needs. `uses`: what each needs to be true, all of it.
-pub fn any_of(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
-    joined(" OR ", uses.iter().map(|conditions| joined(" AND ", conditions.clone())).collect::<Option<_>>()?)
+///
+/// A query never stands below OR: it would no longer be a join, but be run again for every row where its rows are too many to
+/// keep in memory. Queries of one column become one query, others say nothing.
+pub fn any_of(uses: &[Vec<Vec<Piece>>]) -> Vec<Vec<Piece>> {
+    let Some((first, others)) = uses.split_first() else { return Vec::new() };
+    let is_shared = |condition: &Vec<Piece>| others.iter().all(|conditions| conditions.contains(condition));
+    let (mut all, _): (Vec<_>, Vec<_>) = first.iter().cloned().partition(is_shared);
+    let differing = |conditions: &Vec<Vec<Piece>>| conditions.iter().filter(|c| !all.contains(c)).cloned().collect::<Vec<_>>();
+    let differing: Vec<Vec<Vec<Piece>>> = uses.iter().map(differing).collect();
+    let plain = |conditions: &Vec<Vec<Piece>>| {
+        joined(" AND ", conditions.iter().filter(|condition| as_among(condition).is_none()).cloned().collect())
+    };
+    all.extend(differing.iter().map(plain).collect::<Option<_>>().and_then(|parts| joined(" OR ", parts)));
+    all.extend(among_any(&differing));
+    all
+}
+
+/// Each of the uses asks for a column's value to be in a query: it is in one of them.
+fn among_any(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
+    let (column, _) = uses.first()?.iter().find_map(|condition| as_among(condition))?;
+    let mut query: Vec<Piece> = Vec::new();
+    for conditions in uses {
+        let (_, rows) = conditions.iter().filter_map(|condition| as_among(condition)).find(|(own, _)| *own == column)?;
+        if !query.is_empty() {
+            query.push(Piece::Sql(" UNION ALL ".to_owned()));
+        }
+        query.extend(rows.iter().cloned());
+    }
+    match column {
+        Piece::Sql(column) => Some(among(column.clone(), query)),
+        Piece::Parameter(_) | Piece::Keys(_) => None,
+    }
 }
 
 fn quoted(column: &Column) -> String {
@@ -286,6 +332,7 @@ pub fn literal(text: &str) -> String {
     format!("{prefix}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
+const AMONG: &str = " IN (";
 const DEPTH_MAX: usize = 16;
 const FLOAT4: Oid = 700;
 const FLOAT8: Oid = 701;

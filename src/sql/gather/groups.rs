@@ -7,7 +7,7 @@
 use pg_raw_parse::{Node, nodes};
 
 use super::constants::{Value, value};
-use super::filters::{ColumnName, Piece, column};
+use super::filters::{self, ColumnName, Piece, column};
 use super::semijoins::{Known, Place};
 use super::splicing::quoted;
 use super::survey::{Level, Survey};
@@ -102,8 +102,8 @@ pub fn condition(survey: &Survey, level: &Level, known: &[Option<Known<'_>>], ca
     let only = if known.with_children { "" } else { "ONLY " };
     let (key, table) = (quoted(key), format!("{}.{}", quoted(&relation.schema), quoted(&relation.name)));
     let (by, having) = (by.join(", "), having.join(" AND "));
-    let condition = format!("{key} IN (SELECT {key} FROM {only}{table} GROUP BY {by} HAVING {having})");
-    Some((*index, vec![Piece::Sql(condition)]))
+    let rows = format!("SELECT {key} FROM {only}{table} GROUP BY {by} HAVING {having}");
+    Some((*index, filters::among(key, vec![Piece::Sql(rows)])))
 }
 
 const FUNCTIONS: [&str; 5] = ["count", "sum", "avg", "min", "max"];

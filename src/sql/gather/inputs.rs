@@ -448,7 +448,7 @@ impl Wanted<'_> {
     fn predicates(&self) -> Vec<Vec<Piece>> {
         match self.uses.as_slice() {
             [only] => only.clone(),
-            several => filters::any_of(several).into_iter().collect(),
+            several => filters::any_of(several),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! the column is its primary key, as in `orders.customer = customer.id`, or else `r` is not restricted at all.
 
 use super::Keys;
-use super::filters::{ColumnName, Piece, TEXTS, Unqualified};
+use super::filters::{self, ColumnName, Piece, TEXTS, Unqualified};
 use super::splicing::quoted;
 use super::survey::{Right, Survey};
 use crate::catalog::{Column, Relation};
@@ -210,14 +210,12 @@ fn listed(column: &Column) -> Option<&'static str> {
 fn membership(own: &Column, column: &Column, known: &Known<'_>, conditions: &[Vec<Piece>]) -> Vec<Piece> {
     let only = if known.with_children { "" } else { "ONLY " };
     let table = format!("{}.{}", quoted(&known.relation.schema), quoted(&known.relation.name));
-    let mut pieces =
-        vec![Piece::Sql(format!("{} IN (SELECT {} FROM {only}{table} WHERE ", quoted(&own.name), quoted(&column.name)))];
+    let mut rows = vec![Piece::Sql(format!("SELECT {} FROM {only}{table} WHERE ", quoted(&column.name)))];
     for (index, condition) in conditions.iter().enumerate() {
-        pieces.extend((index > 0).then(|| Piece::Sql(" AND ".to_owned())));
-        pieces.extend(condition.iter().cloned());
+        rows.extend((index > 0).then(|| Piece::Sql(" AND ".to_owned())));
+        rows.extend(condition.iter().cloned());
     }
-    pieces.push(Piece::Sql(")".to_owned()));
-    pieces
+    filters::among(quoted(&own.name), rows)
 }
 
 /// (a, b): a row is needed only if there is a row with an equal b, of those that its own level keeps.

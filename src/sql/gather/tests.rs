@@ -357,9 +357,12 @@ fn rows_without_a_partner_on_their_shard_stay() {
         ("SELECT max(t.x) FROM t, ref WHERE x > 1 AND k = id AND g = 1", "x > (1) AND k IN (SELECT id FROM ref WHERE g = (1))"),
         ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u WHERE y = 1)", "k IN (SELECT k FROM u WHERE y = (1))"),
         ("SELECT id FROM ref WHERE g = 1 AND id > (SELECT avg(x) FROM t WHERE k = id)", "k IN (SELECT id FROM ref WHERE g = (1))"),
-        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND a.k = b.k AND u.y = 1", {
-            "((k IN (SELECT k FROM u WHERE y = (1))) OR (k IN (SELECT k FROM u WHERE y = (1))))"
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND a.k = b.k AND u.y = 1", { "k IN (SELECT k FROM u WHERE y = (1))" }),
+        ("SELECT max(a.x) FROM t a, t b, u, u v WHERE b.k = u.k AND a.k = v.k AND u.y = 1 AND v.y = 2", {
+            "k IN (SELECT k FROM u WHERE y = (2) UNION ALL SELECT k FROM u WHERE y = (1))"
         }),
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND u.y = 1 AND a.x = 1 AND b.x = 2", "((x = (1)) OR (x = (2)))"),
+        ("SELECT max(a.x) FROM t a, t b, u WHERE b.k = u.k AND u.y = 1 AND a.x = 1 AND b.x = 1", "x = (1)"),
         ("SELECT max(x) FROM t WHERE k IN (SELECT u.k FROM u GROUP BY u.k HAVING sum(y) > 3)", {
             "k IN (SELECT k FROM u WHERE k IN (SELECT k FROM u GROUP BY k HAVING pg_catalog.sum(y) > (3)))"
         }),
