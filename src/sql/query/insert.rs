@@ -44,14 +44,14 @@ impl<'c> Reader<'c> {
         let target = self.target(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let columns = insert_columns(insert, &target);
         let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
-        let made = MadeRows { target: &target, columns, is_overridden };
+        let mut made = MadeRows { target: &target, columns, is_overridden };
         let mut findings = Findings::default();
         match insert.select_stmt() {
             Node::SelectStmt(select) if is_plain_values(select) => {
                 self.insert_values(select, &made, &ctes, &mut findings)?;
             }
             Node::None => self.insert_default(&made),
-            node => self.insert_select(node, &made, &ctes)?,
+            node => self.insert_select(node, &mut made, &ctes)?,
         }
         let columns = &made.columns;
         let is_given = |column: &str| columns.iter().any(|name| name == column) && !uses_default(insert, columns, column);
@@ -197,9 +197,14 @@ impl<'c> Reader<'c> {
         }
     }
 
-    fn insert_select<'n>(&mut self, node: Node<'n>, made: &MadeRows<'_, 'c>, ctes: &CteList<'n>) -> Result<(), PgError> {
+    fn insert_select<'n>(&mut self, node: Node<'n>, made: &mut MadeRows<'_, 'c>, ctes: &CteList<'n>) -> Result<(), PgError> {
         let target = made.target;
         let bound = self.query(node, None, ctes)?;
+        if bound.is_complete {
+            // Without a list the columns beyond those of the query are left to their defaults.
+            made.columns.truncate(bound.outputs.len());
+        }
+        let made = &*made;
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         if let Some(combined) = placed.combined {
             self.notes.not_pushable(combined.reason);
@@ -500,10 +505,7 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
             .values_lists()
             .iter()
             .any(|row| row.as_node_list().is_none_or(|row| matches!(row.get(position), None | Some(Node::SetToDefault(_))))),
-        // Fewer columns selected than the table has leave the last ones to their defaults.
-        Node::SelectStmt(_) => {
-            insert.cols().is_empty() && select_values(insert.select_stmt()).is_some_and(|values| position >= values.len())
-        }
+        Node::SelectStmt(_) => false,
         _ => true,
     }
 }

@@ -251,3 +251,7 @@ UPDATE source SET v = 'x' || nextval('items_id_seq') WHERE id < 4;
 INSERT INTO items (tenant) VALUES (generate_series(1, 3));
 --! refused
 INSERT INTO lines (tenant, v) SELECT 1, nextval('lines_id_seq')::text FROM source;
+-- The columns beyond those of a star are left to their defaults.
+--! refused
+INSERT INTO dated SELECT * FROM (SELECT id + 1000, tenant FROM source) AS s (a, b);
+INSERT INTO dated SELECT *, true FROM loose WHERE id > 1000000;
