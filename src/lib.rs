@@ -18,6 +18,8 @@
 //!    │ plan::plan          pure: (Analysis, Target, transaction scope) → Plan, or a refusal
 //!    ▼
 //!  Local | SingleShard | Scatter | Write | Split | Gather | Refused
+//!    │                    a write whose queries reach other shards: these are answered first, each by this same way, and
+//!    │                    their rows stand in its text as constants
 //!    │ execute             the only wait on backends
 //!    ▼
 //!  backend frames ─► session relays ─► client bytes

@@ -8,7 +8,7 @@
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
 //! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
 //!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
-//! * Sub-selects that the shards can compute are inputs too ([`computed`]).
+//! * Sub-selects that the shards can compute are inputs too (`computed`).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
