@@ -42,8 +42,8 @@ pub struct Wait {
     began_ms: u64,
     /// Odd while a statement runs; grows with every statement.
     statement: AtomicI64,
-    /// The statement that gives way; 0: none.
-    victim: AtomicI64,
+    /// The statement that gives way, and since when.
+    victim: Mutex<Option<(i64, Instant)>>,
     holding: Mutex<Holding>,
 }
 
@@ -71,7 +71,7 @@ impl Waits {
             transaction: self.next_transaction.fetch_add(1, Ordering::Relaxed),
             began_ms: SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|at| at.as_millis().try_into().ok()).unwrap_or(0),
             statement: AtomicI64::new(1),
-            victim: AtomicI64::new(0),
+            victim: Mutex::default(),
             holding: Mutex::default(),
         });
         self.listed.lock().insert(session, Arc::clone(&wait));
@@ -86,15 +86,18 @@ impl Waits {
         }
     }
 
-    /// This statement of this session gives way. `false`: it has ended meanwhile.
-    fn choose(&self, victim: &WaiterId) -> bool {
+    /// This statement of this session gives way. `false`: it has ended meanwhile, or was told so just now: a second cancel that
+    /// finds it on its way out would be a second error to the client.
+    fn choose(&self, victim: &WaiterId, now: Instant) -> bool {
         let listed = self.listed.lock();
         let Some(wait) = listed.get(&victim.session) else { return false };
         let is_same = wait.transaction == victim.transaction && wait.statement.load(Ordering::Acquire) == victim.statement;
-        if is_same {
-            wait.victim.store(victim.statement, Ordering::Release);
+        let mut chosen = wait.victim.lock();
+        let is_told = chosen.is_some_and(|(statement, at)| statement == victim.statement && now.duration_since(at) < TOLD_AGAIN);
+        if is_same && !is_told {
+            *chosen = Some((victim.statement, now));
         }
-        is_same
+        is_same && !is_told
     }
 }
 
@@ -115,8 +118,8 @@ impl Listed {
 
     /// The statement that runs, or has just failed, was cancelled to break a deadlock.
     pub fn is_victim(&self) -> bool {
-        let victim = self.wait.victim.load(Ordering::Acquire);
-        victim != 0 && victim == self.wait.statement.load(Ordering::Acquire)
+        let statement = self.wait.statement.load(Ordering::Acquire);
+        self.wait.victim.lock().is_some_and(|(victim, _)| victim == statement)
     }
 
     pub fn hold(&self, backends: Vec<(ShardId, i32)>, pools: Vec<usize>) {
@@ -176,7 +179,7 @@ impl Detector {
         let found = deadlocks(&all);
         let confirmed = found.iter().filter(|deadlock| self.suspected.contains(deadlock)).map(|deadlock| deadlock.victim);
         let victims: Vec<i32> = confirmed
-            .filter(|victim| victim.proxy == self.proxy && self.waits.choose(victim))
+            .filter(|victim| victim.proxy == self.proxy && self.waits.choose(victim, Instant::now()))
             .map(|victim| {
                 tracing::info!(session = victim.session, "a deadlock over several shards is broken");
                 victim.session
@@ -309,6 +312,8 @@ fn from_json(value: &Value) -> Option<Waiter> {
 /// A statement that has run for less is not asked for: most waits are over by then.
 const PATIENCE: Duration = Duration::from_millis(500);
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// A cancel that has had no effect for so long was lost.
+const TOLD_AGAIN: Duration = Duration::from_secs(5);
 // Prepared transactions show as process 0 and are left out: they end with the commit that they are part of, which has a limit.
 const BLOCKERS: &str = "WITH RECURSIVE chain(waiter, blocker) AS (
     SELECT a.pid, b.pid FROM unnest(ARRAY[$1]::int[]) a(pid), unnest(pg_blocking_pids(a.pid)) b(pid)
@@ -336,15 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn a_victim_is_told_once() {
+        let waits = Arc::new(Waits::default());
+        let listed = waits.list(7);
+        let victim = WaiterId { proxy: 1, session: 7, transaction: 0, statement: 1 };
+        let now = Instant::now();
+        assert!(waits.choose(&victim, now));
+        assert!(!waits.choose(&victim, now + Duration::from_secs(1)));
+        assert!(listed.is_victim());
+        // Unless the cancel was lost.
+        assert!(waits.choose(&victim, now + TOLD_AGAIN));
+        listed.end_statement();
+        listed.begin_statement();
+        assert!(waits.choose(&WaiterId { statement: 3, ..victim }, now));
+    }
+
+    #[test]
     fn a_statement_that_has_ended_is_no_victim() {
         let waits = Arc::new(Waits::default());
         let listed = waits.list(7);
         let victim = WaiterId { proxy: 1, session: 7, transaction: 0, statement: 1 };
-        assert!(waits.choose(&victim) && listed.is_victim());
+        let now = Instant::now();
+        assert!(waits.choose(&victim, now) && listed.is_victim());
         listed.end_statement();
-        assert!(!listed.is_victim() && !waits.choose(&victim));
+        assert!(!listed.is_victim() && !waits.choose(&victim, now));
         listed.begin_statement();
-        assert!(!waits.choose(&victim));
+        assert!(!waits.choose(&victim, now));
         drop(listed);
         assert!(waits.listed.lock().is_empty());
     }
