@@ -26,7 +26,8 @@ use crate::sql::clock;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
-    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, spliced, stages, under_with, with_parameters,
+    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
+    with_parameters,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -196,19 +197,19 @@ impl Session {
 
     async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
         let clock = self.clock_of(&staging.stages).await?;
-        let mut splices = Vec::new();
         let mut with = Vec::new();
+        // WITH, its queries now constants.
+        let mut kept_with = Vec::new();
         for CteStage { stage, name, head } in &staging.stages.ctes {
             let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
             with.push((name.clone(), format!("{head}{text})")));
-            if staging.stages.dropped.is_none() {
-                splices.push(Splice { start: stage.start, end: stage.end, text });
-            }
+            kept_with.push(Splice { start: stage.start, end: stage.end, text });
         }
-        if let Some((start, end)) = staging.stages.dropped {
-            splices.push(Splice { start, end, text: String::new() });
-        }
+        let mut splices = match staging.stages.dropped {
+            Some((start, end)) => vec![Splice { start, end, text: String::new() }],
+            None => kept_with.clone(),
+        };
         if let Some(defaults) = staging.stages.defaults.as_ref().filter(|defaults| !defaults.row_ends.is_empty()) {
             let values = self.default_values(defaults, defaults.row_ends.len(), clock.as_ref()).await?;
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
@@ -226,8 +227,15 @@ impl Session {
                         return Ok("INSERT 0 0".to_owned());
                     }
                 },
-                // It names the outer statement's rows: it stays where it is.
-                Err(Failure::Shard(frame)) if is_about_names(&frame) => {}
+                // It names the outer statement's rows: it stays where it is, with what it may name of WITH.
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if let Some((start, end)) = staging.stages.dropped
+                        && is_under_with(&with, &stage.query)
+                    {
+                        splices.retain(|splice| (splice.start, splice.end) != (start, end));
+                        splices.append(&mut kept_with);
+                    }
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -293,7 +301,7 @@ impl Session {
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
         let clock_here = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
-        let query = under_with(with, &with_clock(&stage.query, clock_here));
+        let query = under_with(with, &with_clock(&stage.query, clock_here))?;
         let mut answer = self.answer_query(&query, &stage.kind).await?;
         if let (StageKind::Source, Some(defaults), false) = (&stage.kind, &stages.defaults, answer.rows.is_empty()) {
             answer.extend(&self.default_values(defaults, answer.rows.len(), clock).await?);

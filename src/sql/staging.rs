@@ -66,7 +66,8 @@ pub enum StageKind {
 pub struct Stages {
     /// Queries of WITH, which those after them may name. Each is run once.
     pub ctes: Vec<CteStage>,
-    /// Of an INSERT: WITH and all that belongs to it, which nothing names when the rows are constants.
+    /// Of an INSERT: WITH and all that belongs to it, which only sub-selects that stay in the text may name when the rows are
+    /// constants.
     pub dropped: Option<(usize, usize)>,
     /// Sub-selects in expressions, and the source of an INSERT.
     pub queries: Vec<Stage>,
@@ -104,17 +105,39 @@ impl Stages {
     }
 }
 
-/// A query under queries of WITH, if it may name one of them. `definitions`: each one's name and text.
-pub fn under_with(definitions: &[(String, String)], query: &str) -> String {
-    let names: Vec<String> = lexer::tokens(query).filter_map(|token| identifier(query, &token)).collect();
-    if !definitions.iter().any(|(name, _)| names.contains(name)) {
-        return query.to_owned();
+/// A query may name one of these queries of WITH. `definitions`: each one's name and text.
+pub fn is_under_with(definitions: &[(String, String)], query: &str) -> bool {
+    identifiers(query).any(|word| definitions.iter().any(|(name, _)| *name == word))
+}
+
+/// A query under queries of WITH, if it may name one of them: they are put before its own.
+pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<String, PgError> {
+    if !is_under_with(definitions, query) {
+        return Ok(query.to_owned());
     }
     let texts: Vec<&str> = definitions.iter().map(|(_, text)| text.as_str()).collect();
-    match names.first().is_some_and(|word| word == "with") {
-        true => format!("WITH {} ({query})", texts.join(", ")),
-        false => format!("WITH {} {query}", texts.join(", ")),
+    let texts = texts.join(", ");
+    let parsed = parse::parse(query)?;
+    let own = match parsed.stmts().next() {
+        Some(Node::SelectStmt(select)) => select.with_clause(),
+        _ => None,
+    };
+    let Some(own) = own else { return Ok(format!("WITH {texts} {query}")) };
+    let names = || definitions.iter().map(|(name, _)| name.as_str());
+    let same = own.ctes().iter().filter_map(nodes::CommonTableExpr::ctename).find(|name| names().any(|known| known == *name));
+    if let Some(name) = same {
+        return Err(PgError::unsupported(
+            "two queries of WITH of one name are not supported in a write over several shards",
+            format!("\"{name}\" is the name of one of the statement and of one inside of it."),
+            "Give them different names.",
+        ));
     }
+    let with = usize::try_from(own.location).ok().and_then(|start| query.get(start..).map(|rest| (start, rest)));
+    let (start, rest) = with.ok_or_else(|| PgError::internal("WITH is not where it was read"))?;
+    let words = if own.recursive { 2 } else { 1 };
+    let last = lexer::tokens(rest).filter(|token| token.kind == TokenKind::Word).take(words).last();
+    let end = start + last.map_or(0, |token| token.end);
+    Ok(spliced(query, &[Splice { start: end, end, text: format!(" {texts},") }]))
 }
 
 /// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
@@ -618,6 +641,10 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {
     !select.locking_clause().is_empty()
+}
+
+fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
+    lexer::tokens(text).filter_map(|token| identifier(text, &token))
 }
 
 fn identifier(text: &str, token: &Token) -> Option<String> {

@@ -18,6 +18,8 @@ mod runner;
 mod tpch;
 mod world;
 
+use std::path::{Path, PathBuf};
+
 use runner::Runner;
 use world::{Scene, World};
 
@@ -52,22 +54,7 @@ const WRITES: Scene = Scene {
 async fn statements_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GENERAL).await;
     let mut runner = Runner::new(&mut world).await;
-    for (file, text) in [
-        ("reads.sql", include_str!("parity/general/reads.sql")),
-        ("aggregates.sql", include_str!("parity/general/aggregates.sql")),
-        ("traps.sql", include_str!("parity/general/traps.sql")),
-        ("writes.sql", include_str!("parity/general/writes.sql")),
-        ("copy.sql", include_str!("parity/general/copy.sql")),
-        ("truncate.sql", include_str!("parity/general/truncate.sql")),
-        ("staged.sql", include_str!("parity/general/staged.sql")),
-        ("prepared.sql", include_str!("parity/general/prepared.sql")),
-        ("scripts.sql", include_str!("parity/general/scripts.sql")),
-        ("copy_out.sql", include_str!("parity/general/copy_out.sql")),
-        ("locks.sql", include_str!("parity/general/locks.sql")),
-        ("cursors.sql", include_str!("parity/general/cursors.sql")),
-    ] {
-        runner.run(&case::cases(file, text)).await;
-    }
+    run_files(&mut runner, "general").await;
     messages::run(&mut runner).await;
     let mut tally = runner.tally;
     psql::run(&world, &mut tally);
@@ -78,7 +65,7 @@ async fn statements_are_answered_as_by_one_postgresql() {
 async fn keys_of_every_type_are_found_as_by_one_postgresql() {
     let mut world = World::start(KEYS).await;
     let mut runner = Runner::new(&mut world).await;
-    runner.run(&case::cases("keys.sql", include_str!("parity/keys/keys.sql"))).await;
+    run_files(&mut runner, "keys").await;
     runner.tally.finish("keys");
 }
 
@@ -86,10 +73,7 @@ async fn keys_of_every_type_are_found_as_by_one_postgresql() {
 async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GATHER).await;
     let mut runner = Runner::new(&mut world).await;
-    runner.run(&case::cases("reads.sql", include_str!("parity/gather/reads.sql"))).await;
-    runner.run(&case::cases("scripts.sql", include_str!("parity/gather/scripts.sql"))).await;
-    runner.run(&case::cases("cursors.sql", include_str!("parity/gather/cursors.sql"))).await;
-    runner.run(&case::cases("copy_out.sql", include_str!("parity/gather/copy_out.sql"))).await;
+    run_files(&mut runner, "gather").await;
     runner.tally.finish("gather");
 }
 
@@ -97,10 +81,21 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
 async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
     let mut world = World::start(WRITES).await;
     let mut runner = Runner::new(&mut world).await;
-    for (file, text) in
-        [("numbers.sql", include_str!("parity/writes/numbers.sql")), ("merge.sql", include_str!("parity/writes/merge.sql"))]
-    {
-        runner.run(&case::cases(file, text)).await;
-    }
+    run_files(&mut runner, "writes").await;
     runner.tally.finish("writes");
 }
+
+/// All cases of a scene: every file in its folder but those that make the scene, so that none can be forgotten.
+async fn run_files(runner: &mut Runner<'_>, scene: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/parity").join(scene);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| !SCENE_FILES.iter().any(|name| file.ends_with(name)));
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        runner.run(&case::cases(&name, &std::fs::read_to_string(&file).unwrap())).await;
+    }
+}
+
+const SCENE_FILES: [&str; 3] = ["schema.sql", "rows.sql", "declare.sql"];

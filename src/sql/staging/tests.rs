@@ -127,8 +127,22 @@ fn queries_of_with_are_found_and_may_be_named() {
     assert_eq!(insert.dropped, Some((0, 21)));
     assert_eq!(insert.queries.first().map(|stage| stage.query.as_str()), Some("WITH b AS (SELECT 2) SELECT 3 FROM a, b"));
     let definitions = [("a".to_owned(), "a AS (SELECT 1)".to_owned())];
-    assert_eq!(under_with(&definitions, "SELECT 2"), "SELECT 2");
-    assert_eq!(under_with(&definitions, "SELECT A.x FROM A"), "WITH a AS (SELECT 1) SELECT A.x FROM A");
-    assert_eq!(under_with(&definitions, "WITH b AS (TABLE a) TABLE b"), "WITH a AS (SELECT 1) (WITH b AS (TABLE a) TABLE b)");
+    let under = |query| {
+        let text = under_with(&definitions, query).unwrap();
+        parse::parse(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        text
+    };
+    assert_eq!(under("SELECT 2"), "SELECT 2");
+    assert_eq!(under("SELECT A.x FROM A"), "WITH a AS (SELECT 1) SELECT A.x FROM A");
+    assert_eq!(under("(SELECT A.x FROM A) LIMIT 1"), "WITH a AS (SELECT 1) (SELECT A.x FROM A) LIMIT 1");
+    assert_eq!(under("WITH b AS (TABLE a) TABLE b"), "WITH a AS (SELECT 1), b AS (TABLE a) TABLE b");
+    assert_eq!(under(" ((WITH b AS (TABLE a) TABLE b))"), " ((WITH a AS (SELECT 1), b AS (TABLE a) TABLE b))");
+    assert_eq!(
+        under("WITH /* no */ RECURSIVE b AS (TABLE a) TABLE b"),
+        "WITH /* no */ RECURSIVE a AS (SELECT 1), b AS (TABLE a) TABLE b"
+    );
+    let union = "(WITH b AS (TABLE a) TABLE b) UNION TABLE a";
+    assert_eq!(under(union), format!("WITH a AS (SELECT 1) {union}"));
+    assert!(under_with(&definitions, "WITH a AS (TABLE a) TABLE a").is_err());
     assert!(stages("WITH RECURSIVE a AS (SELECT 1) DELETE FROM t WHERE k IN (SELECT 1)").unwrap().is_empty());
 }

@@ -14,8 +14,12 @@ WITH picked AS MATERIALIZED (SELECT id FROM stock WHERE n > 50 ORDER BY n LIMIT 
 WITH x AS (SELECT id + 100 AS id, n FROM stock) INSERT INTO stock SELECT id, n, 'copy' FROM x;
 --! any order
 WITH x (a, b) AS NOT MATERIALIZED (SELECT id + 18, n FROM stock) INSERT INTO stock (id, n) SELECT a, b FROM x ON CONFLICT DO NOTHING RETURNING id;
+--! script
+SELECT setval('items_id_seq', 5000);
 WITH x AS (SELECT id, tenant, v FROM source ORDER BY id LIMIT 4) INSERT INTO items (tenant, v) SELECT tenant, v FROM x ORDER BY id;
+--! end
 WITH x AS (SELECT id FROM source), y AS (SELECT count(*) AS n FROM x) INSERT INTO stock (id, n) WITH z AS (SELECT n FROM y) SELECT g, z.n FROM z, generate_series(200, 205) g;
+WITH x AS (SELECT id FROM source) INSERT INTO stock (id, n, note) (WITH RECURSIVE z(g) AS (SELECT 300 UNION ALL SELECT g + 1 FROM z WHERE g < 304) SELECT g, x.id, 'z' FROM z, x WHERE x.id = 7);
 WITH x AS (SELECT max(id) AS id FROM stock) INSERT INTO stock (id, n) VALUES ((SELECT id + 1 FROM x), 1), ((SELECT id + 2 FROM x), 2);
 WITH x AS (SELECT random() AS r), y AS (SELECT random() AS r FROM source) UPDATE stock SET note = 'same' FROM x a, x b WHERE a.r = b.r AND EXISTS (SELECT FROM y);
 WITH x AS (SELECT id FROM stock WHERE false) UPDATE stock SET n = 0 FROM x WHERE x.id = stock.id;
@@ -25,6 +29,17 @@ WITH unused AS (SELECT 1 FROM source), x AS (SELECT other FROM deliveries) DELET
 WITH x AS (SELECT other AS id FROM deliveries WHERE other > $2) UPDATE stock SET n = n + $1 FROM x WHERE stock.id = x.id;
 --! 14 | text
 WITH x AS (SELECT other AS id FROM deliveries WHERE other < $1) INSERT INTO stock (id, n, note) SELECT id + 300, $1, $2 FROM x;
+-- A sub-select that stays in the text, since it names the outer rows, still finds the query of WITH and not the table of that name.
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n, note) SELECT other, 1, 'v' FROM deliveries WHERE line = 1 AND other = 12 ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id);
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 AND other = 13 ON CONFLICT (id) DO UPDATE SET note = 'x' RETURNING id, (SELECT kinds.name FROM kinds WHERE kinds.id <= stock.id);
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 AND other = 14 ON CONFLICT (id) DO UPDATE SET note = 'y' WHERE EXISTS (SELECT FROM kinds WHERE kinds.name = 'cte' AND kinds.id <= excluded.id) RETURNING *;
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id) RETURNING *;
+WITH kinds AS (SELECT other AS id, 'cte' AS name FROM deliveries), unused AS (SELECT 2) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT max(kinds.name) || excluded.id FROM kinds WHERE kinds.id > excluded.id) RETURNING *, (SELECT min(kinds.id) FROM kinds);
+WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
+--! refused
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id);
+--! refused
+WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5), (3, 6) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
 -- PostgreSQL's own errors: nothing is applied.
 WITH x AS (SELECT id FROM stock) INSERT INTO stock SELECT id + 18, 1 FROM x ORDER BY id;
 WITH x AS (SELECT NULL::int AS id, other FROM deliveries) INSERT INTO stock SELECT id, 1 FROM x WHERE other = 12;
@@ -32,6 +47,8 @@ WITH x AS (SELECT nothing FROM stock) DELETE FROM stock USING x;
 WITH x AS (SELECT other FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.nothing;
 WITH x AS (SELECT 1 / (n - 33) AS id FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.id + 1;
 -- What is refused.
+--! refused
+WITH x AS (SELECT other FROM deliveries) INSERT INTO stock (id, n) WITH x AS (SELECT other + 500 AS id FROM x) SELECT id, 1 FROM x;
 --! refused
 WITH x AS (DELETE FROM stock RETURNING id) INSERT INTO loose SELECT id FROM x;
 --! refused
