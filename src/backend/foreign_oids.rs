@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::prepared::IdHasher;
@@ -75,7 +76,7 @@ impl ForeignOids {
     }
 
     #[inline]
-    pub fn at_home(&self, oid: u32) -> u32 {
+    fn at_home(&self, oid: u32) -> u32 {
         self.to_home.at(oid)
     }
 
@@ -126,6 +127,16 @@ impl ForeignOids {
         }
         let Some((_, values)) = body.split_first_chunk_mut::<2>() else { return };
         self.to_home.translate_values(nested, values);
+    }
+
+    /// The same of a row that is kept.
+    pub fn row_at_home(&self, nested: &NestedValues, body: Bytes) -> Bytes {
+        if nested.is_empty() || self.to_home.oids.is_empty() {
+            return body;
+        }
+        let mut row = BytesMut::from(body);
+        self.translate_row(nested, &mut row);
+        row.freeze()
     }
 
     /// `after_names`, the part of this Bind after the names, for this shard; `None`: as it is. Its result formats may be others.

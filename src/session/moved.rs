@@ -65,7 +65,7 @@ impl Session {
                 "Pass the value as text, or delete the row and insert it with the new key.",
             )
         })?;
-        let asked = Asked::Bound { bind, types };
+        let asked = Asked::Bound { bind, description: &description };
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
         match self.move_rows(moving, &delete, &asked).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),

@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::describe::Description;
 use super::instant::Instant;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
 use super::{Failure, Session, parameter};
+use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shard_key::oid;
@@ -72,7 +74,7 @@ pub(super) enum Asked<'a> {
     Own,
     Bound {
         bind: &'a wire::Bind<'a>,
-        types: &'a [u32],
+        description: &'a Description,
     },
 }
 
@@ -163,7 +165,7 @@ impl Session {
                 )
             })?;
         }
-        let asked = Asked::Bound { bind, types };
+        let asked = Asked::Bound { bind, description: &description };
         let alone = analysis.alone(statement.text());
         match self.run_staged(&bound, alone, &asked, false).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
@@ -359,7 +361,7 @@ impl Session {
     ) -> Result<Found, Failure> {
         let inputs = match asked {
             Asked::Text { .. } | Asked::Own => Inputs::literals(&text, literals),
-            Asked::Bound { bind, types } => Inputs::bound(&text, literals, bind, types),
+            Asked::Bound { bind, description } => Inputs::bound(&text, literals, bind, &description.parameter_types),
         };
         let route = self.route(statement, &inputs).await?;
         self.note_numbers_of(statement.numbers, &route);
@@ -390,10 +392,9 @@ impl Session {
                 let shown = if is_kept { Shown::DescribedKeptRows } else { Shown::DescribedRows };
                 self.write_on(writing, &Request::Queries(&texts), shown).await
             }
-            Asked::Bound { bind, types } => {
+            Asked::Bound { bind, description } => {
                 let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
-                let after_names = bind.after_names;
-                self.write_on(writing, &Request::Rows { texts: &texts, types, after_names }, shown).await
+                self.write_on(writing, &Request::Rows { texts: &texts, bind, description }, shown).await
             }
         }
     }
@@ -623,12 +624,11 @@ fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
 }
 
 fn named(defaults: &Defaults) -> Splice {
-    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let names = defaults.names.iter().map(quoted);
+    let names = defaults.names.iter().map(|name| quoted_identifier(name));
     match &defaults.list {
         ColumnList::After(end) => Splice { start: *end, end: *end, text: names.map(|name| format!(", {name}")).collect() },
         ColumnList::New { at, columns } => {
-            let all: Vec<String> = columns.iter().map(quoted).chain(names).collect();
+            let all: Vec<String> = columns.iter().map(|name| quoted_identifier(name)).chain(names).collect();
             Splice { start: *at, end: *at, text: format!("({}) ", all.join(", ")) }
         }
     }

@@ -16,12 +16,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::describe::TypeNames;
+use super::describe::{Description, TypeNames};
 use super::elsewhere::with_shard_named;
 use super::staged::Staging;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd};
-use crate::backend::ConnectionError;
+use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
@@ -71,15 +71,16 @@ pub(super) enum Request<'r> {
     Query(&'r str),
     Bound {
         statement: &'r Statement,
-        after_names: &'r [u8],
+        bind: &'r wire::Bind<'r>,
+        description: &'r Description,
     },
     /// A text for each shard.
     Queries(&'r [String]),
     /// The same, with the parameters of all.
     Rows {
         texts: &'r [String],
-        types: &'r [u32],
-        after_names: &'r [u8],
+        bind: &'r wire::Bind<'r>,
+        description: &'r Description,
     },
 }
 
@@ -180,7 +181,7 @@ impl Session {
         };
         let tag = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => {
-                let request = Request::Bound { statement: &typed, after_names: bind.after_names };
+                let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
                 self.write_on(writing, &request, Shown::Rows).await?
             }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
@@ -188,7 +189,7 @@ impl Session {
             WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
                 let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
-                let request = Request::Rows { texts: &texts, types: &typed.key.types, after_names: bind.after_names };
+                let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
                 self.write_on(writing, &request, Shown::KeptRows).await?
             }
         };
@@ -256,21 +257,21 @@ impl Session {
                     let text = texts.get(place).map_or("", String::as_str);
                     originate::query(&mut connection.output, text.as_bytes());
                 }
-                Request::Rows { texts, types, after_names } => {
+                Request::Rows { texts, bind, description } => {
                     connection.unnamed = None;
                     let text = texts.get(place).map_or("", String::as_str);
-                    let types = types_there(text, types, *shard == home);
+                    let types = types_there(text, &description.parameter_types, *shard == home);
                     originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
-                    originate::bind(&mut connection.output, b"", b"", after_names);
+                    put_bind(connection, b"", bind, description);
                     originate::execute(&mut connection.output, b"", 0);
                     originate::sync(&mut connection.output);
                 }
-                Request::Bound { statement, after_names } => {
+                Request::Bound { statement, bind, description } => {
                     let types = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
                     super::describe::prepare_on(connection, statement, types, false, prepared_max);
                     // The answers are read here, up to ReadyForQuery.
                     connection.pending.clear();
-                    statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+                    statement.id.with_name(|name| put_bind(connection, name, bind, description));
                     originate::execute(&mut connection.output, b"", 0);
                     originate::sync(&mut connection.output);
                 }
@@ -289,7 +290,7 @@ impl Session {
                 (None, _, shown) => shown,
                 (Some(_), _, _) => Shown::Nothing,
             };
-            match self.read_part(*shard, shown).await {
+            match self.read_part(*shard, shown, request).await {
                 Ok(part @ Part { error: None, .. }) => parts.push(part),
                 Ok(Part { error: Some(body), .. }) => {
                     if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
@@ -312,9 +313,23 @@ impl Session {
         self.participants.iter().position(|participant| participant.shard == shard)
     }
 
+    /// Values of RETURNING that name types.
+    fn nested_values(&self, shard: ShardId, request: &Request<'_>) -> NestedValues {
+        let (bind, description) = match request {
+            Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
+            Request::Query(_) | Request::Queries(_) => return NestedValues::default(),
+        };
+        let participant = self.participants.iter().find(|participant| participant.shard == shard);
+        match (participant, &description.rows) {
+            (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
+            (Some(_) | None, _) => NestedValues::default(),
+        }
+    }
+
     /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
-    async fn read_part(&mut self, shard: ShardId, shown: Shown) -> Result<Part, Failure> {
+    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
         let mut part = Part::default();
+        let nested = self.nested_values(shard, request);
         loop {
             let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
             let Some(participant) = self.participants.get_mut(index) else {
@@ -325,11 +340,14 @@ impl Session {
                 Err(error) => return Err(self.participant_lost(index, &error)),
             };
             match tag {
-                shard_tag::DATA_ROW if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) => {
-                    part.rows.push(super::describe::frame(tag, &body));
-                }
                 shard_tag::DATA_ROW if shown != Shown::Nothing => {
-                    self.client.output.extend_from_slice(&super::describe::frame(tag, &body));
+                    let row = participant.connection.oids.row_at_home(&nested, body);
+                    let row = super::describe::frame(tag, &row);
+                    if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) {
+                        part.rows.push(row);
+                        continue;
+                    }
+                    self.client.output.extend_from_slice(&row);
                     if self.client.output.len() >= OUTPUT_BYTES {
                         self.client.flush().await?;
                     }
@@ -339,10 +357,7 @@ impl Session {
                         Ok(columns) => columns,
                         Err(error) => return Err(self.participant_lost(index, &error.into())),
                     };
-                    for column in &mut columns {
-                        column.type_oid = participant.connection.oids.at_home(column.type_oid);
-                        column.table_oid = participant.connection.oids.at_home(column.table_oid);
-                    }
+                    participant.connection.oids.translate_columns(&mut columns);
                     originate::row_description(&mut self.client.output, &columns);
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
@@ -365,6 +380,12 @@ impl Session {
             }
         }
     }
+}
+
+/// With the parameters as this shard numbers their types.
+fn put_bind(connection: &mut Connection, name: &[u8], bind: &wire::Bind<'_>, description: &Description) {
+    let there = connection.oids.parameters_there(&description.parameter_types, bind, bind.after_names);
+    originate::bind(&mut connection.output, b"", name, there.as_deref().unwrap_or(bind.after_names));
 }
 
 /// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.

@@ -15,7 +15,7 @@ use super::super::lock_rows::no_cursor;
 use super::super::statement::Statement;
 use super::super::{Failure, Session};
 use super::{Cursor, Source};
-use crate::backend::{ConnectionError, Reply};
+use crate::backend::{ConnectionError, NestedValues, Reply};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec};
 use crate::routing::Inputs;
@@ -236,6 +236,8 @@ impl Session {
             let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
             originate::parse(out, b"", text.as_bytes(), &[]);
             originate::bind(out, b"", b"", &formats);
+            // Values in binary form may name types.
+            originate::describe(out, b'P', b"");
             originate::execute(out, b"", 0);
             originate::sync(out);
             participant.connection.unnamed = None;
@@ -311,6 +313,7 @@ impl Session {
 
     async fn hear(&mut self, shard: ShardId) -> Result<Heard, Failure> {
         let mut heard = Heard::default();
+        let mut nested = NestedValues::default();
         loop {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else {
                 return Err(PgError::internal("participant is gone").into());
@@ -331,13 +334,11 @@ impl Session {
             let inner = body.slice(wire::FRAME_HEADER_BYTES.min(body.len())..);
             match tag {
                 // Rows share the buffer that they were read into; a piece is small.
-                shard_tag::DATA_ROW => heard.rows.push(body),
+                shard_tag::DATA_ROW if nested.is_empty() => heard.rows.push(body),
+                shard_tag::DATA_ROW => heard.rows.push(frame(tag, &connection.oids.row_at_home(&nested, inner))),
                 shard_tag::ROW_DESCRIPTION => match wire::row_description(&inner) {
                     Ok(mut columns) => {
-                        for column in &mut columns {
-                            column.type_oid = connection.oids.at_home(column.type_oid);
-                            column.table_oid = connection.oids.at_home(column.table_oid);
-                        }
+                        nested = connection.oids.translate_columns(&mut columns);
                         heard.columns = columns;
                     }
                     Err(error) => return Err(self.participant_lost(index, &error.into())),

@@ -94,5 +94,27 @@ async fn values_in_binary_form_name_the_home_shards_types() {
     let changed = "UPDATE people SET moods = $1, pair = $2, pairs = $3 WHERE id = $4 RETURNING moods";
     let row = driver.query_one(changed, &[&moods, &pair, &pairs, &there]).await.expect("a row");
     assert_eq!(row.get::<_, Raw>(0), moods);
+
+    // Writes on both shards, and what they return.
+    let updated = format!("UPDATE people SET moods = $1, pair = $2, pairs = $3 RETURNING {list}");
+    let inserted = format!("INSERT INTO people VALUES ($4, $1, $2, $3), ($5, $1, $2, $3) RETURNING {list}");
+    let (new_here, new_there) = (stage.key(0, 5), stage.key(1, 5));
+    let written = [
+        driver.query(&updated, &[&moods, &pair, &pairs]).await.expect("rows"),
+        driver.query(&inserted, &[&moods, &pair, &pairs, &new_here, &new_there]).await.expect("rows"),
+    ];
+    let fetched = {
+        driver.batch_execute("BEGIN").await.expect("begun");
+        driver.batch_execute(&format!("DECLARE c CURSOR FOR SELECT {list} FROM people ORDER BY id")).await.expect("declared");
+        let rows = driver.query("FETCH 4 FROM c", &[]).await.expect("rows");
+        driver.batch_execute("COMMIT").await.expect("committed");
+        rows
+    };
+    assert_eq!([written[0].len(), written[1].len(), fetched.len()], [2, 2, 4]);
+    for row in written.iter().flatten().chain(&fetched) {
+        for (index, column) in COLUMNS.iter().enumerate() {
+            assert_eq!(row.get::<_, Raw>(index), home.get::<_, Raw>(index), "{column}");
+        }
+    }
     stage.assert_log_is_clean();
 }
