@@ -3,6 +3,7 @@
 //! A session and a connection each hold one of these behind an `Arc`; where both hold the same one, which is the common case,
 //! comparing them costs nothing. A difference is sent as SET and RESET before the session's first statement.
 
+use crate::catalog::{quoted_identifier, quoted_literal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -49,9 +50,9 @@ impl Settings {
         let (roles, others): (Vec<_>, Vec<_>) = changed.partition(|(name, _)| matches!(*name, "role" | "session_authorization"));
         for (name, value) in others.into_iter().chain(roles.into_iter().rev()) {
             let mut sql = String::from("SELECT pg_catalog.set_config(");
-            push_literal(&mut sql, name);
+            sql.push_str(&quoted_literal(name));
             sql.push(',');
-            push_literal(&mut sql, value);
+            sql.push_str(&quoted_literal(value));
             sql.push_str(",false)");
             statements.push(sql);
         }
@@ -116,20 +117,8 @@ fn push_setting_name(sql: &mut String, name: &str) {
         if index > 0 {
             sql.push('.');
         }
-        sql.push('"');
-        sql.push_str(&part.replace('"', "\"\""));
-        sql.push('"');
+        sql.push_str(&quoted_identifier(part));
     }
-}
-
-/// A string literal that means the same under either setting of `standard_conforming_strings`.
-pub fn push_literal(sql: &mut String, value: &str) {
-    if value.contains('\\') {
-        sql.push('E');
-    }
-    sql.push('\'');
-    sql.push_str(&value.replace('\\', "\\\\").replace('\'', "''"));
-    sql.push('\'');
 }
 
 #[cfg(test)]
@@ -144,7 +133,7 @@ mod tests {
             had.statements_to(&wanted),
             [
                 r#"RESET "work_mem""#,
-                r"SELECT pg_catalog.set_config('app.tenant',E'a\\b',false)",
+                r"SELECT pg_catalog.set_config('app.tenant', E'a\\b',false)",
                 "SELECT pg_catalog.set_config('role','o''neil',false)"
             ]
         );

@@ -9,10 +9,12 @@ use std::collections::HashMap;
 mod closure;
 mod definitions;
 mod numbering;
+mod quote;
 
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use numbering::{Numbering, SequenceName, identity_in_default};
+pub use quote::{quoted_identifier, quoted_literal, quoted_name};
 
 pub type Oid = u32;
 

@@ -4,11 +4,10 @@
 //! decidable on one shard, foreign keys must stay on one shard, and what fires unseen (triggers, policies, defaults, rules)
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
-use crate::catalog::{Access, BodyReader, Catalog, Closure, ForeignKey, Relation, Trigger, Unique};
+use crate::catalog::{Access, BodyReader, Catalog, Closure, ForeignKey, Relation, Trigger, Unique, quoted_identifier, quoted_name};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
 
-use super::names::{quote_identifier, quote_table};
 use super::sequences;
 
 /// One reason, as a sentence, and a way out of it.
@@ -68,12 +67,12 @@ impl Candidate<'_> {
             (false, false, false) => "Unique index",
         };
         let compared = if unique.is_exclusion { " compared by =" } else { "" };
-        let table = quote_table(&self.relation.schema, &self.relation.name);
-        let name = quote_identifier(&unique.name);
+        let table = quoted_name(&self.relation.schema, &self.relation.name);
+        let name = quoted_identifier(&unique.name);
         let remedy = if unique.is_constraint {
             format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it.")
         } else {
-            format!("DROP INDEX {}, and make it again with the shard key in it.", quote_table(&self.relation.schema, &unique.name))
+            format!("DROP INDEX {}, and make it again with the shard key in it.", quoted_name(&self.relation.schema, &unique.name))
         };
         Obstacle {
             what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
@@ -284,8 +283,8 @@ fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation
         remedy: format!(
             "ALTER TABLE {} DROP CONSTRAINT {}. It can be made again, with the shard key in it, once both tables are distributed \
              together; small tables that many refer to can be reference tables.",
-            quote_table(&from.schema, &from.name),
-            quote_identifier(&foreign_key.name)
+            quoted_name(&from.schema, &from.name),
+            quoted_identifier(&foreign_key.name)
         ),
     }
 }

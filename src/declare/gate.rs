@@ -14,9 +14,8 @@
 //! Only what a declaration places elsewhere needs it: a table whose partitions all stay at home does not.
 
 use super::Control;
-use super::names::{quote_identifier, quote_literal, quote_table};
 use super::shard_connection::ShardConnection;
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 
 /// Name of the trigger; the catalogue leaves out triggers whose function is ours.
@@ -42,7 +41,7 @@ impl<'a> LockedTables<'a> {
     /// Begins a transaction and waits for the writers that are in.
     pub(super) async fn lock(home: &'a mut ShardConnection, relations: &[&Relation]) -> Result<Self, PgError> {
         // Always in one order, so that two declarations do not wait for each other.
-        let mut tables: Vec<String> = relations.iter().map(|relation| quote_table(&relation.schema, &relation.name)).collect();
+        let mut tables: Vec<String> = relations.iter().map(|relation| quoted_name(&relation.schema, &relation.name)).collect();
         tables.sort_unstable();
         // What an interrupted declaration left behind goes first: that needs a stronger lock.
         for relation in relations {
@@ -62,13 +61,13 @@ impl<'a> LockedTables<'a> {
 
     /// A declaration that ended half-way left the table's gate closed.
     pub(super) async fn has_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<bool, PgError> {
-        let table = quote_literal(&quote_table(&relation.schema, &relation.name));
+        let table = quoted_literal(&quoted_name(&relation.schema, &relation.name));
         home.value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {table}::regclass AND tgname = '{TRIGGER}')"))
             .await
     }
 
     pub(super) async fn open_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
-        drop_trigger(home, &quote_table(&relation.schema, &relation.name)).await
+        drop_trigger(home, &quoted_name(&relation.schema, &relation.name)).await
     }
 
     /// The connection whose transaction holds the locks.
@@ -130,7 +129,7 @@ async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgE
                 .with_detail(format!("The trigger \"{TRIGGER}\" could not be dropped: {}.", error.message))
                 .with_hint(format!(
                     "When no long transaction uses the table: DROP TRIGGER {} ON {table}, on the home shard.",
-                    quote_identifier(TRIGGER)
+                    quoted_identifier(TRIGGER)
                 )));
             }
         }

@@ -190,23 +190,6 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// An identifier as SQL needs it.
-pub(super) fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-pub(super) fn quote_table(schema: &str, name: &str) -> String {
-    format!("{}.{}", quote_identifier(schema), quote_identifier(name))
-}
-
-/// A string literal, right whatever `standard_conforming_strings` says.
-pub(super) fn quote_literal(text: &str) -> String {
-    if text.contains('\\') {
-        return format!(" E'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
-    }
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,12 +219,5 @@ mod tests {
         assert_eq!(find("invoices"), None);
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
-    }
-
-    #[test]
-    fn literals_do_not_depend_on_settings() {
-        assert_eq!(quote_literal("it's"), "'it''s'");
-        assert_eq!(quote_literal("a\\'b"), " E'a\\\\''b'");
-        assert_eq!(quote_table("My \"s\"", "t"), "\"My \"\"s\"\"\".\"t\"");
     }
 }

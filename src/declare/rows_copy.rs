@@ -7,9 +7,8 @@
 use futures::TryStreamExt;
 use sqlx::AssertSqlSafe;
 
-use super::names::{quote_identifier, quote_table};
 use super::shard_connection::ShardConnection;
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_identifier, quoted_name};
 use crate::error::{PgError, SqlState};
 
 /// What two copies of a table are compared by.
@@ -22,11 +21,11 @@ pub(super) struct Fingerprint {
 /// Under our settings equal rows print alike; the sum does not depend on their order. Columns by name, since their order may
 /// differ where columns were dropped.
 pub(super) async fn fingerprint(shard: &mut ShardConnection, relation: &Relation) -> Result<Fingerprint, PgError> {
-    let columns: Vec<String> = relation.columns.iter().map(|column| quote_identifier(&column.name)).collect();
+    let columns: Vec<String> = relation.columns.iter().map(|column| quoted_identifier(&column.name)).collect();
     let sql = format!(
         "SELECT count(*), coalesce(sum(hashtextextended(ROW({})::text, 0)::numeric), 0)::text FROM {}",
         columns.join(", "),
-        quote_table(&relation.schema, &relation.name)
+        quoted_name(&relation.schema, &relation.name)
     );
     let row: (i64, String) =
         sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut shard.connection).await.map_err(|error| shard.error(&error))?;
@@ -34,7 +33,7 @@ pub(super) async fn fingerprint(shard: &mut ShardConnection, relation: &Relation
 }
 
 pub(super) async fn has_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<bool, PgError> {
-    let table = quote_table(&relation.schema, &relation.name);
+    let table = quoted_name(&relation.schema, &relation.name);
     shard.value(&format!("SELECT EXISTS (SELECT FROM {table})")).await
 }
 
@@ -42,7 +41,7 @@ pub(super) async fn has_rows(shard: &mut ShardConnection, relation: &Relation) -
 /// interrupted before it counted; other rows there are not touched but refused.
 pub(super) async fn copy(home: &mut ShardConnection, target: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
     let wanted = fingerprint(home, relation).await?;
-    let table = quote_table(&relation.schema, &relation.name);
+    let table = quoted_name(&relation.schema, &relation.name);
     target.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await?;
     let present = fingerprint(target, relation).await?;
     if present == wanted {
@@ -90,9 +89,9 @@ async fn silence_triggers(target: &mut ShardConnection) -> Result<bool, PgError>
 /// Generated columns are computed there.
 async fn stream(home: &mut ShardConnection, target: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
     let columns: Vec<String> =
-        relation.columns.iter().filter(|column| !column.is_generated).map(|column| quote_identifier(&column.name)).collect();
+        relation.columns.iter().filter(|column| !column.is_generated).map(|column| quoted_identifier(&column.name)).collect();
     let columns = columns.join(", ");
-    let table = quote_table(&relation.schema, &relation.name);
+    let table = quoted_name(&relation.schema, &relation.name);
     let copy_out = format!("COPY (SELECT {columns} FROM {table}) TO STDOUT (ENCODING 'UTF8')");
     let copy_in = format!("COPY {table} ({columns}) FROM STDIN (ENCODING 'UTF8')");
     let (home_name, target_name) = (home.name.clone(), target.name.clone());

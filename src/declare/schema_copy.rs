@@ -10,9 +10,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::names::{quote_literal, quote_table};
 use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 
 /// Runs the home shard's schema on `target`, which has none. All or nothing.
@@ -79,7 +78,7 @@ async fn check_roles(home: &mut ShardConnection, target: &mut ShardConnection) -
     if !owners.iter().all(|owner| known.contains(owner)) {
         return Ok(false);
     }
-    let list: Vec<String> = owners.iter().map(|owner| quote_literal(owner)).collect();
+    let list: Vec<String> = owners.iter().map(|owner| quoted_literal(owner)).collect();
     let list = if list.is_empty() { "NULL".to_owned() } else { list.join(", ") };
     let may_become =
         format!("SELECT coalesce(bool_and(pg_has_role(rolname, 'MEMBER')), true) FROM pg_roles WHERE rolname IN ({list})");
@@ -120,7 +119,7 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--no-tablespaces", "--exclude-schema=shardgate"])
         .args(["--no-password", "--lock-wait-timeout=30s"])
         .args(if keeps_owners { &[][..] } else { &["--no-owner"][..] })
-        .args(only.map(|relation| format!("--table={}", quote_table(&relation.schema, &relation.name))))
+        .args(only.map(|relation| format!("--table={}", quoted_name(&relation.schema, &relation.name))))
         .arg(format!("--dbname={url}"))
         .env_remove("PGOPTIONS")
         .stdin(Stdio::null())

@@ -9,22 +9,21 @@
 //! proxies take the sequence for its own; afterwards its own is used up. Called again it goes on where it was.
 
 use super::checks::Obstacle;
-use super::names::{quote_identifier, quote_literal, quote_table};
 use super::shard_connection::ShardConnection;
 use super::{Caller, Control, support};
-use crate::catalog::{Column, Numbering, Relation, SequenceName};
+use crate::catalog::{Column, Numbering, Relation, SequenceName, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{MapSnapshot, NewSequence};
 
 /// Columns that number rows in ways that cannot be carried over.
 pub(super) fn obstacles(relation: &Relation) -> Vec<Obstacle> {
     let is_computed = |column: &&Column| column.numbering() == Some(Numbering::Computed);
-    let table = quote_table(&relation.schema, &relation.name);
+    let table = quoted_name(&relation.schema, &relation.name);
     let obstacle = |column: &Column| Obstacle {
         what: format!("The default of column \"{}\" computes with nextval().", column.name),
         remedy: format!(
             "ALTER TABLE {table} ALTER COLUMN {} SET DEFAULT nextval('…') without more, or DROP DEFAULT.",
-            quote_identifier(&column.name)
+            quoted_identifier(&column.name)
         ),
     };
     relation.columns.iter().filter(is_computed).map(obstacle).collect()
@@ -84,13 +83,13 @@ pub(super) async fn adopt_elsewhere(control: &Control, shard: &mut ShardConnecti
         return Ok(());
     }
     support::ensure(shard, &control.client_roles).await?;
-    let table = quote_literal(&quote_table(&relation.schema, &relation.name));
+    let table = quoted_literal(&quoted_name(&relation.schema, &relation.name));
     for column in relation.columns.iter().filter(|column| column.cluster_sequence().is_some()) {
         let is_own = format!(
             "SELECT EXISTS (SELECT FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
                             WHERE a.attrelid = to_regclass({table}) AND a.attname = {}
                               AND (a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%'))",
-            quote_literal(&column.name)
+            quoted_literal(&column.name)
         );
         if shard.value(&is_own).await? {
             shard.run("BEGIN").await?;
@@ -104,7 +103,7 @@ pub(super) async fn adopt_elsewhere(control: &Control, shard: &mut ShardConnecti
 /// Sequences that came with the schema give no numbers of their own on this shard.
 pub(super) async fn own(shard: &mut ShardConnection, sequences: &[SequenceName]) -> Result<(), PgError> {
     for (schema, name) in sequences {
-        let sequence = quote_literal(&quote_table(schema, name));
+        let sequence = quoted_literal(&quoted_name(schema, name));
         let is_missing = format!(
             "SELECT to_regclass({sequence}) IS NOT NULL
                     AND NOT EXISTS (SELECT FROM shardgate.number_sequences WHERE sequence = to_regclass({sequence}))"
@@ -135,11 +134,11 @@ struct Adopted {
 }
 
 async fn adopt_column(shard: &mut ShardConnection, relation: &Relation, column: &str) -> Result<Adopted, PgError> {
-    let table = quote_literal(&quote_table(&relation.schema, &relation.name));
+    let table = quoted_literal(&quoted_name(&relation.schema, &relation.name));
     let sql = format!(
         "SELECT ARRAY[schema_name, sequence_name, increment::text, minimum::text, maximum::text, next_number]
          FROM shardgate.adopt_sequence({table}::regclass, {})",
-        quote_literal(column)
+        quoted_literal(column)
     );
     let found: Vec<String> = shard.value(&sql).await.map_err(explain_lock)?;
     let number = |index: usize| found.get(index).and_then(|text| text.parse::<i128>().ok());
@@ -154,7 +153,7 @@ async fn adopt_column(shard: &mut ShardConnection, relation: &Relation, column: 
 
 /// The shards know the sequence, and the map does not: it was made anew, or restored. Above everything that is used.
 async fn declare_again(control: &Control, caller: &Caller, home: &mut ShardConnection, name: &SequenceName) -> Result<(), PgError> {
-    let sequence = quote_literal(&quote_table(&name.0, &name.1));
+    let sequence = quoted_literal(&quoted_name(&name.0, &name.1));
     let limits: Vec<i64> = home
         .value(&format!(
             "SELECT ARRAY[s.seqincrement, s.seqmin, s.seqmax] FROM pg_sequence s WHERE s.seqrelid = {sequence}::regclass"

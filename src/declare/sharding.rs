@@ -3,7 +3,7 @@
 //! A table that holds rows stays where it is: all partitions begin on the home shard, and every statement does what it did
 //! before. Only an empty one is spread at once, behind the gate, so that no row that was on its way lands at home by an old plan.
 
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{
     Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind,
@@ -385,7 +385,7 @@ async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result
     if !rows_copy::has_rows(shard, relation).await? {
         return Ok(());
     }
-    let table = names::quote_table(&relation.schema, &relation.name);
+    let table = quoted_name(&relation.schema, &relation.name);
     Err(PgError::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("table \"{}\" holds rows on shard \"{}\"", relation.name, shard.name),

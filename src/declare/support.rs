@@ -12,8 +12,8 @@
 
 mod numbers;
 
-use super::names::{quote_identifier, quote_literal};
 use super::shard_connection::ShardConnection;
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 
 /// Makes what is missing and returns the shard's uuid.
@@ -56,7 +56,7 @@ pub(super) async fn for_commits(
     let has_role = format!(
         "SELECT coalesce((SELECT pg_has_role(u.oid, r.oid, '{privilege}') FROM pg_roles u, pg_roles r
                           WHERE u.rolname = {} AND r.rolname = 'shardgate_2pc'), false)",
-        quote_literal(user)
+        quoted_literal(user)
     );
     let uuid = shard.value("SELECT shard::text FROM shardgate.identity").await?;
     let prepared = "SELECT current_setting('max_prepared_transactions')::bigint";
@@ -156,9 +156,9 @@ async fn ensure_role(shard: &mut ShardConnection, client_roles: &[String]) -> Re
     let with_set = if shard.server_version >= 160_000 { " WITH INHERIT FALSE, SET TRUE" } else { "" };
     let mut grantees = vec!["CURRENT_USER".to_owned()];
     for role in client_roles {
-        let exists = format!("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})", quote_literal(role));
+        let exists = format!("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})", quoted_literal(role));
         if shard.value(&exists).await? {
-            grantees.push(quote_identifier(role));
+            grantees.push(quoted_identifier(role));
         }
     }
     for grantee in grantees {

@@ -2,6 +2,7 @@
 //!
 //! One snapshot of the map. Counts partitions in the database rather than reading them all: there may be a hundred thousand.
 
+use crate::catalog::quoted_name;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -167,7 +168,7 @@ impl Cluster {
 impl ShardedTable {
     /// For SQL.
     pub(super) fn quoted_name(&self) -> String {
-        format!("{}.{}", quoted(&self.schema_name), quoted(&self.table_name))
+        quoted_name(&self.schema_name, &self.table_name)
     }
 
     /// As `shardgate.tables` shows it.
@@ -177,9 +178,4 @@ impl ShardedTable {
             schema => format!("{schema}.{}", self.table_name),
         }
     }
-}
-
-/// A name for SQL.
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -10,10 +10,11 @@ use futures::TryStreamExt;
 use sqlx::AssertSqlSafe;
 
 use super::RebalanceError;
-use super::cluster::{ShardedTable, quoted};
+use super::cluster::ShardedTable;
 use super::connection::Reader;
 use super::layout::{GroupLayout, Layout};
 use super::sizes::unsigned;
+use crate::catalog::quoted_identifier;
 use crate::shard_key::{Key, KeyColumn, KeyType};
 use crate::shardmap::key_from_stored;
 
@@ -112,6 +113,6 @@ fn key_types(columns: &[KeyColumn]) -> Option<Vec<KeyType>> {
 }
 
 fn expression(column: &KeyColumn) -> String {
-    let name = quoted(&column.column);
+    let name = quoted_identifier(&column.column);
     column.function.as_ref().map_or_else(|| name.clone(), |function| function.to_sql(&name))
 }

@@ -11,6 +11,7 @@ use super::statement::Statement;
 use super::transaction::Status;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
+use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
@@ -412,7 +413,7 @@ impl Session {
     async fn release_savepoint(&mut self, name: &str) -> Result<(), Failure> {
         self.check_block("RELEASE SAVEPOINT")?;
         let index = self.transaction.find_savepoint(name)?;
-        let sql = format!("RELEASE SAVEPOINT \"{}\"", name.replace('"', "\"\""));
+        let sql = format!("RELEASE SAVEPOINT {}", quoted_identifier(name));
         self.on_those_who_know(index, &sql, index).await?;
         self.transaction.release_savepoint(index);
         self.open_cursors.released(index);
@@ -423,7 +424,7 @@ impl Session {
     async fn rollback_to(&mut self, name: &str) -> Result<(), Failure> {
         self.check_block("ROLLBACK TO SAVEPOINT")?;
         let index = self.transaction.find_savepoint(name)?;
-        let sql = format!("ROLLBACK TO SAVEPOINT \"{}\"", name.replace('"', "\"\""));
+        let sql = format!("ROLLBACK TO SAVEPOINT {}", quoted_identifier(name));
         self.on_those_who_know(index, &sql, index + 1).await?;
         self.forget_cursors_after(index).await;
         self.temporary_tables.transaction_ended();

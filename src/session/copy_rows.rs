@@ -31,7 +31,8 @@ use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Connection, ConnectionError, Frame, push_literal};
+use crate::backend::{Connection, ConnectionError, Frame};
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
 use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
@@ -189,8 +190,7 @@ impl Session {
     /// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
     async fn keep_other_writers_out(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
         let Some(index) = shards.first().and_then(|home| self.index_of(*home)) else { return Err(gone().into()) };
-        let mut literal = String::new();
-        push_literal(&mut literal, &copy.qualified);
+        let literal = quoted_literal(&copy.qualified);
         let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
         let rows = self.run_on_participant(index, &may_lock).await?;
         let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");

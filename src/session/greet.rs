@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::BufMut;
 
 use super::{Failure, Session, SessionEnd};
-use crate::backend::{Connection, ConnectionError, Settings, push_literal};
+use crate::backend::{Connection, ConnectionError, Settings};
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::wire::originate;
 
@@ -98,9 +99,9 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
     let mut sql = String::from("BEGIN;");
     for (name, value) in wanted {
         sql.push_str("SELECT pg_catalog.set_config(");
-        push_literal(&mut sql, name);
+        sql.push_str(&quoted_literal(name));
         sql.push(',');
-        push_literal(&mut sql, value);
+        sql.push_str(&quoted_literal(value));
         sql.push_str(",false);");
         connection.custom_names.insert(&name.to_ascii_lowercase());
     }

@@ -16,8 +16,9 @@ use super::participant::Participant;
 use super::transaction::LocalSetting;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{
-    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText, push_literal,
+    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText,
 };
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
@@ -223,7 +224,7 @@ impl Session {
         // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
         for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
             put_settings(participant, &self.transaction.sets, savepoint.set_count);
-            let sql = format!("SAVEPOINT \"{}\"", savepoint.name.replace('"', "\"\""));
+            let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
             hidden_statement(participant, sql.as_bytes());
         }
         put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
@@ -298,10 +299,10 @@ impl Session {
 fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usize) {
     for set in sets.iter().take(count).skip(participant.settings_known) {
         let mut sql = String::from("SELECT pg_catalog.set_config(");
-        push_literal(&mut sql, &set.name);
+        sql.push_str(&quoted_literal(&set.name));
         sql.push(',');
         match &set.value {
-            Some(value) => push_literal(&mut sql, value),
+            Some(value) => sql.push_str(&quoted_literal(value)),
             None => sql.push_str("NULL"),
         }
         sql.push_str(if set.is_local { ",true)" } else { ",false)" });

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{Failure, Session};
-use crate::backend::push_literal;
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::Shard;
 use crate::sql::concurrent_index::{ConcurrentIndex, concurrent_index};
@@ -71,8 +71,7 @@ impl Session {
     }
 
     async fn find_index(&mut self, shard: &Arc<Shard>, index: &ConcurrentIndex) -> Result<Found, Failure> {
-        let mut name = String::new();
-        push_literal(&mut name, &index.name);
+        let name = quoted_literal(&index.name);
         let sql = format!("SELECT i.indisvalid FROM pg_catalog.pg_index i WHERE i.indexrelid = pg_catalog.to_regclass({name})");
         let rows = self.ask_shard(shard, &sql).await?;
         let is_valid = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);

@@ -1,8 +1,7 @@
 //! A bound parameter as SQL: a literal of its type, for statements that take no parameters.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, quoted_literal, quoted_name};
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, oid};
-use crate::sql::gather::literal;
 
 /// `None` when the value is not certainly one of its type: PostgreSQL says so where it is bound. NULL is one of every type.
 pub(super) fn as_sql(type_oid: u32, format: Format, value: Option<&[u8]>) -> Option<String> {
@@ -30,7 +29,7 @@ pub(super) fn as_sql(type_oid: u32, format: Format, value: Option<&[u8]>) -> Opt
             return None;
         }
     };
-    Some(format!("{}::pg_catalog.{name}", literal(&text)))
+    Some(format!("{}::pg_catalog.{name}", quoted_literal(&text)))
 }
 
 /// The same of any type that has a name, where the value came as text: PostgreSQL says what is wrong with it.
@@ -39,11 +38,10 @@ pub(super) fn as_constant(type_oid: u32, format: Format, value: Option<&[u8]>, c
         return Some(sql);
     }
     let found = catalog.types.get(&type_oid).filter(|found| found.kind != 'p')?;
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let name = format!("{}.{}", quoted(&found.schema), quoted(&found.name));
+    let name = quoted_name(&found.schema, &found.name);
     match (value, format) {
         (None, _) => Some(format!("NULL::{name}")),
-        (Some(bytes), Format::Text) => Some(format!("{}::{name}", literal(std::str::from_utf8(bytes).ok()?))),
+        (Some(bytes), Format::Text) => Some(format!("{}::{name}", quoted_literal(std::str::from_utf8(bytes).ok()?))),
         (Some(_), Format::Binary) => None,
     }
 }
@@ -58,7 +56,7 @@ mod tests {
         assert_eq!(sql(oid::INT4, Format::Text, b"42").unwrap(), "'42'::pg_catalog.int4");
         assert_eq!(sql(oid::INT8, Format::Binary, &(-7_i64).to_be_bytes()).unwrap(), "'-7'::pg_catalog.int8");
         assert_eq!(sql(oid::BOOL, Format::Binary, &[1]).unwrap(), "'true'::pg_catalog.bool");
-        assert_eq!(sql(oid::TEXT, Format::Binary, br"o'n\e").unwrap(), r"E'o''n\\e'::pg_catalog.text");
+        assert_eq!(sql(oid::TEXT, Format::Binary, br"o'n\e").unwrap(), r" E'o''n\\e'::pg_catalog.text");
         assert_eq!(as_sql(oid::INT4, Format::Text, None).unwrap(), "NULL::pg_catalog.int4");
     }
 

@@ -18,7 +18,8 @@ use super::route::Route;
 use super::statement::Statement;
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
-use crate::backend::{ConnectionError, Reply, push_literal};
+use crate::backend::{ConnectionError, Reply};
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter};
@@ -74,8 +75,8 @@ impl Session {
              FROM pg_catalog.pg_prepared_statements WHERE name = ",
             ""
         );
-        push_literal(&mut sql, name);
-        sql.push_str(&format!(";DEALLOCATE {}", quoted(name)));
+        sql.push_str(&quoted_literal(name));
+        sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
         let rows = self.run_on_home(&sql).await?;
         let types = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
         let types = types.map(|types| String::from_utf8_lossy(types).into_owned()).unwrap_or_default();
@@ -499,10 +500,6 @@ fn check_count(expected: usize, given: usize, name: &str) -> Result<(), PgError>
     }
     let message = format!("wrong number of parameters for prepared statement \"{name}\"");
     Err(PgError::new(SqlState::SYNTAX_ERROR, message).with_detail(format!("Expected {expected} parameters but got {given}.")))
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn not_by_name() -> PgError {

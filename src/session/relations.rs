@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::gateway::MAP_DATABASE;
 use super::{Failure, Session};
-use crate::backend::push_literal;
+use crate::catalog::quoted_literal;
 use crate::execute::recovery::InDoubt;
 
 impl Session {
@@ -28,9 +28,9 @@ impl Session {
                 _ => continue,
             };
             sql.push_str("SELECT pg_catalog.set_config(");
-            push_literal(&mut sql, &format!("shardgate_proxy.{relation}"));
+            sql.push_str(&quoted_literal(&format!("shardgate_proxy.{relation}")));
             sql.push(',');
-            push_literal(&mut sql, &Value::Array(rows).to_string());
+            sql.push_str(&quoted_literal(&Value::Array(rows).to_string()));
             sql.push_str(",false);");
         }
         let index = self.join(MAP_DATABASE).await?;

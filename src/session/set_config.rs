@@ -3,7 +3,7 @@
 use super::command::{bound_text, text_field};
 use super::setting::check_allowed;
 use super::{Failure, Session};
-use crate::backend::push_literal;
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{ArgumentValue, SetConfig};
 use crate::wire::{self, FieldDescription, originate};
@@ -37,10 +37,10 @@ impl Session {
         let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
         check_allowed(&name, value.as_deref())?;
         let mut sql = String::from("SELECT pg_catalog.set_config(");
-        push_literal(&mut sql, &name);
+        sql.push_str(&quoted_literal(&name));
         sql.push(',');
         match &value {
-            Some(value) => push_literal(&mut sql, value),
+            Some(value) => sql.push_str(&quoted_literal(value)),
             None => sql.push_str("NULL"),
         }
         sql.push_str(",true)");

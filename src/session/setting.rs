@@ -13,7 +13,8 @@ use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::{LocalSetting, Status};
 use super::{Failure, Session};
-use crate::backend::{ConnectionError, Settings, push_literal};
+use crate::backend::{ConnectionError, Settings};
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Isolation, TransactionModes};
 use crate::wire::originate;
@@ -38,7 +39,7 @@ impl Session {
     /// connection and an error fails the transaction as it must; otherwise on the home shard, and taken back.
     pub(super) async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
         let mut sql = format!("{text}\n;SELECT pg_catalog.current_setting(");
-        push_literal(&mut sql, name);
+        sql.push_str(&quoted_literal(name));
         sql.push(')');
         let participant = self
             .participants

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use super::{Failure, Session};
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, TransactionModes};
-use crate::sql::gather::literal;
 use crate::sql::staging::{Answer, StageKind};
 use crate::sql::table_as::TableAs;
 use crate::wire::originate;
@@ -69,7 +69,7 @@ impl Session {
         for shard in &shards {
             self.run_on_one(shard, &table.definition, false).await?;
         }
-        let target = format!("{schema}.{}", quoted(&table.name));
+        let target = format!("{schema}.{}", quoted_identifier(&table.name));
         let rows_max = (BATCH_VALUES_MAX / answer.columns.len().max(1)).max(1);
         for rows in answer.rows.chunks(rows_max) {
             let batch = Answer { columns: answer.columns.clone(), rows: rows.to_vec() };
@@ -92,13 +92,13 @@ impl Session {
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
-        let schema = table.schema.as_deref().map_or_else(|| "pg_catalog.current_schema()".to_owned(), literal);
+        let schema = table.schema.as_deref().map_or_else(|| "pg_catalog.current_schema()".to_owned(), quoted_literal);
         let sql = format!(
             "SELECT pg_catalog.quote_ident(s.schema), EXISTS (SELECT FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
              WHERE n.nspname OPERATOR(pg_catalog.=) s.schema AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name) \
              FROM (SELECT {schema}::pg_catalog.name AS schema) s",
-            literal(&table.name)
+            quoted_literal(&table.name)
         );
         let rows = participant.connection.simple(&sql).await.map_err(|error| super::setting::refused("home", error))?;
         let row = rows.into_iter().next().unwrap_or_default();
@@ -109,10 +109,6 @@ impl Session {
             (None, _) => Ok((String::new(), true)),
         }
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn with_parameters() -> PgError {

@@ -1,6 +1,7 @@
 //! `CREATE INDEX CONCURRENTLY` and `DROP INDEX CONCURRENTLY`: which index they are about, so that one that stopped half-way over
 //! the shards can be taken up again.
 
+use crate::catalog::{quoted_identifier, quoted_name};
 use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
@@ -20,20 +21,16 @@ pub fn concurrent_index(text: &str, context: &Context) -> Option<ConcurrentIndex
         Node::IndexStmt(index) if index.concurrent => {
             let table = index.relation()?;
             let found = context.catalog.resolve(table.schemaname(), table.relname()?, &context.search_path)?;
-            let name = format!("{}.{}", quoted(&found.schema), quoted(index.idxname()?));
+            let name = quoted_name(&found.schema, index.idxname()?);
             Some(ConcurrentIndex { name, is_drop: false })
         }
         Node::DropStmt(drop)
             if drop.concurrent && drop.remove_type == nodes::ObjectType::OBJECT_INDEX && drop.objects().len() == 1 =>
         {
             let names = tree::names(drop.objects().first()?.as_node_list()?)?;
-            let name = names.into_iter().map(quoted).collect::<Vec<_>>().join(".");
+            let name = names.into_iter().map(quoted_identifier).collect::<Vec<_>>().join(".");
             Some(ConcurrentIndex { name, is_drop: true })
         }
         _ => None,
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

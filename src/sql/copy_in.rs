@@ -13,7 +13,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::lexer::{self, TokenKind};
 use super::session_command::option_is_on;
-use crate::catalog::{Oid, SequenceName};
+use crate::catalog::{Oid, SequenceName, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
 
@@ -119,8 +119,7 @@ impl CopyIn {
         let format = CopyFormat::read(copy);
         let encoding = text(copy, "encoding").map(str::to_owned);
         let has_header = option_is_on(copy.options(), "header");
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let qualified = format!("{}.{}", quoted(schema), quoted(table));
+        let qualified = quoted_name(schema, table);
         Ok(Self {
             table: table.to_owned(),
             qualified,
@@ -140,7 +139,7 @@ impl CopyIn {
         // Before the list stand COPY and a name.
         let open = tokens.find(|token| text.get(token.start..token.end) == Some("("));
         let at = open.filter(|_| !self.added.is_empty()).ok_or_else(|| PgError::internal("COPY without a list of columns"))?.end;
-        let quoted = |column: &AddedColumn| format!("\"{}\", ", column.name.replace('"', "\"\""));
+        let quoted = |column: &AddedColumn| format!("{}, ", quoted_identifier(&column.name));
         let names: String = self.added.iter().map(quoted).collect();
         let (before, after) = text.split_at_checked(at).ok_or_else(|| PgError::internal("COPY is cut short"))?;
         Ok((format!("{before}{names}{after}"), at..at + names.len()))

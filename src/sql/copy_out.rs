@@ -10,7 +10,7 @@ use super::copy_in::{CopyFormat, is_listed, listed_columns, text};
 use super::lexer::{self, TokenKind};
 use super::parse;
 use super::query::{Resolved, resolve};
-use crate::catalog::RelationKind;
+use crate::catalog::{RelationKind, quoted_identifier, quoted_name};
 use crate::error::PgError;
 
 /// What is to be written.
@@ -121,13 +121,9 @@ fn query_of_table(copy: &nodes::CopyStmt, name: &nodes::RangeVar, context: &Cont
     {
         return None;
     }
-    let columns: Vec<String> = columns.into_iter().map(quote).collect();
+    let columns: Vec<String> = columns.into_iter().map(quoted_identifier).collect();
     let only = if relation.children.is_empty() { "" } else { "ONLY " };
-    Some(format!("SELECT {} FROM {only}{}.{}", columns.join(", "), quote(&relation.schema), quote(&relation.name)))
-}
-
-fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+    Some(format!("SELECT {} FROM {only}{}", columns.join(", "), quoted_name(&relation.schema, &relation.name)))
 }
 
 /// Byte offsets of what matters in the statement.

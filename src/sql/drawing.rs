@@ -18,7 +18,7 @@ use super::lexer::{self, TokenKind};
 use super::query::{Resolved, column_name, resolve};
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
-use crate::catalog::{Relation, SequenceName};
+use crate::catalog::{Relation, SequenceName, quoted_identifier};
 use crate::error::PgError;
 
 /// One number.
@@ -171,7 +171,7 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
             let ranges = value_rows(text, lists.len()).ok_or_else(unreadable)?;
             let list = ColumnList::of(insert, relation, &drawn);
             if let Some(at) = list.names_at {
-                let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted(name))).collect();
+                let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted_identifier(name))).collect();
                 edits.insert(at, vec![Piece::Added(names)]);
             }
             if let (Some(first), false) = (ranges.first(), overriding.is_empty()) {
@@ -284,7 +284,7 @@ fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], overriding:
     };
     let at = (0..words.len()).find(|index| is(*index, DEFAULT) && is(index + 1, "values")).ok_or_else(unreadable)?;
     let (Some(first), Some(last)) = (words.get(at), words.get(at + 1)) else { return Err(unreadable()) };
-    let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted(name)).collect();
+    let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted_identifier(name)).collect();
     let mut pieces = vec![Piece::Added(format!("({}) {overriding}VALUES (", names.join(", ")))];
     for (place, (_, _, sequence)) in drawn.iter().enumerate() {
         if place > 0 {
@@ -337,14 +337,14 @@ fn calls(text: &str, select: &nodes::SelectStmt, context: &Context) -> Result<Ed
         let is_named = target.name().is_some();
         match call {
             Some(call) => {
-                let label = if is_named { String::new() } else { format!(" AS {}", quoted(&column_name(target.val()))) };
+                let label = if is_named { String::new() } else { format!(" AS {}", quoted_identifier(&column_name(target.val()))) };
                 edits.replace(call.range, vec![Piece::Number(call.number), Piece::Added(format!("::pg_catalog.int8{label}"))]);
             }
             None if draws(target.val(), context) => {
                 in_expression(text, target.val(), context, &mut edits)?;
                 if !is_named {
                     let end = end_of_target(text, target).ok_or_else(unreadable)?;
-                    edits.insert(end, vec![Piece::Added(format!(" AS {}", quoted(&column_name(target.val()))))]);
+                    edits.insert(end, vec![Piece::Added(format!(" AS {}", quoted_identifier(&column_name(target.val()))))]);
                 }
             }
             None => {}
@@ -561,10 +561,6 @@ pub fn not_here(function: &str, sequence: &str) -> PgError {
         "It is a sequence of the whole cluster, whose numbers the proxy gives.",
         format!("SELECT {function}(…) without tables, or give the number in VALUES."),
     )
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn unreadable() -> PgError {

@@ -11,7 +11,7 @@ use super::lexer::{self, Token, TokenKind};
 use super::parse;
 use super::query::{Resolved, resolve};
 use super::tree;
-use crate::catalog::{Relation, RelationKind};
+use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
 
@@ -92,8 +92,8 @@ impl Pieces<'_> {
         assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
         let table = self.slice(first, set)?;
         let called = match name.alias() {
-            Some(alias) => quoted(alias.aliasname()?),
-            None => quoted(name.relname()?),
+            Some(alias) => quoted_identifier(alias.aliasname()?),
+            None => quoted_identifier(name.relname()?),
         };
         let columns: Vec<&str> =
             relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.as_str()).collect();
@@ -104,10 +104,10 @@ impl Pieces<'_> {
                 format!("({value}{type_name})")
             }
             Some((_, value)) => format!("({value})"),
-            None => format!("{called}.{}", quoted(column)),
+            None => format!("{called}.{}", quoted_identifier(column)),
         };
         let new: Vec<String> = columns.iter().map(value).collect();
-        let old: Vec<String> = key.iter().map(|column| format!("{called}.{}", quoted(column))).collect();
+        let old: Vec<String> = key.iter().map(|column| format!("{called}.{}", quoted_identifier(column))).collect();
         let condition = match filter {
             Some(filter) => self.text.get(self.tokens.get(filter)?.start..end)?,
             None => "",
@@ -118,7 +118,7 @@ impl Pieces<'_> {
             Some(_) => format!("{} AS {called}", self.name(first)?),
             None => self.name(first)?.to_owned(),
         };
-        let listed: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+        let listed: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
         Some(Moving {
             delete: format!("DELETE FROM {table} {condition} RETURNING {}", [new, old].concat().join(", ")),
             insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
@@ -171,7 +171,7 @@ impl Pieces<'_> {
     /// A cast to the column's type, without its length.
     fn type_name(&self, relation: &Relation, column: &str) -> Option<String> {
         let found = self.context.catalog.types.get(&relation.column(column)?.type_oid)?;
-        Some(format!("::{}.{}", quoted(&found.schema), quoted(&found.name)))
+        Some(format!("::{}.{}", quoted_identifier(&found.schema), quoted_identifier(&found.name)))
     }
 
     /// The dotted name that begins at a token.
@@ -254,8 +254,4 @@ fn is_string(update: &nodes::UpdateStmt, column: &str) -> bool {
         Node::A_Const(constant) => matches!(constant.val(), Some(ConstValue::String(_))),
         _ => false,
     })
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

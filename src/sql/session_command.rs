@@ -5,6 +5,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::analysis::{Command, Discard, ExplainFormat, Isolation, Motion, TransactionModes};
 use super::tree;
+use crate::catalog::quoted_literal;
 use crate::error::PgError;
 
 /// `None`: not one of these. An error: refused.
@@ -130,16 +131,10 @@ fn value(argument: Node<'_>) -> Result<String, PgError> {
         _ => return Err(unknown("SET value")),
     };
     match constant.val() {
-        Some(ConstValue::String(text)) => Ok(quoted(text)),
+        Some(ConstValue::String(text)) => Ok(quoted_literal(text)),
         Some(other) => Ok(other.to_string()),
         None => Err(unknown("SET value")),
     }
-}
-
-/// A string literal; `E''` where a backslash would depend on settings.
-pub fn quoted(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    if text.contains('\\') { format!("E'{}'", doubled.replace('\\', "\\\\")) } else { format!("'{doubled}'") }
 }
 
 /// The statements' meaning must not depend on what a session sets: the grammar that reads them does not know.

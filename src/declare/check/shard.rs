@@ -1,10 +1,10 @@
 //! What `shardgate check` asks one shard.
 
-use super::super::names::quote_literal;
 use super::super::shard_connection::ShardConnection;
 use super::super::shards::read_catalog;
 use super::super::support;
 use super::{Facts, Finding, rows};
+use crate::catalog::quoted_literal;
 use crate::error::PgError;
 
 /// Settings, rights and leftovers. `roles`: the users whose sessions run on the shard under their own name.
@@ -92,7 +92,7 @@ async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], foun
 }
 
 async fn role_rights(shard: &mut ShardConnection, subject: &str, role: &str, found: &mut Vec<Finding>) -> Result<(), PgError> {
-    let name = quote_literal(role);
+    let name = quoted_literal(role);
     // One row in any case: of no role, null.
     let is_member: Option<bool> = shard
         .value(&format!("SELECT (SELECT pg_has_role(oid, 'shardgate_2pc', 'MEMBER') FROM pg_roles WHERE rolname = {name})"))

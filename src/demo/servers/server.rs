@@ -2,6 +2,7 @@
 //!
 //! Layout of a server's directory: `data` (made by `initdb` or copied), `server.log`.
 
+use crate::catalog::quoted_identifier;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,7 @@ impl Server {
             .await
             .map_err(failed)?;
         if !exists {
-            let statement = format!("CREATE DATABASE {} TEMPLATE template0", quote_identifier(database));
+            let statement = format!("CREATE DATABASE {} TEMPLATE template0", quoted_identifier(database));
             connection.execute(sqlx::AssertSqlSafe(statement)).await.map_err(failed)?;
         }
         connection.close().await.map_err(failed)
@@ -290,10 +291,6 @@ fn children_of(pid: i32) -> Result<Vec<Pid>, ServerError> {
         }
     }
     Ok(children)
-}
-
-fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 const POLL: Duration = Duration::from_millis(3);

@@ -2,7 +2,7 @@
 
 use super::groups::GroupRow;
 use super::{CombineError, inexact};
-use crate::backend::push_literal;
+use crate::catalog::quoted_literal;
 use crate::execute::sort_key::decode;
 use crate::shard_key::Format;
 use crate::sql::analysis::{ColumnUse, LastStep};
@@ -49,7 +49,7 @@ fn push_value(text: &mut String, value: Option<&[u8]>, column: &FieldDescription
         return Err(inexact("a value of timestamptz is not in ISO form"));
     }
     let value = std::str::from_utf8(bytes).map_err(|_| inexact("a value is not UTF-8"))?;
-    push_literal(text, value);
+    text.push_str(&quoted_literal(value));
     Ok(())
 }
 

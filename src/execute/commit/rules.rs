@@ -14,7 +14,7 @@
 
 use super::answer::Answer;
 use super::transaction_id::{Secret, TransactionId};
-use crate::backend::push_literal;
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 
 /// Whether a participant is where the decision may be made.
@@ -75,7 +75,7 @@ pub fn finish(gid: &str, is_committed: bool, role: Option<&str>) -> [String; 3] 
     let mut back = String::from("RESET ROLE");
     if let Some(role) = role {
         back = String::from("SELECT pg_catalog.set_config('role',");
-        push_literal(&mut back, role);
+        back.push_str(&quoted_literal(role));
         back.push_str(",false)");
     }
     ["SET ROLE shardgate_2pc".to_owned(), format!("{verb} PREPARED '{gid}'"), back]

@@ -10,8 +10,7 @@ use futures::future::join_all;
 use tokio::sync::Mutex;
 
 use super::Numbers;
-use crate::backend::push_literal;
-use crate::catalog::SequenceName;
+use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
 use crate::shardmap::{Shard, ShardState};
@@ -198,10 +197,7 @@ fn unreachable(shard: &str, error: &dyn std::fmt::Display) -> PgError {
 
 /// `"schema"."name"` as a literal.
 fn quoted(name: &SequenceName) -> String {
-    let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let mut literal = String::new();
-    push_literal(&mut literal, &format!("{}.{}", quote(&name.0), quote(&name.1)));
-    literal
+    quoted_literal(&quoted_name(&name.0, &name.1))
 }
 
 fn as_regclass(name: &SequenceName) -> String {

@@ -22,9 +22,10 @@ use pg_raw_parse::Node;
 
 use super::inner::Inner;
 use super::semijoins::Known;
-use super::splicing::{TEMPORARY_SCHEMA, Tokens, is_same_step, quoted};
+use super::splicing::{TEMPORARY_SCHEMA, Tokens, is_same_step};
 use super::survey::{Step, Survey};
 use super::{Input, Source, has_clock_literal, survey_text};
+use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{Combination, Combine, DistinctRows, Effect, Groups, Merge, Part};
 use crate::sql::context::Context;
 use crate::sql::query::Reader;
@@ -86,13 +87,13 @@ fn of(
         return None;
     }
     let input = input(&format!("{COMPUTED_PREFIX}{number}"), sub_select, &merge(sub_select, context)?)?;
-    let replacement = format!("SELECT * FROM {TEMPORARY_SCHEMA}.{}", quoted(&input.name));
+    let replacement = format!("SELECT * FROM {TEMPORARY_SCHEMA}.{}", quoted_identifier(&input.name));
     let replaced = survey_text(&replacement).ok()?;
     Some(Computed { range, inner: inner.clone(), replacement, replaced, input })
 }
 
-/// How the shards' answers to the sub-select become one, if that is certain whatever their rows are.
-fn merge(text: &str, context: &Context) -> Option<Merge> {
+/// How the shards' answers to a query become one, if that is certain whatever their rows are.
+pub fn merge(text: &str, context: &Context) -> Option<Merge> {
     let tree = parse::parse(text).ok()?;
     let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
     let scanned = lexer::scan(text);
@@ -116,9 +117,9 @@ fn merge(text: &str, context: &Context) -> Option<Merge> {
 }
 
 fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {
-    let whole = format!("{TEMPORARY_SCHEMA}.{}", quoted(name));
+    let whole = format!("{TEMPORARY_SCHEMA}.{}", quoted_identifier(name));
     let parts_name = format!("{name}_parts");
-    let parts = format!("{TEMPORARY_SCHEMA}.{}", quoted(&parts_name));
+    let parts = format!("{TEMPORARY_SCHEMA}.{}", quoted_identifier(&parts_name));
     let made = |table: &str, columns: &str, query: &str| {
         format!("CREATE TEMPORARY TABLE {table}{columns} ON COMMIT DROP AS {query}\nWITH NO DATA")
     };

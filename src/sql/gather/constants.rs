@@ -2,7 +2,7 @@
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::filters::literal;
+use crate::catalog::quoted_literal;
 use crate::sql::tree;
 
 /// What a column is compared with.
@@ -49,8 +49,8 @@ fn typed(cast: &nodes::TypeCast) -> Option<Value> {
         return None;
     }
     match (type_name, name.typmods().iter().collect::<Vec<_>>().as_slice()) {
-        ("date", []) if is_day(&text) => Some(Value::Day(format!("{}::pg_catalog.date", literal(&text)))),
-        ("timestamp", []) if is_day(&text) => Some(Value::Day(format!("{}::pg_catalog.timestamp", literal(&text)))),
+        ("date", []) if is_day(&text) => Some(Value::Day(format!("{}::pg_catalog.date", quoted_literal(&text)))),
+        ("timestamp", []) if is_day(&text) => Some(Value::Day(format!("{}::pg_catalog.timestamp", quoted_literal(&text)))),
         ("interval", []) => span(&text, None),
         ("interval", [Node::A_Const(mask)]) => match mask.val()? {
             ConstValue::Integer(mask) => span(&text, UNITS.iter().find(|(_, bit)| *bit == mask).map(|(unit, _)| *unit)),

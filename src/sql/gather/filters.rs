@@ -9,7 +9,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::Keys;
 use super::constants::{Value, value};
-use crate::catalog::{Column, Relation};
+use crate::catalog::{Column, Relation, quoted_identifier, quoted_literal};
 use crate::shard_key::{Oid, oid};
 use crate::sql::tree;
 
@@ -209,7 +209,7 @@ impl Writer<'_> {
             Condition::Like { column, pattern, is_negated } => {
                 let column = self.comparable(column, false).filter(|column| TEXTS.contains(&column.type_oid))?;
                 let operator = if *is_negated { "!~~" } else { "~~" };
-                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(column), literal(pattern)))]
+                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(column), quoted_literal(pattern)))]
             }
             Condition::Null { column, is_negated } => {
                 // Of a composite it asks for the fields.
@@ -249,7 +249,7 @@ impl Writer<'_> {
             Value::Bool(value) => value.to_string(),
             // Words in dates and times: the clock, names of zones and months.
             Value::Text(text) if TIMES.contains(&type_oid) && text.bytes().any(|byte| byte.is_ascii_alphabetic()) => return None,
-            Value::Text(text) => literal(text),
+            Value::Text(text) => quoted_literal(text),
             // With a time zone it would hang on a setting.
             Value::Day(sql) if self.has_plain_types && matches!(type_oid, oid::DATE | oid::TIMESTAMP) => sql.clone(),
             Value::Day(_) | Value::Interval(_) => return None,
@@ -323,13 +323,7 @@ fn among_any(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
 }
 
 fn quoted(column: &Column) -> String {
-    super::splicing::quoted(&column.name)
-}
-
-/// A string literal that means the same under either setting of `standard_conforming_strings`.
-pub fn literal(text: &str) -> String {
-    let prefix = if text.contains('\\') { "E" } else { "" };
-    format!("{prefix}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+    quoted_identifier(&column.name)
 }
 
 const AMONG: &str = " IN (";

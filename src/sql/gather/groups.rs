@@ -9,9 +9,8 @@ use pg_raw_parse::{Node, nodes};
 use super::constants::{Value, value};
 use super::filters::{self, ColumnName, Piece, column};
 use super::semijoins::{Known, Place};
-use super::splicing::quoted;
 use super::survey::{Level, Survey};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, quoted_identifier, quoted_name};
 use crate::shard_key::oid;
 use crate::sql::tree;
 
@@ -81,15 +80,16 @@ pub fn condition(survey: &Survey, level: &Level, known: &[Option<Known<'_>>], ca
         let is_meant = name.qualifier.as_deref().is_none_or(|qualifier| qualifier == used.effective_name());
         relation.column(&name.name).filter(|_| is_meant)
     };
-    let by: Vec<String> = groups.by.iter().map(|name| named(name).map(|column| quoted(&column.name))).collect::<Option<_>>()?;
+    let by: Vec<String> =
+        groups.by.iter().map(|name| named(name).map(|column| quoted_identifier(&column.name))).collect::<Option<_>>()?;
     let is_certain = level.is_closed && !used.has_column_aliases && !relation.has_row_security;
-    if !is_certain || !by.contains(&quoted(key)) {
+    if !is_certain || !by.contains(&quoted_identifier(key)) {
         return None;
     }
     let having = groups.having.iter().filter_map(|having| {
         let argument = match &having.argument {
             None => "*".to_owned(),
-            Some(name) => quoted(&named(name).filter(|column| EXACT.contains(&column.type_oid))?.name),
+            Some(name) => quoted_identifier(&named(name).filter(|column| EXACT.contains(&column.type_oid))?.name),
         };
         let is_shadowed = catalog.function_names.contains_key(having.function);
         let (function, operator, number) = (having.function, having.operator, &having.number);
@@ -100,7 +100,7 @@ pub fn condition(survey: &Survey, level: &Level, known: &[Option<Known<'_>>], ca
         return None;
     }
     let only = if known.with_children { "" } else { "ONLY " };
-    let (key, table) = (quoted(key), format!("{}.{}", quoted(&relation.schema), quoted(&relation.name)));
+    let (key, table) = (quoted_identifier(key), quoted_name(&relation.schema, &relation.name));
     let (by, having) = (by.join(", "), having.join(" AND "));
     let rows = format!("SELECT {key} FROM {only}{table} GROUP BY {by} HAVING {having}");
     Some((*index, filters::among(key, vec![Piece::Sql(rows)])))

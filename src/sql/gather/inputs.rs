@@ -2,24 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use pg_raw_parse::Node;
-
-use super::computed::Computed;
+use super::computed::{self, Computed};
 use super::filters::{self, Piece, Writer};
 use super::groups;
 use super::semijoins::{Known, Place, semijoins};
-use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
+use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier};
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
-use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
+use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
-use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
-use crate::sql::query::{Reader, Resolved, means_temporary, placed, resolve_name};
-use crate::sql::{lexer, parse};
+use crate::sql::query::{Resolved, means_temporary, placed, resolve_name};
 
 /// What becomes of a relation in FROM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,24 +139,7 @@ impl<'c> Inputs<'c> {
     /// The view's rows are those that each shard's own view has.
     fn is_union_of_shards(&self, view: &Relation) -> bool {
         let text = format!("SELECT * FROM {}", qualified(view));
-        let Ok(tree) = parse::parse(&text) else { return false };
-        let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return false };
-        let scanned = lexer::scan(&text);
-        let mut reader = Reader::new(self.context, &text, &scanned.literals);
-        let Ok(Ok(merge)) = reader.outermost(select) else { return false };
-        reader.note_policies();
-        let is_concatenation = merge.fragment.is_none() && merge.order_by.is_empty() && merge.limit.is_none();
-        let notes = &reader.notes;
-        let is_plain = notes.refused.is_none()
-            && notes.pushdown.is_none()
-            && notes.home_reason.is_none()
-            && notes.touches_anything.is_none()
-            && notes.volatile.is_none()
-            && notes.hidden_sharded.is_empty()
-            && notes.effect() == Effect::Read
-            && !(notes.has_system || notes.has_map);
-        let is_sharded = |part: &crate::sql::analysis::Part| matches!(part, crate::sql::analysis::Part::Sharded { .. });
-        is_concatenation && merge.offset.is_none() && is_plain && reader.parts.iter().all(is_sharded)
+        computed::merge(&text, self.context).is_some_and(|merge| merge.fragment.is_none())
     }
 
     /// A policy of a sharded table is evaluated on each shard: what it reads must be there.
@@ -375,16 +354,17 @@ impl<'c> Inputs<'c> {
                 names.filter(|names| names.iter().filter(is_grouped).count() == names.len())
             });
             let is_needed = |column: &&Column| uses_all || words.contains(&column.name) || is_domain(catalog, column);
-            let mut needed: Vec<String> = relation.columns.iter().filter(is_needed).map(|column| quoted(&column.name)).collect();
+            let mut needed: Vec<String> =
+                relation.columns.iter().filter(is_needed).map(|column| quoted_identifier(&column.name)).collect();
             if needed.is_empty() {
-                needed.extend(relation.columns.first().map(|column| quoted(&column.name)));
+                needed.extend(relation.columns.first().map(|column| quoted_identifier(&column.name)));
             }
-            let has_primary = relation
-                .uniques
-                .iter()
-                .any(|unique| unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted(name))));
+            let has_primary = relation.uniques.iter().any(|unique| {
+                unique.is_primary && unique.columns.iter().flatten().all(|name| needed.contains(&quoted_identifier(name)))
+            });
             let is_exact = |column: &Column| EXACT.contains(&column.type_oid) && column.is_deterministic;
-            let is_of_one_kind = relation.columns.iter().filter(|column| needed.contains(&quoted(&column.name))).all(is_exact);
+            let is_of_one_kind =
+                relation.columns.iter().filter(|column| needed.contains(&quoted_identifier(&column.name))).all(is_exact);
             let distinct = if wanted.counts_rows || has_primary || !is_of_one_kind { "" } else { "DISTINCT " };
             let columns = needed;
             let name = format!("{INPUT_PREFIX}{}", index + 1);
@@ -458,16 +438,17 @@ impl Wanted<'_> {
 fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
     let columns = relation.columns.iter().map(|column| {
         let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
-        format!("{} {}{collation}", quoted(&column.name), column.type_name)
+        format!("{} {}{collation}", quoted_identifier(&column.name), column.type_name)
     });
-    let key = key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")));
+    let key =
+        key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted_identifier(name)).collect::<Vec<_>>().join(", ")));
     let items: Vec<String> = columns.chain(key).collect();
-    format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted(name), items.join(", "))
+    format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted_identifier(name), items.join(", "))
 }
 
 fn index_on(name: &str, columns: &[String]) -> String {
-    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
-    format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted(name), columns.join(", "))
+    let columns: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
+    format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted_identifier(name), columns.join(", "))
 }
 
 /// A domain may refuse the NULL that a column has which is not loaded.
@@ -483,7 +464,7 @@ fn is_of_session(name: &str) -> bool {
 }
 
 fn qualified(relation: &Relation) -> String {
-    format!("{}.{}", quoted(&relation.schema), quoted(&relation.name))
+    quoted_name(&relation.schema, &relation.name)
 }
 
 /// Values that are equal are the same.

@@ -36,10 +36,10 @@ use super::lexer;
 use super::parse;
 use super::query::{Nature, Reader, nature};
 use super::staging::with_parameters;
-use crate::catalog::Oid;
+use crate::catalog::{Oid, quoted_identifier};
 use crate::error::PgError;
 use computed::{Computed, computed};
-pub use filters::{Piece, literal};
+pub use filters::Piece;
 use inputs::{Class, Inputs};
 use splicing::{Replaced, Replacement, Tokens};
 use survey::{RelationUse, Survey, survey};
@@ -307,7 +307,7 @@ impl Kitchen<'_> {
                 Class::Input(input) => self.inputs.name(*input),
                 Class::Opened(oid) => format!("{VIEW_PREFIX}{oid}"),
             };
-            let placeholder = format!("{}.{}", splicing::TEMPORARY_SCHEMA, splicing::quoted(&name));
+            let placeholder = format!("{}.{}", splicing::TEMPORARY_SCHEMA, quoted_identifier(&name));
             let real = match class {
                 Class::Opened(oid) => format!("({})", self.open(*oid)?),
                 Class::InPlace | Class::Computed | Class::Input(_) => placeholder.clone(),

@@ -12,9 +12,8 @@
 
 use super::Keys;
 use super::filters::{self, ColumnName, Piece, TEXTS, Unqualified};
-use super::splicing::quoted;
 use super::survey::{Right, Survey};
-use crate::catalog::{Column, Relation};
+use crate::catalog::{Column, Relation, quoted_identifier, quoted_name};
 use crate::shard_key::oid;
 use crate::shardmap::GroupId;
 
@@ -121,10 +120,10 @@ impl<'r> Joins<'_, 'r> {
                 let keys = Keys {
                     input: name.clone(),
                     relation: format!("{}.{}", other.relation.schema, other.relation.name),
-                    column: quoted(&to.1.name),
+                    column: quoted_identifier(&to.1.name),
                     type_name: listed(from.1)?,
                 };
-                is_of_use.then(|| vec![Piece::Sql(quoted(&from.1.name)), Piece::Keys(keys)])
+                is_of_use.then(|| vec![Piece::Sql(quoted_identifier(&from.1.name)), Piece::Keys(keys)])
             };
             joins.reached(relation).filter_map(partner).collect()
         };
@@ -209,13 +208,13 @@ fn listed(column: &Column) -> Option<&'static str> {
 
 fn membership(own: &Column, column: &Column, known: &Known<'_>, conditions: &[Vec<Piece>]) -> Vec<Piece> {
     let only = if known.with_children { "" } else { "ONLY " };
-    let table = format!("{}.{}", quoted(&known.relation.schema), quoted(&known.relation.name));
-    let mut rows = vec![Piece::Sql(format!("SELECT {} FROM {only}{table} WHERE ", quoted(&column.name)))];
+    let table = quoted_name(&known.relation.schema, &known.relation.name);
+    let mut rows = vec![Piece::Sql(format!("SELECT {} FROM {only}{table} WHERE ", quoted_identifier(&column.name)))];
     for (index, condition) in conditions.iter().enumerate() {
         rows.extend((index > 0).then(|| Piece::Sql(" AND ".to_owned())));
         rows.extend(condition.iter().cloned());
     }
-    filters::among(quoted(&own.name), rows)
+    filters::among(quoted_identifier(&own.name), rows)
 }
 
 /// (a, b): a row is needed only if there is a row with an equal b, of those that its own level keeps.

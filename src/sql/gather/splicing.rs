@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::computed::Computed;
 use super::refusals;
 use super::survey::{ColumnUse, RelationUse, Step, Survey};
+use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::sql::analysis::Splice;
 use crate::sql::lexer::{self, Token, TokenKind};
@@ -98,7 +99,7 @@ impl<'t> Tokens<'t> {
         let select = if command.is_some() { "SELECT * FROM " } else { "" };
         let alias = match relation.alias {
             Some(_) => String::new(),
-            None => format!("AS {} ", quoted(&relation.name)),
+            None => format!("AS {} ", quoted_identifier(&relation.name)),
         };
         Ok(Splice { start: start.start, end: end.end, text: format!(" {select}{replacement} {alias}") })
     }
@@ -237,10 +238,6 @@ fn is_replaced(old: &RelationUse, new: &RelationUse, replacement: &Replacement) 
         && new.alias.as_deref() == Some(old.effective_name())
         && new.has_column_aliases == old.has_column_aliases
         && new.with_children
-}
-
-pub fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// NAMEDATALEN, without its terminating zero.

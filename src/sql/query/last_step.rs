@@ -14,6 +14,7 @@ use super::aggregate::{GroupedQuery, GroupsInTheMaking, Part};
 use super::bind::Reader;
 use super::column_name::column_name;
 use super::{Column, Distinct, OrderBy};
+use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{ColumnUse, Combination, LastStep, Merge};
 use crate::sql::lexer::{self, TokenKind};
 use crate::sql::tree;
@@ -124,7 +125,7 @@ impl Reader<'_> {
         let mut targets = Vec::with_capacity(whole.len());
         for (index, (target, range)) in query.select.target_list().iter().zip(&outline.targets).enumerate() {
             let name = target.name().map_or_else(|| column_name(target.val()), str::to_owned);
-            let alias = format!("AS \"{}\"", name.replace('"', "\"\""));
+            let alias = format!("AS {}", quoted_identifier(&name));
             if whole.get(index).copied()? {
                 targets.push(format!("{} {alias}", column(index)));
                 continue;

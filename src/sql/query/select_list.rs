@@ -9,6 +9,7 @@ use super::expression::{Findings, Place, Scope};
 use super::predicate::Operand;
 use super::scope::{Frame, Resolution, Visible, VisibleColumns};
 use super::{Column, ColumnProperties, Distinct, Grouping, OrderBy, OrderItem, Output, Term};
+use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::sql::tree;
 
@@ -281,6 +282,6 @@ pub fn ordinal(item: Node<'_>) -> Option<usize> {
 
 /// A column reference as SQL.
 pub fn quoted_path(path: &[&str]) -> String {
-    let quoted: Vec<String> = path.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+    let quoted: Vec<String> = path.iter().map(|name| quoted_identifier(name)).collect();
     quoted.join(".")
 }

@@ -5,10 +5,9 @@
 //! char(n) has its type there too: its blanks are not part of the text that it becomes.
 
 use super::{Stage, StageKind};
-use crate::catalog::{Catalog, Oid};
+use crate::catalog::{Catalog, Oid, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::oid;
-use crate::sql::gather::literal;
 
 /// What a query has answered, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Values<'_> {
         let row = |row: &Vec<Option<String>>| {
             let values = row.iter().zip(self.types).zip(&self.answer.columns).map(|((value, name), column)| match value {
                 None => "NULL".to_owned(),
-                Some(value) if column.type_oid == oid::TEXT => literal(value),
+                Some(value) if column.type_oid == oid::TEXT => quoted_literal(value),
                 Some(value) => typed(Some(value), name),
             });
             format!("({})", values.collect::<Vec<_>>().join(", "))
@@ -143,17 +142,17 @@ impl Values<'_> {
     }
 
     fn table(&self, alias: Option<&str>) -> String {
-        let alias = alias.map(|alias| format!("AS {} ", quoted(alias))).unwrap_or_default();
+        let alias = alias.map(|alias| format!("AS {} ", quoted_identifier(alias))).unwrap_or_default();
         format!(" ({}) {alias}", self.query())
     }
 
     fn query(&self) -> String {
-        let names: Vec<String> = self.answer.columns.iter().map(|column| quoted(&column.name)).collect();
+        let names: Vec<String> = self.answer.columns.iter().map(|column| quoted_identifier(&column.name)).collect();
         let rows = match self.answer.rows.split_first() {
             None => format!("SELECT {} WHERE false", self.nulls().join(", ")),
             Some((first, rest)) => {
                 let plain = |row: &Vec<Option<String>>| {
-                    let values = row.iter().map(|value| value.as_deref().map_or("NULL".to_owned(), literal));
+                    let values = row.iter().map(|value| value.as_deref().map_or("NULL".to_owned(), quoted_literal));
                     format!("({})", values.collect::<Vec<_>>().join(", "))
                 };
                 let first = format!("({})", self.typed(first).join(", "));
@@ -166,13 +165,9 @@ impl Values<'_> {
     }
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 fn typed(value: Option<&str>, name: &str) -> String {
     match value {
-        Some(value) => format!("{}::{name}", literal(value)),
+        Some(value) => format!("{}::{name}", quoted_literal(value)),
         None => format!("NULL::{name}"),
     }
 }
@@ -197,8 +192,10 @@ fn type_of(column: &AnswerColumn, catalog: &Catalog) -> Result<String, PgError> 
 /// As SQL may name it anywhere.
 pub fn type_name(type_oid: Oid, catalog: &Catalog) -> Result<String, PgError> {
     match catalog.types.get(&type_oid) {
-        Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => Ok(format!("pg_catalog.{}", quoted(&found.name))),
-        Some(found) if found.kind != 'p' => Ok(format!("{}.{}", quoted(&found.schema), quoted(&found.name))),
+        Some(found) if found.schema == "pg_catalog" && found.kind != 'p' => {
+            Ok(format!("pg_catalog.{}", quoted_identifier(&found.name)))
+        }
+        Some(found) if found.kind != 'p' => Ok(quoted_name(&found.schema, &found.name)),
         Some(_) | None => Err(PgError::unsupported(
             "a sub-select of this type is not supported across shards",
             "Its value cannot be written as a constant.",
