@@ -6,7 +6,8 @@
 //!
 //! Not seen: clocks in the definitions of views and functions, which stay the shard's own.
 
-use super::lexer::{self, LiteralClass, Token, TokenKind};
+use super::lexer::{self, LiteralClass, TokenKind};
+use super::tokens::Tokens;
 use crate::error::PgError;
 
 /// The setting with the time of the transaction.
@@ -29,21 +30,20 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
     if !mentions_clock(text) {
         return Ok(None);
     }
-    let tokens: Vec<Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
-    let piece = |index: usize| tokens.get(index).and_then(|token: &Token| text.get(token.start..token.end)).unwrap_or_default();
+    let tokens = Tokens::of(text);
     let mut out = String::with_capacity(text.len() + 128);
     let mut copied = 0;
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
-        let found = if token.kind == TokenKind::Word { clock(&tokens, index, &piece, instant)? } else { None };
+        let found = if token.kind == TokenKind::Word { clock(&tokens, index, instant)? } else { None };
         let Some((sql, first, last)) = found else {
             index += 1;
             continue;
         };
-        let (Some(start), Some(end)) = (tokens.get(first), tokens.get(last)) else { break };
-        out.push_str(text.get(copied..start.start).unwrap_or_default());
+        let Some(place) = tokens.range(first, last) else { break };
+        out.push_str(text.get(copied..place.start).unwrap_or_default());
         out.push_str(&sql);
-        copied = end.end;
+        copied = place.end;
         index = last + 1;
     }
     if copied == 0 {
@@ -77,12 +77,8 @@ fn mentions_clock(text: &str) -> bool {
 }
 
 /// What stands for the clock that begins at this token, and its first and last token.
-fn clock<'t>(
-    tokens: &[Token],
-    index: usize,
-    piece: &impl Fn(usize) -> &'t str,
-    instant: &dyn Fn(&str) -> String,
-) -> Result<Option<(String, usize, usize)>, PgError> {
+fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) -> Result<Option<(String, usize, usize)>, PgError> {
+    let piece = |index: usize| tokens.piece(index);
     let word = piece(index).to_ascii_lowercase();
     let before = index.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
     let is_call = piece(index + 1) == "(";
@@ -96,7 +92,7 @@ fn clock<'t>(
                 // Somebody's own function of this name.
                 "." => return Ok(None),
                 // FROM of a query, but for `extract(day FROM now())`.
-                "from" if !is_inside_call(index, piece) => return Err(not_replaced()),
+                "from" if !is_inside_call(tokens, index) => return Err(not_replaced()),
                 "join" | "lateral" => return Err(not_replaced()),
                 _ => index,
             };
@@ -107,7 +103,7 @@ fn clock<'t>(
             Ok(Some((value(&instant(setting), "pg_catalog.timestamptz", "", &word), first, index + 2)))
         }
         // Of one argument it is the time until today.
-        "age" if is_call && !has_comma(index + 1, piece) => Err(not_replaced()),
+        "age" if is_call && !has_comma(tokens, index + 1) => Err(not_replaced()),
         "current_timestamp" | "current_date" | "current_time" | "localtime" | "localtimestamp" => {
             if matches!(before.as_str(), "." | "as") {
                 return Ok(None);
@@ -141,7 +137,7 @@ fn value(instant: &str, type_name: &str, precision: &str, name: &str) -> String 
 }
 
 /// After an operand an expression cannot begin: the word would be a column's label.
-fn is_label(tokens: &[Token], index: usize, before: &str) -> bool {
+fn is_label(tokens: &Tokens<'_>, index: usize, before: &str) -> bool {
     let Some(token) = index.checked_sub(1).and_then(|index| tokens.get(index)) else { return false };
     match token.kind {
         TokenKind::Word => !BEFORE_EXPRESSIONS.contains(&before),
@@ -152,13 +148,13 @@ fn is_label(tokens: &[Token], index: usize, before: &str) -> bool {
 }
 
 /// The innermost parentheses around it are those of a call whose arguments are parted by FROM.
-fn is_inside_call<'t>(index: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
+fn is_inside_call(tokens: &Tokens<'_>, index: usize) -> bool {
     let mut depth = 0_usize;
     for before in (0..index).rev() {
-        match piece(before) {
+        match tokens.piece(before) {
             ")" => depth += 1,
             "(" if depth == 0 => {
-                let name = before.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
+                let name = before.checked_sub(1).map(|name| tokens.piece(name)).unwrap_or_default().to_ascii_lowercase();
                 return matches!(name.as_str(), "extract" | "substring" | "trim" | "overlay");
             }
             "(" => depth -= 1,
@@ -168,19 +164,8 @@ fn is_inside_call<'t>(index: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
     false
 }
 
-fn has_comma<'t>(open: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
-    let mut depth = 0_usize;
-    for index in open.. {
-        match piece(index) {
-            "(" => depth += 1,
-            ")" if depth <= 1 => return false,
-            ")" => depth -= 1,
-            "," if depth == 1 => return true,
-            "" => return false,
-            _ => {}
-        }
-    }
-    false
+fn has_comma(tokens: &Tokens<'_>, open: usize) -> bool {
+    tokens.closing(open).and_then(|close| tokens.elements(open + 1, close)).is_some_and(|arguments| arguments.len() > 1)
 }
 
 fn not_replaced() -> PgError {

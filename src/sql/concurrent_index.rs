@@ -4,6 +4,7 @@
 use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
+use super::tokens::quoted;
 use super::{parse, tree};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +33,4 @@ pub fn concurrent_index(text: &str, context: &Context) -> Option<ConcurrentIndex
         }
         _ => None,
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

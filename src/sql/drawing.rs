@@ -16,6 +16,7 @@ use pg_raw_parse::{Node, nodes};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::query::{Resolved, column_name, resolve};
+use super::tokens::quoted;
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
 use crate::catalog::{Relation, SequenceName};
@@ -561,10 +562,6 @@ pub fn not_here(function: &str, sequence: &str) -> PgError {
         "It is a sequence of the whole cluster, whose numbers the proxy gives.",
         format!("SELECT {function}(…) without tables, or give the number in VALUES."),
     )
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn unreadable() -> PgError {

@@ -34,6 +34,7 @@ mod statement;
 pub mod table_as;
 #[cfg(test)]
 mod testing;
+pub mod tokens;
 mod tree;
 mod truncate;
 pub mod value_rows;

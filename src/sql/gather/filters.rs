@@ -323,7 +323,7 @@ fn among_any(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
 }
 
 fn quoted(column: &Column) -> String {
-    super::splicing::quoted(&column.name)
+    crate::sql::tokens::quoted(&column.name)
 }
 
 /// A string literal that means the same under either setting of `standard_conforming_strings`.

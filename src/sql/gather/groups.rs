@@ -9,10 +9,10 @@ use pg_raw_parse::{Node, nodes};
 use super::constants::{Value, value};
 use super::filters::{self, ColumnName, Piece, column};
 use super::semijoins::{Known, Place};
-use super::splicing::quoted;
 use super::survey::{Level, Survey};
 use crate::catalog::Catalog;
 use crate::shard_key::oid;
+use crate::sql::tokens::quoted;
 use crate::sql::tree;
 
 /// GROUP BY and HAVING of one level.

@@ -8,7 +8,7 @@ use super::computed::Computed;
 use super::filters::{self, Piece, Writer};
 use super::groups;
 use super::semijoins::{Known, Place, semijoins};
-use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier, quoted};
+use super::splicing::TEMPORARY_SCHEMA;
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind};
@@ -19,6 +19,7 @@ use crate::sql::analysis::Effect;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
 use crate::sql::query::{Reader, Resolved, means_temporary, placed, resolve_name};
+use crate::sql::tokens::{Tokens, identifier, quoted};
 use crate::sql::{lexer, parse};
 
 /// What becomes of a relation in FROM.

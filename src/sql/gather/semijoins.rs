@@ -12,11 +12,11 @@
 
 use super::Keys;
 use super::filters::{self, ColumnName, Piece, TEXTS, Unqualified};
-use super::splicing::quoted;
 use super::survey::{Right, Survey};
 use crate::catalog::{Column, Relation};
 use crate::shard_key::oid;
 use crate::shardmap::GroupId;
+use crate::sql::tokens::quoted;
 
 /// A relation of the survey that the catalogue has.
 #[derive(Clone, Copy, Debug)]

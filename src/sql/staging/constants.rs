@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, Oid};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::oid;
 use crate::sql::gather::literal;
+use crate::sql::tokens::quoted;
 
 /// What a query has answered, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,10 +165,6 @@ impl Values<'_> {
         let fence = if self.answer.rows.len() == 1 { " OFFSET 0" } else { "" };
         format!("SELECT * FROM ({rows}) AS shardgate_rows ({}){fence}", names.join(", "))
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn typed(value: Option<&str>, name: &str) -> String {
