@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod body;
 mod cache;
 pub mod clock;
+pub mod clock_literals;
 pub mod concurrent_index;
 mod context;
 pub mod copy_in;

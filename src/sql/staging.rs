@@ -17,6 +17,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Splice;
+use super::clock_literals::{ClockLiteral, clock_literals};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::parse;
@@ -181,6 +182,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         }
         _ => return Ok(Stages::default()),
     }
+    finder.clock_literals(context);
     Ok(finder.finish())
 }
 
@@ -410,6 +412,25 @@ impl Finder<'_> {
         let query = format!("SELECT {}", self.text.get(start..end)?);
         self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
         Some(())
+    }
+
+    /// Strings that are read as a time, but for those in what is answered first.
+    fn clock_literals(&mut self, context: &Context) {
+        let Ok(literals) = clock_literals(self.text, context) else {
+            self.is_unknown = true;
+            return;
+        };
+        for ClockLiteral { start, end, expression } in literals {
+            let is_inside = |stage: &Stage| stage.start <= start && end <= stage.end;
+            let is_answered = self.stages.stages().any(is_inside);
+            if self.stages.tables.iter().any(is_inside) {
+                self.is_unknown = true;
+            }
+            if !is_answered {
+                let query = format!("SELECT {expression}");
+                self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
+            }
+        }
     }
 
     fn from(&mut self, items: &NodeList) {

@@ -26,7 +26,7 @@ use super::splicing::{TEMPORARY_SCHEMA, is_same_step};
 use super::survey::{Step, Survey};
 use super::{Input, Source, survey_text};
 use crate::sql::analysis::{Combination, Combine, DistinctRows, Effect, Groups, Merge, Part};
-use crate::sql::clock;
+use crate::sql::clock_literals::mentions_time;
 use crate::sql::context::Context;
 use crate::sql::query::Reader;
 use crate::sql::tokens::{Tokens, quoted};
@@ -84,7 +84,7 @@ fn of(
         return None;
     }
     let names_money = Tokens::of(sub_select).iter().any(|(_, piece)| piece.to_ascii_lowercase().contains("money"));
-    if names_money || clock::has_literal(sub_select) {
+    if names_money || mentions_time(sub_select) {
         return None;
     }
     let input = input(&format!("{COMPUTED_PREFIX}{number}"), sub_select, &merge(sub_select, context)?)?;

@@ -31,7 +31,7 @@ mod survey;
 use pg_raw_parse::Node;
 
 use super::analysis::{Effect, Splice};
-use super::clock;
+use super::clock_literals::mentions_time;
 use super::context::Context;
 use super::lexer;
 use super::parse;
@@ -233,7 +233,7 @@ fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Re
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
-    let has_clock = kitchen.surveys.iter().any(has_clock) || clock::has_literal(&spliced);
+    let has_clock = kitchen.surveys.iter().any(has_clock) || mentions_time(&spliced);
     let may_compute = kitchen.surveys.last().is_some_and(|survey| survey.inner.iter().any(|inner| inner.reduces));
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
     Ok((Recipe { text: spliced, splices, inputs, has_clock, plain: None }, may_compute))
