@@ -173,6 +173,7 @@ impl Session {
             return self.lock_rows_bound(statement, &bind, shards).await;
         }
         let types = self.describe(statement).await?.parameter_types.clone();
+        self.check_parameters(&bind, &types)?;
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
         let fragment = match self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
             Ok(fragment) => Bytes::from(fragment),

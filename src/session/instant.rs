@@ -6,9 +6,10 @@
 use super::{Failure, Session};
 use crate::backend::Reply;
 use crate::error::PgError;
+use crate::shard_key::Format;
 use crate::shardmap::ShardId;
-use crate::sql::clock;
-use crate::wire::originate;
+use crate::sql::{clock, clock_literals};
+use crate::wire::{self, originate};
 
 /// As PostgreSQL prints them in UTC, which it reads back under any settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ impl Instant {
 impl Session {
     /// What these shards are to run, with one instant for all.
     pub(super) async fn with_instant(&mut self, text: String, shards: &[ShardId]) -> Result<String, Failure> {
+        let text = clock_literals::typed(&text, &self.context)?.unwrap_or(text);
         let Some(replaced) = clock::replaced(&text)? else { return Ok(text) };
         let instant = self.instant(shards).await?;
         let sql = instant.sql(false);
@@ -58,6 +60,16 @@ impl Session {
             self.sync(index).await?;
         }
         Ok(replaced)
+    }
+
+    /// A value that several shards would each read by their own clock.
+    pub(super) fn check_parameters(&self, bind: &wire::Bind<'_>, types: &[u32]) -> Result<(), PgError> {
+        for ((format, value), type_oid) in bind.parameters().zip(types) {
+            if let (Format::Text, Some(value)) = (format, value) {
+                clock_literals::check_parameter(*type_oid, value, &self.context)?;
+            }
+        }
+        Ok(())
     }
 
     /// Asked of a shard that the transaction is on.

@@ -15,7 +15,8 @@ use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
-use crate::sql::{Read, gather};
+use crate::sql::clock_literals::clock_literals;
+use crate::sql::{Read, clock, gather};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -148,7 +149,7 @@ impl Session {
                 return Ok(route);
             }
             Scope::Replicated => return self.route_anywhere(statement).await,
-            Scope::EveryShard => return self.route_to_copies(statement),
+            Scope::EveryShard => return self.route_to_copies(statement, inputs),
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
                 let preferred = self.shards_begun().next();
@@ -173,7 +174,11 @@ impl Session {
                     self.check_drift(parts)?;
                 }
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
-                match plan::plan(statement, &target, &self.transaction_scope(), recipe)? {
+                let plan = plan::plan(statement, &target, &self.transaction_scope(), recipe)?;
+                if matches!(plan, Plan::Split | Plan::Write(_)) {
+                    self.check_clocks(statement, inputs)?;
+                }
+                match plan {
                     Plan::SingleShard(shard) => self.admit(statement, shard).await,
                     Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
                     Plan::Split => Box::pin(self.route_rows(statement, inputs)).await,
@@ -244,7 +249,7 @@ impl Session {
     }
 
     /// A write to a reference table: on every shard, the home shard first.
-    fn route_to_copies(&self, statement: &Analysis) -> Result<Route, Failure> {
+    fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
             return Err(every_shard_refusal(&statement.command).into());
         }
@@ -258,11 +263,22 @@ impl Session {
         }
         self.check_drift_of_copies()?;
         plan::admit_several(&shards, &self.transaction_scope())?;
+        self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
             None => WritingKind::Copies,
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))
+    }
+
+    /// A write whose strings each shard would read by its own clock does not run as it is. In one that is made of such a write
+    /// they are values.
+    fn check_clocks(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
+        let alone = statement.alone(inputs.text());
+        if self.is_staging || clock_literals(alone, &self.context)?.is_empty() {
+            return Ok(());
+        }
+        Err(clock::not_replaced())
     }
 
     /// FETCH, MOVE and CLOSE go where the cursor is.

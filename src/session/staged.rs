@@ -25,6 +25,7 @@ use crate::routing::Inputs;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
 use crate::sql::clock;
+use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
@@ -231,6 +232,9 @@ impl Session {
                 },
                 // It names the outer statement's rows: it stays where it is, with what it may name of WITH.
                 Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
+                        return Err(staging.refusal.clone().into());
+                    }
                     if let Some((start, end)) = staging.stages.dropped
                         && is_under_with(&with, &stage.query)
                     {

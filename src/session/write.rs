@@ -166,6 +166,7 @@ impl Session {
             )
             .into());
         }
+        self.check_parameters(&bind, &description.parameter_types)?;
         self.check_commit_support(&writing.shards).await?;
         if !self.transaction.is_open() {
             self.begin_for_pipeline();

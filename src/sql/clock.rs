@@ -2,11 +2,14 @@
 //!
 //! Each server has a clock of its own, and its transaction begins when it is first touched. So what reads the clock is replaced,
 //! in the text that a shard runs, by a setting that all of them get, as a sub-select whose column has the name of what it
-//! replaces: names of columns stay what they are. Found token by token: what cannot be told from a name is refused.
+//! replaces: names of columns stay what they are. Found token by token: what cannot be told from a name is refused. Strings that are
+//! read as a time are found by [`super::clock_literals`].
 //!
 //! Not seen: clocks in the definitions of views and functions, which stay the shard's own.
 
-use super::lexer::{self, LiteralClass, Token, TokenKind};
+use super::clock_literals::{Meaning, is_special, meaning};
+use super::lexer::TokenKind;
+use super::tokens::Tokens;
 use crate::error::PgError;
 
 /// The setting with the time of the transaction.
@@ -29,41 +32,43 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
     if !mentions_clock(text) {
         return Ok(None);
     }
-    let tokens: Vec<Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
-    let piece = |index: usize| tokens.get(index).and_then(|token: &Token| text.get(token.start..token.end)).unwrap_or_default();
+    let tokens = Tokens::of(text);
     let mut out = String::with_capacity(text.len() + 128);
-    let mut copied = 0;
-    let mut index = 0;
+    let (mut copied, mut index) = (0, 0);
+    let mut is_untold = false;
     while let Some(token) = tokens.get(index) {
-        let found = if token.kind == TokenKind::Word { clock(&tokens, index, &piece, instant)? } else { None };
+        let found = match token.kind {
+            TokenKind::Word => clock(&tokens, index, instant)?,
+            _ if is_special(&tokens, index) => match meaning(&tokens, index) {
+                Some(Meaning::Time { first, last, type_name }) => {
+                    Some((time(tokens.piece(index), &type_name, instant).ok_or_else(not_replaced)?, first, last))
+                }
+                Some(Meaning::Text) => None,
+                Some(Meaning::Bare) | None => {
+                    is_untold = true;
+                    None
+                }
+            },
+            _ => None,
+        };
         let Some((sql, first, last)) = found else {
             index += 1;
             continue;
         };
-        let (Some(start), Some(end)) = (tokens.get(first), tokens.get(last)) else { break };
-        out.push_str(text.get(copied..start.start).unwrap_or_default());
+        let Some(place) = tokens.range(first, last) else { break };
+        out.push_str(text.get(copied..place.start).unwrap_or_default());
         out.push_str(&sql);
-        copied = end.end;
+        copied = place.end;
         index = last + 1;
     }
     if copied == 0 {
         return Ok(None);
     }
-    if has_literal(text) {
+    if is_untold {
         return Err(not_replaced());
     }
     out.push_str(text.get(copied..).unwrap_or_default());
     Ok(Some(out))
-}
-
-/// A string that PostgreSQL may read as a time of the transaction: `'now'`, `'today'`.
-pub fn has_literal(text: &str) -> bool {
-    lexer::tokens(text).any(|token| {
-        let is_string = matches!(token.kind, TokenKind::Literal(LiteralClass::String | LiteralClass::Other));
-        let lower = text.get(token.start..token.end).unwrap_or_default().to_ascii_lowercase();
-        let mut words = lower.split(|character: char| !character.is_ascii_alphabetic());
-        is_string && words.any(|word| matches!(word, "now" | "today" | "tomorrow" | "yesterday"))
-    })
 }
 
 /// Every clock of the text can be replaced.
@@ -73,16 +78,12 @@ pub fn is_movable(text: &str) -> bool {
 
 fn mentions_clock(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    ["now", "current_", "localtime", "_timestamp", "age"].iter().any(|word| lower.contains(word))
+    ["now", "current_", "localtime", "_timestamp", "age", "today", "tomorrow", "yesterday"].iter().any(|word| lower.contains(word))
 }
 
 /// What stands for the clock that begins at this token, and its first and last token.
-fn clock<'t>(
-    tokens: &[Token],
-    index: usize,
-    piece: &impl Fn(usize) -> &'t str,
-    instant: &dyn Fn(&str) -> String,
-) -> Result<Option<(String, usize, usize)>, PgError> {
+fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) -> Result<Option<(String, usize, usize)>, PgError> {
+    let piece = |index: usize| tokens.piece(index);
     let word = piece(index).to_ascii_lowercase();
     let before = index.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
     let is_call = piece(index + 1) == "(";
@@ -96,7 +97,7 @@ fn clock<'t>(
                 // Somebody's own function of this name.
                 "." => return Ok(None),
                 // FROM of a query, but for `extract(day FROM now())`.
-                "from" if !is_inside_call(index, piece) => return Err(not_replaced()),
+                "from" if !is_inside_call(tokens, index) => return Err(not_replaced()),
                 "join" | "lateral" => return Err(not_replaced()),
                 _ => index,
             };
@@ -107,7 +108,7 @@ fn clock<'t>(
             Ok(Some((value(&instant(setting), "pg_catalog.timestamptz", "", &word), first, index + 2)))
         }
         // Of one argument it is the time until today.
-        "age" if is_call && !has_comma(index + 1, piece) => Err(not_replaced()),
+        "age" if is_call && !has_comma(tokens, index + 1) => Err(not_replaced()),
         "current_timestamp" | "current_date" | "current_time" | "localtime" | "localtimestamp" => {
             if matches!(before.as_str(), "." | "as") {
                 return Ok(None);
@@ -140,8 +141,23 @@ fn value(instant: &str, type_name: &str, precision: &str, name: &str) -> String 
     }
 }
 
+/// What stands for a string with its type; an expression without a name, as a cast of a string is.
+fn time(literal: &str, type_name: &str, instant: &dyn Fn(&str) -> String) -> Option<String> {
+    let instant = instant(INSTANT);
+    let days = match literal.strip_prefix('\'')?.strip_suffix('\'')?.trim().to_ascii_lowercase().as_str() {
+        "now" => return Some(format!("(({instant} - '0 s'::pg_catalog.interval)::{type_name})")),
+        "today" => 0,
+        "tomorrow" => 1,
+        "yesterday" => -1,
+        _ => return None,
+    };
+    // The input of a time of day takes no day.
+    let has_day = ["date", "timestamp"].iter().any(|name| type_name.trim_start_matches("pg_catalog.").starts_with(name));
+    has_day.then(|| format!("(({instant}::pg_catalog.date + {days})::{type_name})"))
+}
+
 /// After an operand an expression cannot begin: the word would be a column's label.
-fn is_label(tokens: &[Token], index: usize, before: &str) -> bool {
+fn is_label(tokens: &Tokens<'_>, index: usize, before: &str) -> bool {
     let Some(token) = index.checked_sub(1).and_then(|index| tokens.get(index)) else { return false };
     match token.kind {
         TokenKind::Word => !BEFORE_EXPRESSIONS.contains(&before),
@@ -152,13 +168,13 @@ fn is_label(tokens: &[Token], index: usize, before: &str) -> bool {
 }
 
 /// The innermost parentheses around it are those of a call whose arguments are parted by FROM.
-fn is_inside_call<'t>(index: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
+fn is_inside_call(tokens: &Tokens<'_>, index: usize) -> bool {
     let mut depth = 0_usize;
     for before in (0..index).rev() {
-        match piece(before) {
+        match tokens.piece(before) {
             ")" => depth += 1,
             "(" if depth == 0 => {
-                let name = before.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
+                let name = before.checked_sub(1).map(|name| tokens.piece(name)).unwrap_or_default().to_ascii_lowercase();
                 return matches!(name.as_str(), "extract" | "substring" | "trim" | "overlay");
             }
             "(" => depth -= 1,
@@ -168,22 +184,11 @@ fn is_inside_call<'t>(index: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
     false
 }
 
-fn has_comma<'t>(open: usize, piece: &impl Fn(usize) -> &'t str) -> bool {
-    let mut depth = 0_usize;
-    for index in open.. {
-        match piece(index) {
-            "(" => depth += 1,
-            ")" if depth <= 1 => return false,
-            ")" => depth -= 1,
-            "," if depth == 1 => return true,
-            "" => return false,
-            _ => {}
-        }
-    }
-    false
+fn has_comma(tokens: &Tokens<'_>, open: usize) -> bool {
+    tokens.closing(open).and_then(|close| tokens.elements(open + 1, close)).is_some_and(|arguments| arguments.len() > 1)
 }
 
-fn not_replaced() -> PgError {
+pub fn not_replaced() -> PgError {
     PgError::unsupported(
         "this use of the clock is not supported across shards",
         "Every shard has a clock of its own, and where the statement reads it one time for all cannot be put in its place.",
@@ -268,11 +273,25 @@ mod tests {
     }
 
     #[test]
+    fn strings_that_are_times_are_replaced_with_their_types() {
+        let text = |sql: &str| fixed(sql, &|_| "T".to_owned()).expect("replaced");
+        let time = |days: &str, name: &str| format!("(('T'::pg_catalog.timestamptz::pg_catalog.date + {days})::{name})");
+        assert_eq!(
+            text("SELECT timestamp(0) 'now' AT TIME ZONE 'utc'"),
+            Some("SELECT (('T'::pg_catalog.timestamptz - '0 s'::pg_catalog.interval)::timestamp(0)) AT TIME ZONE 'utc'".to_owned())
+        );
+        assert_eq!(text("SELECT 'today'::date, 'now'::text"), Some(format!("SELECT {}, 'now'::text", time("0", "date"))));
+        assert_eq!(text("SELECT cast('Yesterday' as timestamp)"), Some(format!("SELECT {}", time("-1", "timestamp"))));
+        assert_eq!(text("SELECT 'now'::text, note = 'today'"), None);
+    }
+
+    #[test]
     fn what_cannot_be_told_is_refused() {
-        for sql in ["SELECT 1 current_date", "SELECT * FROM now() n", "SELECT age(at) FROM t"] {
+        for sql in ["SELECT 1 current_date", "SELECT * FROM now() n", "SELECT age(at) FROM t", "SELECT now() < 'today'"] {
             assert!(replaced(sql).is_err(), "{sql}");
         }
-        assert!(!is_movable("SELECT 'today'::date, now()"));
+        assert!(!is_movable("SELECT 'today 10:00'::timestamp"));
+        assert!(is_movable("SELECT 'today'::date, now()"));
         assert!(is_movable("SELECT now() - interval '1 day', extract(epoch FROM now())"));
     }
 }

@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod body;
 mod cache;
 pub mod clock;
+pub mod clock_literals;
 pub mod concurrent_index;
 mod context;
 pub mod copy_in;
@@ -34,6 +35,7 @@ mod statement;
 pub mod table_as;
 #[cfg(test)]
 mod testing;
+pub mod tokens;
 mod tree;
 mod truncate;
 pub mod value_rows;

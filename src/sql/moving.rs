@@ -7,9 +7,9 @@
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::context::Context;
-use super::lexer::{self, Token, TokenKind};
 use super::parse;
 use super::query::{Resolved, resolve};
+use super::tokens::Tokens;
 use super::tree;
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
@@ -43,7 +43,7 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
     if is_watched(relation, context) || matches!(update.where_clause(), Node::CurrentOfExpr(_)) {
         return Ok(None);
     }
-    let pieces = Pieces { context, text, tokens: lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect() };
+    let pieces = Pieces { context, tokens: Tokens::of(text) };
     let made = pieces.moving(update, name, relation, &key.iter().map(|key| key.column.as_str()).collect::<Vec<_>>());
     // What was made must be read as what it is meant to be.
     let is_read = |moving: &Moving| {
@@ -76,21 +76,20 @@ fn is_watched(relation: &Relation, context: &Context) -> bool {
 
 struct Pieces<'t> {
     context: &'t Context,
-    text: &'t str,
-    tokens: Vec<Token>,
+    tokens: Tokens<'t>,
 }
 
 impl Pieces<'_> {
     fn moving(&self, update: &nodes::UpdateStmt, name: &nodes::RangeVar, relation: &Relation, key: &[&str]) -> Option<Moving> {
-        let first = self.at(usize::try_from(name.location).ok()?)?;
-        let set = self.word_at_top(first, &["set"])?;
-        let filter = self.word_at_top(set, &["where"]);
-        let returning = self.word_at_top(filter.unwrap_or(set), &["returning"]);
+        let first = self.tokens.at_location(name.location)?;
+        let set = self.tokens.word_at_top(first, &["set"])?;
+        let filter = self.tokens.word_at_top(set, &["where"]);
+        let returning = self.tokens.word_at_top(filter.unwrap_or(set), &["returning"]);
         let end = self.end(returning);
         let assigned = self.assignments(update, set + 1, filter.or(returning))?;
         // Anything else that cannot run on several shards is not about moving rows.
         assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
-        let table = self.slice(first, set)?;
+        let table = self.tokens.slice(first, set.checked_sub(1)?)?;
         let called = match name.alias() {
             Some(alias) => quoted_identifier(alias.aliasname()?),
             None => quoted_identifier(name.relname()?),
@@ -109,21 +108,22 @@ impl Pieces<'_> {
         let new: Vec<String> = columns.iter().map(value).collect();
         let old: Vec<String> = key.iter().map(|column| format!("{called}.{}", quoted_identifier(column))).collect();
         let condition = match filter {
-            Some(filter) => self.text.get(self.tokens.get(filter)?.start..end)?,
+            Some(filter) => self.tokens.text().get(self.tokens.get(filter)?.start..end)?,
             None => "",
         };
         let has_identity = relation.columns.iter().any(|column| column.identity.is_some());
         let overriding = if has_identity { " OVERRIDING SYSTEM VALUE" } else { "" };
+        let given = self.tokens.slice(first, self.tokens.name_end(first))?;
         let target = match name.alias() {
-            Some(_) => format!("{} AS {called}", self.name(first)?),
-            None => self.name(first)?.to_owned(),
+            Some(_) => format!("{given} AS {called}"),
+            None => given.to_owned(),
         };
         let listed: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
         Some(Moving {
             delete: format!("DELETE FROM {table} {condition} RETURNING {}", [new, old].concat().join(", ")),
             insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
             returning: returning
-                .and_then(|returning| self.text.get(self.tokens.get(returning)?.start..self.whole_end()))
+                .and_then(|returning| self.tokens.text().get(self.tokens.get(returning)?.start..self.whole_end()))
                 .unwrap_or_default()
                 .to_owned(),
             key: key.iter().map(|key| columns.iter().position(|column| column == key)).collect::<Option<_>>()?,
@@ -133,21 +133,7 @@ impl Pieces<'_> {
 
     /// `column = expression`, each by its column.
     fn assignments(&self, update: &nodes::UpdateStmt, first: usize, end: Option<usize>) -> Option<Vec<(String, String)>> {
-        let end = end.unwrap_or(self.last());
-        let mut pieces = Vec::new();
-        let (mut start, mut index) = (first, first);
-        while index < end {
-            match self.piece(index) {
-                "(" | "[" => index = self.closing(index)?,
-                "," => {
-                    pieces.push((start, index));
-                    start = index + 1;
-                }
-                _ => {}
-            }
-            index += 1;
-        }
-        pieces.push((start, end));
+        let pieces = self.tokens.elements(first, end.unwrap_or(self.last()))?;
         if pieces.len() != update.target_list().len() {
             return None;
         }
@@ -162,8 +148,8 @@ impl Pieces<'_> {
                 });
                 found
             };
-            (is_plain && !has_subquery && self.piece(start + 1) == "=").then_some(())?;
-            Some((target.name()?.to_owned(), self.slice(start + 2, end)?.to_owned()))
+            (is_plain && !has_subquery && self.tokens.piece(start + 1) == "=").then_some(())?;
+            Some((target.name()?.to_owned(), self.tokens.slice(start + 2, end)?.to_owned()))
         };
         update.target_list().iter().zip(pieces).map(assignment).collect()
     }
@@ -174,39 +160,16 @@ impl Pieces<'_> {
         Some(format!("::{}.{}", quoted_identifier(&found.schema), quoted_identifier(&found.name)))
     }
 
-    /// The dotted name that begins at a token.
-    fn name(&self, first: usize) -> Option<&str> {
-        let mut last = first;
-        while self.piece(last + 1) == "." {
-            last += 2;
-        }
-        self.slice(first, last + 1)
-    }
-
-    /// The first of these words, from this token on, outside of parentheses.
-    fn word_at_top(&self, from: usize, words: &[&str]) -> Option<usize> {
-        let mut index = from;
-        while index < self.tokens.len() {
-            match self.piece(index) {
-                "(" | "[" => index = self.closing(index)?,
-                piece if words.iter().any(|word| piece.eq_ignore_ascii_case(word)) => return Some(index),
-                _ => {}
-            }
-            index += 1;
-        }
-        None
-    }
-
     /// Index after the last token of the statement.
     fn last(&self) -> usize {
-        match self.piece(self.tokens.len().saturating_sub(1)) {
-            ";" => self.tokens.len() - 1,
-            _ => self.tokens.len(),
+        match self.tokens.piece(self.tokens.count().saturating_sub(1)) {
+            ";" => self.tokens.count() - 1,
+            _ => self.tokens.count(),
         }
     }
 
     fn whole_end(&self) -> usize {
-        self.last().checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(self.text.len(), |token| token.end)
+        self.last().checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(self.tokens.text().len(), |token| token.end)
     }
 
     /// Where what stands before RETURNING ends.
@@ -215,35 +178,6 @@ impl Pieces<'_> {
             Some(token) => token.start,
             None => self.whole_end(),
         }
-    }
-
-    fn slice(&self, from: usize, to: usize) -> Option<&str> {
-        self.text.get(self.tokens.get(from)?.start..self.tokens.get(to.checked_sub(1)?)?.end)
-    }
-
-    fn at(&self, offset: usize) -> Option<usize> {
-        self.tokens.binary_search_by_key(&offset, |token| token.start).ok()
-    }
-
-    fn piece(&self, index: usize) -> &str {
-        self.tokens.get(index).and_then(|token| self.text.get(token.start..token.end)).unwrap_or_default()
-    }
-
-    fn closing(&self, open: usize) -> Option<usize> {
-        let mut depth = 0_usize;
-        for index in open..self.tokens.len() {
-            match self.piece(index) {
-                "(" | "[" => depth += 1,
-                ")" | "]" => {
-                    depth = depth.checked_sub(1)?;
-                    if depth == 0 {
-                        return Some(index);
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
     }
 }
 

@@ -11,14 +11,18 @@
 mod constants;
 mod defaults;
 
+use std::ops::Range;
+
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Splice;
+use super::clock_literals::{ClockLiteral, clock_literals};
 use super::context::Context;
-use super::lexer::{self, Token, TokenKind};
+use super::lexer::{self, TokenKind};
 use super::parse;
 use super::query::{Resolved, resolve};
+use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
@@ -107,7 +111,8 @@ impl Stages {
 
 /// A query may name one of these queries of WITH. `definitions`: each one's name and text.
 pub fn is_under_with(definitions: &[(String, String)], query: &str) -> bool {
-    identifiers(query).any(|word| definitions.iter().any(|(name, _)| *name == word))
+    let tokens = Tokens::of(query);
+    (0..tokens.count()).filter_map(|index| tokens.identifier(index)).any(|word| definitions.iter().any(|(name, _)| *name == word))
 }
 
 /// A query under queries of WITH, if it may name one of them: they are put before its own.
@@ -146,7 +151,8 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
-    let mut finder = Finder { text, tokens: tokens(text), main: 0, stages: Stages::default(), rows: Vec::new(), is_unknown: false };
+    let mut finder =
+        Finder { text, tokens: Tokens::of(text), main: 0, stages: Stages::default(), rows: Vec::new(), is_unknown: false };
     let with = match statement {
         Node::InsertStmt(insert) => insert.with_clause(),
         Node::UpdateStmt(update) => update.with_clause(),
@@ -176,6 +182,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         }
         _ => return Ok(Stages::default()),
     }
+    finder.clock_literals(context);
     Ok(finder.finish())
 }
 
@@ -204,13 +211,9 @@ pub fn with_parameters(text: &str, value: &dyn Fn(u16) -> Option<String>) -> Opt
     Some(spliced(text, &splices))
 }
 
-fn tokens(text: &str) -> Vec<Token> {
-    lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect()
-}
-
 struct Finder<'t> {
     text: &'t str,
-    tokens: Vec<Token>,
+    tokens: Tokens<'t>,
     /// Where the statement begins, after its WITH.
     main: usize,
     stages: Stages,
@@ -241,29 +244,28 @@ impl Finder<'_> {
             if cte.search_clause().is_some() || cte.cycle_clause().is_some() {
                 return None;
             }
-            let first = self.at(usize::try_from(cte.location).ok()?)?;
+            let first = self.tokens.at_location(cte.location)?;
             let mut open = first + 1;
-            if self.piece(open) == "(" {
-                open = self.closing(open)? + 1;
+            if self.tokens.piece(open) == "(" {
+                open = self.tokens.closing(open)? + 1;
             }
-            while ["as", "not", "materialized"].iter().any(|word| self.piece(open).eq_ignore_ascii_case(word)) {
+            while self.tokens.is_one_of(open, &["as", "not", "materialized"]) {
                 open += 1;
             }
-            let close = self.closing(open)?;
+            let close = self.tokens.closing(open)?;
             let (start, end) = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
-            let query = self.text.get(start..end)?.to_owned();
+            let query = self.tokens.between(open, close)?.to_owned();
             let head = self.text.get(self.tokens.get(first)?.start..start)?.to_owned();
             let stage = Stage { start, end, query, kind: StageKind::Cte };
             self.stages.has_locks |= has_locks(select);
             self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head });
             self.main = close + 1;
         }
-        let is_verb = ["insert", "update", "delete"].iter().any(|word| self.piece(self.main).eq_ignore_ascii_case(word));
-        is_verb.then_some(())
+        self.tokens.is_one_of(self.main, &["insert", "update", "delete"]).then_some(())
     }
 
     fn drop_with(&mut self) {
-        if let (Some(first), Some(main), false) = (self.tokens.first(), self.tokens.get(self.main), self.stages.ctes.is_empty()) {
+        if let (Some(first), Some(main), false) = (self.tokens.get(0), self.tokens.get(self.main), self.stages.ctes.is_empty()) {
             self.stages.dropped = Some((first.start, main.start));
         }
     }
@@ -309,7 +311,7 @@ impl Finder<'_> {
                 self.is_unknown = true;
                 return;
             }
-            for (value, (start, end)) in row.iter().zip(elements) {
+            for (value, Range { start, end }) in row.iter().zip(elements) {
                 if is_constant(value) {
                     continue;
                 }
@@ -325,24 +327,11 @@ impl Finder<'_> {
     }
 
     /// The ranges between the commas of a parenthesised list.
-    fn elements(&self, start: usize, end: usize) -> Option<Vec<(usize, usize)>> {
-        let open = self.at(start)?;
-        let close = self.closing(open).filter(|close| self.tokens.get(*close).is_some_and(|token| token.end == end))?;
-        let mut elements = Vec::new();
-        let mut first = open + 1;
-        let mut index = open + 1;
-        while index <= close {
-            match self.piece(index) {
-                "(" | "[" => index = self.closing(index)?,
-                piece if piece == "," || index == close => {
-                    elements.push((self.tokens.get(first)?.start, self.tokens.get(index.checked_sub(1)?)?.end));
-                    first = index + 1;
-                }
-                _ => {}
-            }
-            index += 1;
-        }
-        Some(elements)
+    fn elements(&self, start: usize, end: usize) -> Option<Vec<Range<usize>>> {
+        let open = self.tokens.at(start)?;
+        let close = self.tokens.closing(open).filter(|close| self.tokens.get(*close).is_some_and(|token| token.end == end))?;
+        let elements = self.tokens.elements(open + 1, close)?;
+        elements.into_iter().map(|(first, last)| self.tokens.range(first, last)).collect()
     }
 
     fn returning(&mut self, clause: Option<&nodes::ReturningClause>) {
@@ -383,30 +372,29 @@ impl Finder<'_> {
     }
 
     fn sublink(&mut self, sublink: &nodes::SubLink, is_row: bool) -> Option<()> {
-        let first = self.at(usize::try_from(sublink.location).ok()?)?;
+        let first = self.tokens.at_location(sublink.location)?;
         let Node::SelectStmt(select) = sublink.subselect() else { return None };
         let has_locks = has_locks(select);
-        let word = |finder: &Self, index: usize, word: &str| finder.piece(index).eq_ignore_ascii_case(word);
         let (kind, replaced_from, open) = match sublink.sub_link_type {
             nodes::SubLinkType::EXPR_SUBLINK => (if is_row { StageKind::Row } else { StageKind::Scalar }, first, first),
             nodes::SubLinkType::EXISTS_SUBLINK => (StageKind::Exists, first, first + 1),
             nodes::SubLinkType::ARRAY_SUBLINK => (StageKind::Array, first, first + 1),
             nodes::SubLinkType::ANY_SUBLINK if sublink.oper_name().is_empty() => {
-                let is_not = word(self, first, "not");
+                let is_not = self.tokens.is_word(first, "not");
                 let keyword = if is_not { first + 1 } else { first };
-                if !word(self, keyword, "in") {
+                if !self.tokens.is_word(keyword, "in") {
                     return None;
                 }
                 (StageKind::In { is_not }, first, keyword + 1)
             }
             nodes::SubLinkType::ANY_SUBLINK | nodes::SubLinkType::ALL_SUBLINK => {
-                let last = (first..self.tokens.len().min(first + QUANTIFIER_TOKENS_MAX))
-                    .find(|index| ["any", "some", "all"].iter().any(|quantifier| word(self, *index, quantifier)))?;
+                let last = (first..self.tokens.count().min(first + QUANTIFIER_TOKENS_MAX))
+                    .find(|index| self.tokens.is_one_of(*index, &["any", "some", "all"]))?;
                 (StageKind::Array, last + 1, last + 1)
             }
             _ => return None,
         };
-        let close = self.closing(open)?;
+        let close = self.tokens.closing(open)?;
         let inner = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
         let (start, end) = (self.tokens.get(replaced_from)?.start, self.tokens.get(close)?.end);
         self.add(start, end, inner, kind, has_locks);
@@ -415,18 +403,34 @@ impl Finder<'_> {
 
     /// `now()`, `pg_catalog.now()`, `CURRENT_TIMESTAMP`, `LOCALTIME(0)`.
     fn clock(&mut self, location: i32) -> Option<()> {
-        let first = self.at(usize::try_from(location).ok()?)?;
-        let mut last = first;
-        while self.piece(last + 1) == "." {
-            last += 2;
-        }
-        if self.piece(last + 1) == "(" {
-            last = self.closing(last + 1)?;
+        let first = self.tokens.at_location(location)?;
+        let mut last = self.tokens.name_end(first);
+        if self.tokens.piece(last + 1) == "(" {
+            last = self.tokens.closing(last + 1)?;
         }
         let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
         let query = format!("SELECT {}", self.text.get(start..end)?);
         self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
         Some(())
+    }
+
+    /// Strings that are read as a time, but for those in what is answered first.
+    fn clock_literals(&mut self, context: &Context) {
+        let Ok(literals) = clock_literals(self.text, context) else {
+            self.is_unknown = true;
+            return;
+        };
+        for ClockLiteral { start, end, expression } in literals {
+            let is_inside = |stage: &Stage| stage.start <= start && end <= stage.end;
+            let is_answered = self.stages.stages().any(is_inside);
+            if self.stages.tables.iter().any(is_inside) {
+                self.is_unknown = true;
+            }
+            if !is_answered {
+                let query = format!("SELECT {expression}");
+                self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
+            }
+        }
     }
 
     fn from(&mut self, items: &NodeList) {
@@ -451,15 +455,12 @@ impl Finder<'_> {
     }
 
     fn table(&mut self, table: &nodes::RangeVar) -> Option<()> {
-        let mut last = self.at(usize::try_from(table.location).ok()?)?;
-        let first = last;
-        while self.piece(last + 1) == "." {
-            last += 2;
-        }
+        let first = self.tokens.at_location(table.location)?;
+        let last = self.tokens.name_end(first);
         // ONLY, and the star that says the opposite, stand around the name.
         if !table.inh
-            || self.piece(last + 1) == "*"
-            || first.checked_sub(1).is_some_and(|before| self.piece(before).eq_ignore_ascii_case("only"))
+            || self.tokens.piece(last + 1) == "*"
+            || first.checked_sub(1).is_some_and(|before| self.tokens.is_word(before, "only"))
         {
             return None;
         }
@@ -478,14 +479,14 @@ impl Finder<'_> {
         // The tree does not say where it stands: the alias is looked for after each parenthesis.
         let name = alias.aliasname()?;
         let mut found = None;
-        for open in 0..self.tokens.len() {
-            let begins = ["select", "with", "values", "table"].iter().any(|word| self.piece(open + 1).eq_ignore_ascii_case(word));
-            if self.piece(open) != "(" || !begins {
+        for open in 0..self.tokens.count() {
+            let begins = self.tokens.is_one_of(open + 1, &["select", "with", "values", "table"]);
+            if self.tokens.piece(open) != "(" || !begins {
                 continue;
             }
-            let close = self.closing(open)?;
-            let after = if self.piece(close + 1).eq_ignore_ascii_case("as") { close + 2 } else { close + 1 };
-            let called = self.tokens.get(after).and_then(|token| identifier(self.text, token));
+            let close = self.tokens.closing(open)?;
+            let after = if self.tokens.is_word(close + 1, "as") { close + 2 } else { close + 1 };
+            let called = self.tokens.identifier(after);
             if called.as_deref() == Some(name) {
                 if found.is_some() {
                     return None;
@@ -495,7 +496,7 @@ impl Finder<'_> {
         }
         let (open, close) = found?;
         let (start, end) = (self.tokens.get(open)?.start, self.tokens.get(close)?.end);
-        let query = self.text.get(self.tokens.get(open)?.end..self.tokens.get(close)?.start)?.to_owned();
+        let query = self.tokens.between(open, close)?.to_owned();
         self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: None } });
         Some(())
     }
@@ -512,32 +513,32 @@ impl Finder<'_> {
 
     /// Where the query of an INSERT stands: after the target and its columns, before ON CONFLICT and RETURNING.
     fn source_range(&self) -> Option<(usize, usize)> {
-        let begins = |index: usize| ["select", "with", "table"].iter().any(|word| self.piece(index).eq_ignore_ascii_case(word));
+        let begins = |index: usize| self.tokens.is_one_of(index, &["select", "with", "table"]);
         let mut index = self.main;
         let start = loop {
-            match self.piece(index) {
+            match self.tokens.piece(index) {
                 "" => return None,
                 "(" => {
                     let mut inside = index + 1;
-                    while self.piece(inside) == "(" {
+                    while self.tokens.piece(inside) == "(" {
                         inside += 1;
                     }
                     if begins(inside) {
                         break index;
                     }
-                    index = self.closing(index)? + 1;
+                    index = self.tokens.closing(index)? + 1;
                 }
-                _ if begins(index) && self.tokens.get(index)?.kind == TokenKind::Word => break index,
+                _ if begins(index) => break index,
                 _ => index += 1,
             }
         };
         let mut last = start;
         let mut index = start;
-        while index < self.tokens.len() {
-            match self.piece(index) {
-                "(" | "[" => index = self.closing(index)?,
-                word if word.eq_ignore_ascii_case("returning") => break,
-                word if word.eq_ignore_ascii_case("on") && self.piece(index + 1).eq_ignore_ascii_case("conflict") => break,
+        while index < self.tokens.count() {
+            match self.tokens.piece(index) {
+                "(" | "[" => index = self.tokens.closing(index)?,
+                _ if self.tokens.is_word(index, "returning") => break,
+                _ if self.tokens.is_word(index, "on") && self.tokens.is_word(index + 1, "conflict") => break,
                 ";" => break,
                 _ => {}
             }
@@ -545,33 +546,6 @@ impl Finder<'_> {
             index += 1;
         }
         Some((self.tokens.get(start)?.start, self.tokens.get(last)?.end))
-    }
-
-    fn at(&self, offset: usize) -> Option<usize> {
-        self.tokens.binary_search_by_key(&offset, |token| token.start).ok()
-    }
-
-    fn piece(&self, index: usize) -> &str {
-        self.tokens.get(index).and_then(|token| self.text.get(token.start..token.end)).unwrap_or_default()
-    }
-
-    /// The token that closes this parenthesis.
-    fn closing(&self, open: usize) -> Option<usize> {
-        let mut depth = 0_usize;
-        for index in open..self.tokens.len() {
-            match self.piece(index) {
-                "(" | "[" => depth += 1,
-                ")" | "]" => {
-                    depth = depth.checked_sub(1)?;
-                    if depth == 0 {
-                        return Some(index);
-                    }
-                }
-                _ if depth == 0 => return None,
-                _ => {}
-            }
-        }
-        None
     }
 }
 
@@ -641,19 +615,6 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {
     !select.locking_clause().is_empty()
-}
-
-fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
-    lexer::tokens(text).filter_map(|token| identifier(text, &token))
-}
-
-fn identifier(text: &str, token: &Token) -> Option<String> {
-    let piece = text.get(token.start..token.end)?;
-    match token.kind {
-        TokenKind::Word => Some(piece.to_ascii_lowercase()),
-        TokenKind::QuotedIdentifier => Some(piece.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\"")),
-        TokenKind::Literal(_) | TokenKind::Parameter | TokenKind::Comment | TokenKind::Symbol => None,
-    }
 }
 
 /// The same for all of a statement.

@@ -5,8 +5,8 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::lexer::{self, Token, TokenKind};
 use super::parse;
+use super::tokens::Tokens;
 
 /// A table that is made of a query's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +22,10 @@ pub struct TableAs {
 /// `text` is the statement alone, `start` where it begins in the text that was parsed.
 pub fn table_as(text: &str, start: usize, into: &nodes::IntoClause, is_temporary: bool, is_select: bool) -> Option<TableAs> {
     let relation = into.rel()?;
-    let tokens: Vec<Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
+    let pieces = Pieces { text, tokens: Tokens::of(text) };
     let location = usize::try_from(relation.location).ok()?.checked_sub(start)?;
-    let first = tokens.binary_search_by_key(&location, |token| token.start).ok()?;
-    let pieces = Pieces { text, tokens };
-    let mut last = first;
-    while pieces.piece(last + 1) == "." {
-        last += 2;
-    }
+    let first = pieces.tokens.at(location)?;
+    let last = pieces.tokens.name_end(first);
     let (definition, query) = match is_select {
         true => pieces.select_into(first, last, relation.relpersistence as u8, is_temporary)?,
         false => pieces.create_as(last)?,
@@ -62,36 +58,18 @@ impl TableAs {
 
 struct Pieces<'t> {
     text: &'t str,
-    tokens: Vec<Token>,
+    tokens: Tokens<'t>,
 }
 
-impl<'t> Pieces<'t> {
-    fn piece(&self, index: usize) -> &'t str {
-        self.tokens.get(index).and_then(|token| self.text.get(token.start..token.end)).unwrap_or_default()
-    }
-
-    fn is_word(&self, index: usize, word: &str) -> bool {
-        self.tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word) && self.piece(index).eq_ignore_ascii_case(word)
-    }
-
+impl Pieces<'_> {
     /// `CREATE TABLE name (…) … AS query [WITH DATA]`. `last`: of the name.
     fn create_as(&self, last: usize) -> Option<(String, String)> {
-        let mut depth = 0_usize;
-        let mut index = last + 1;
-        loop {
-            match self.piece(index) {
-                "" => return None,
-                "(" => depth += 1,
-                ")" => depth = depth.checked_sub(1)?,
-                _ if depth == 0 && self.is_word(index, "as") => break,
-                _ => {}
-            }
-            index += 1;
-        }
-        let count = self.tokens.len();
-        let has_data = count > 2 && self.is_word(count - 2, "with") && self.is_word(count - 1, "data");
-        let end = if has_data { self.tokens.get(count - 2)?.start } else { self.tokens.last()?.end };
-        let query = self.text.get(self.tokens.get(index)?.end..end)?;
+        let tokens = &self.tokens;
+        let before = tokens.word_at_top(last + 1, &["as"])?;
+        let count = tokens.count();
+        let has_data = count > 2 && tokens.is_word(count - 2, "with") && tokens.is_word(count - 1, "data");
+        let end = if has_data { tokens.get(count - 2)?.start } else { tokens.get(count.checked_sub(1)?)?.end };
+        let query = self.text.get(tokens.get(before)?.end..end)?;
         Some((without_rows(self.text.get(..end)?), query.to_owned()))
     }
 
@@ -99,20 +77,20 @@ impl<'t> Pieces<'t> {
     fn select_into(&self, first: usize, last: usize, persistence: u8, is_temporary: bool) -> Option<(String, String)> {
         let words = ["global", "local", "table", "temp", "temporary", "unlogged"];
         let mut into = first.checked_sub(1)?;
-        while words.iter().any(|word| self.is_word(into, word)) {
+        while self.tokens.is_one_of(into, &words) {
             into = into.checked_sub(1)?;
         }
-        if !self.is_word(into, "into") {
+        if !self.tokens.is_word(into, "into") {
             return None;
         }
-        let (name_start, name_end) = (self.tokens.get(first)?.start, self.tokens.get(last)?.end);
-        let query = format!("{} {}", self.text.get(..self.tokens.get(into)?.start)?, self.text.get(name_end..)?);
+        let name = self.tokens.range(first, last)?;
+        let query = format!("{} {}", self.text.get(..self.tokens.get(into)?.start)?, self.text.get(name.end..)?);
         let kind = match (is_temporary, persistence) {
             (true, _) => "TEMPORARY ",
             (false, b'u') => "UNLOGGED ",
             (false, _) => "",
         };
-        let name = self.text.get(name_start..name_end)?;
+        let name = self.text.get(name)?;
         Some((without_rows(&format!("CREATE {kind}TABLE {name} AS {query}")), query))
     }
 }

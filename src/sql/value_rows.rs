@@ -2,56 +2,36 @@
 
 use std::ops::Range;
 
-use super::lexer::{self, Token, TokenKind};
+use super::tokens::Tokens;
 
 /// Byte ranges of the rows, parentheses included, in their order; `None`: these are not `count` rows.
 ///
 /// The statement has been read by PostgreSQL's grammar, which has found `count` rows: what is found here is held against that.
 pub fn value_rows(text: &str, count: usize) -> Option<Vec<Range<usize>>> {
-    let tokens: Vec<Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
-    let mut depth = 0_usize;
-    for (index, token) in tokens.iter().enumerate() {
-        match text.get(token.start..token.end)? {
-            "(" | "[" => depth += 1,
-            ")" | "]" => depth = depth.checked_sub(1)?,
-            word if depth == 0 && token.kind == TokenKind::Word && word.eq_ignore_ascii_case("values") => {
-                let rows = rows_after(text, tokens.get(index + 1..)?)?;
-                // A table may be called so.
-                if rows.len() == count {
-                    return Some(rows);
-                }
-            }
-            _ => {}
+    let tokens = Tokens::of(text);
+    let mut from = 0;
+    loop {
+        let values = tokens.word_at_top(from, &["values"])?;
+        let rows = rows_after(&tokens, values + 1)?;
+        // A table may be called so.
+        if rows.len() == count {
+            return Some(rows);
         }
+        from = values + 1;
     }
-    None
 }
 
-fn rows_after(text: &str, tokens: &[Token]) -> Option<Vec<Range<usize>>> {
+/// The parenthesised lists, parted by commas, that begin at this token.
+fn rows_after(tokens: &Tokens<'_>, first: usize) -> Option<Vec<Range<usize>>> {
     let mut rows = Vec::new();
-    let (mut depth, mut start) = (0_usize, 0);
-    let mut is_row_due = true;
-    for token in tokens {
-        match text.get(token.start..token.end)? {
-            "(" | "[" => {
-                if depth == 0 {
-                    if !is_row_due {
-                        break;
-                    }
-                    (start, is_row_due) = (token.start, false);
-                }
-                depth += 1;
-            }
-            ")" | "]" => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    rows.push(start..token.end);
-                }
-            }
-            "," if depth == 0 && !is_row_due => is_row_due = true,
-            _ if depth == 0 => break,
-            _ => {}
+    let mut index = first;
+    while tokens.piece(index) == "(" {
+        let close = tokens.closing(index)?;
+        rows.push(tokens.range(index, close)?);
+        if tokens.piece(close + 1) != "," {
+            break;
         }
+        index = close + 2;
     }
     Some(rows)
 }

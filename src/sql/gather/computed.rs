@@ -22,13 +22,15 @@ use pg_raw_parse::Node;
 
 use super::inner::Inner;
 use super::semijoins::Known;
-use super::splicing::{TEMPORARY_SCHEMA, Tokens, is_same_step};
+use super::splicing::{TEMPORARY_SCHEMA, is_same_step};
 use super::survey::{Step, Survey};
-use super::{Input, Source, has_clock_literal, survey_text};
+use super::{Input, Source, survey_text};
 use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{Combination, Combine, DistinctRows, Effect, Groups, Merge, Part};
+use crate::sql::clock_literals::mentions_time;
 use crate::sql::context::Context;
 use crate::sql::query::Reader;
+use crate::sql::tokens::Tokens;
 use crate::sql::{lexer, parse};
 
 /// A sub-select and what takes its place.
@@ -83,7 +85,7 @@ fn of(
         return None;
     }
     let names_money = Tokens::of(sub_select).iter().any(|(_, piece)| piece.to_ascii_lowercase().contains("money"));
-    if names_money || has_clock_literal(sub_select) {
+    if names_money || mentions_time(sub_select) {
         return None;
     }
     let input = input(&format!("{COMPUTED_PREFIX}{number}"), sub_select, &merge(sub_select, context)?)?;

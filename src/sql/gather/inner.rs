@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::splicing::Tokens;
 use super::survey::Survey;
+use crate::sql::tokens::Tokens;
 use crate::sql::tree;
 
 /// A SELECT below the outermost: what of the survey is of it, and of what is inside of it.

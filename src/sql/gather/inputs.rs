@@ -6,7 +6,7 @@ use super::computed::{self, Computed};
 use super::filters::{self, Piece, Writer};
 use super::groups;
 use super::semijoins::{Known, Place, semijoins};
-use super::splicing::{TEMPORARY_SCHEMA, Tokens, identifier};
+use super::splicing::TEMPORARY_SCHEMA;
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
@@ -16,6 +16,7 @@ use crate::shardmap::TableKind;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
 use crate::sql::query::{Resolved, means_temporary, placed, resolve_name};
+use crate::sql::tokens::{Tokens, identifier};
 
 /// What becomes of a relation in FROM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,17 +31,19 @@ mod survey;
 use pg_raw_parse::Node;
 
 use super::analysis::{Effect, Splice};
+use super::clock_literals::mentions_time;
 use super::context::Context;
 use super::lexer;
 use super::parse;
 use super::query::{Nature, Reader, nature};
 use super::staging::with_parameters;
+use super::tokens::Tokens;
 use crate::catalog::{Oid, quoted_identifier};
 use crate::error::PgError;
 use computed::{Computed, computed};
 pub use filters::Piece;
 use inputs::{Class, Inputs};
-use splicing::{Replaced, Replacement, Tokens};
+use splicing::{Replaced, Replacement};
 use survey::{RelationUse, Survey, survey};
 
 /// What is to be run.
@@ -231,7 +233,7 @@ fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Re
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
-    let has_clock = kitchen.surveys.iter().any(has_clock) || has_clock_literal(&spliced);
+    let has_clock = kitchen.surveys.iter().any(has_clock) || mentions_time(&spliced);
     let may_compute = kitchen.surveys.last().is_some_and(|survey| survey.inner.iter().any(|inner| inner.reduces));
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
     Ok((Recipe { text: spliced, splices, inputs, has_clock, plain: None }, may_compute))
@@ -448,16 +450,6 @@ fn has_clock(survey: &Survey) -> bool {
     let is_clock =
         |call: &survey::Call| nature(&call.name, call.argument_count) == Nature::Clock && call.name != "statement_timestamp";
     survey.has_clock || survey.calls.iter().any(is_clock)
-}
-
-/// A string that PostgreSQL may read as a date or a time of the transaction.
-fn has_clock_literal(text: &str) -> bool {
-    Tokens::of(text).iter().any(|(kind, piece)| {
-        let is_string = matches!(kind, lexer::TokenKind::Literal(lexer::LiteralClass::String | lexer::LiteralClass::Other));
-        let lower = piece.to_ascii_lowercase();
-        let mut words = lower.split(|character: char| !character.is_ascii_alphabetic());
-        is_string && words.any(|word| matches!(word, "now" | "today" | "tomorrow" | "yesterday"))
-    })
 }
 
 fn capitalised(reason: &str) -> String {

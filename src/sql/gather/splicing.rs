@@ -11,7 +11,7 @@ use super::survey::{ColumnUse, RelationUse, Step, Survey};
 use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::sql::analysis::Splice;
-use crate::sql::lexer::{self, Token, TokenKind};
+use crate::sql::tokens::Tokens;
 
 /// What stands in a relation's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,86 +22,37 @@ pub struct Replacement {
     pub name: String,
 }
 
-/// A text with its tokens; comments are left out.
-pub struct Tokens<'t> {
-    text: &'t str,
-    list: Vec<Token>,
-}
-
-impl<'t> Tokens<'t> {
-    pub fn of(text: &'t str) -> Self {
-        Self { text, list: lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect() }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (TokenKind, &'t str)> + '_ {
-        self.list.iter().map(|token| (token.kind, self.slice(token)))
-    }
-
-    fn slice(&self, token: &Token) -> &'t str {
-        self.text.get(token.start..token.end).unwrap_or_default()
-    }
-
-    fn at(&self, offset: usize) -> Option<usize> {
-        self.list.binary_search_by_key(&offset, |token| token.start).ok()
-    }
-
-    fn piece(&self, index: Option<usize>) -> &'t str {
-        index.and_then(|index| self.list.get(index)).map(|token| self.slice(token)).unwrap_or_default()
-    }
-
-    fn is_word(&self, index: Option<usize>, word: &str) -> bool {
-        let is_plain = index.and_then(|index| self.list.get(index)).is_some_and(|token| token.kind == TokenKind::Word);
-        is_plain && self.piece(index).eq_ignore_ascii_case(word)
-    }
-
-    /// The dotted name that begins at a token, and the index of its last one.
-    fn dotted(&self, first: usize) -> Option<(Vec<String>, usize)> {
-        let mut names = vec![self.identifier(first)?];
-        let mut last = first;
-        while self.piece(Some(last + 1)) == "." {
-            let Some(name) = self.identifier(last + 2) else { break };
-            names.push(name);
-            last += 2;
-        }
-        Some((names, last))
-    }
-
-    /// A name as PostgreSQL folds it.
-    fn identifier(&self, index: usize) -> Option<String> {
-        identifier(self.list.get(index)?.kind, self.piece(Some(index)))
-    }
-
+impl Tokens<'_> {
     /// The splice that puts `replacement` in the place of a relation in FROM.
     pub fn relation(&self, relation: &RelationUse, replacement: &str) -> Result<Splice, PgError> {
         let first = self.at(relation.location).ok_or_else(unexpected)?;
-        let (names, mut last) = self.dotted(first).ok_or_else(unexpected)?;
+        let names = self.names(first).ok_or_else(unexpected)?;
+        let mut last = self.name_end(first);
         let expected: Vec<&str> = relation.schema.as_deref().into_iter().chain([relation.name.as_str()]).collect();
         if names != expected {
             return Err(unexpected());
         }
         let mut first = first;
         if relation.with_children {
-            if self.piece(Some(last + 1)) == "*" {
+            if self.piece(last + 1) == "*" {
                 last += 1;
             }
         } else {
-            let before = first.checked_sub(1);
-            if self.piece(before) == "(" && self.piece(Some(last + 1)) == ")" {
-                first = before.ok_or_else(unexpected)?;
+            let before = |index: usize| index.checked_sub(1).ok_or_else(unexpected);
+            if self.piece(before(first)?) == "(" && self.piece(last + 1) == ")" {
+                first = before(first)?;
                 last += 1;
             }
-            first = first.checked_sub(1).filter(|only| self.is_word(Some(*only), "only")).ok_or_else(unexpected)?;
+            first = before(first).ok().filter(|only| self.is_word(*only, "only")).ok_or_else(unexpected)?;
         }
-        let command = first.checked_sub(1).filter(|table| self.is_word(Some(*table), "table"));
-        let (Some(start), Some(end)) = (self.list.get(command.unwrap_or(first)), self.list.get(last)) else {
-            return Err(unexpected());
-        };
+        let command = first.checked_sub(1).filter(|table| self.is_word(*table, "table"));
+        let range = self.range(command.unwrap_or(first), last).ok_or_else(unexpected)?;
         let select = if command.is_some() { "SELECT * FROM " } else { "" };
         let alias = match relation.alias {
             Some(_) => String::new(),
             None => format!("AS {} ", quoted_identifier(&relation.name)),
         };
-        Ok(Splice { start: start.start, end: end.end, text: format!(" {select}{replacement} {alias}") })
+        Ok(Splice { start: range.start, end: range.end, text: format!(" {select}{replacement} {alias}") })
     }
 
     /// What stands between the innermost parentheses around an offset that begin with one of these words.
@@ -110,56 +61,27 @@ impl<'t> Tokens<'t> {
         let mut depth = 0_usize;
         loop {
             open = open.checked_sub(1)?;
-            match self.piece(Some(open)) {
+            match self.piece(open) {
                 ")" => depth += 1,
                 "(" if depth > 0 => depth -= 1,
-                "(" if words.iter().any(|word| self.is_word(Some(open + 1), word)) => break,
+                "(" if self.is_one_of(open + 1, words) => break,
                 "(" => return None,
                 _ => {}
             }
         }
-        let mut close = open;
-        while let Some(token) = self.list.get(close + 1) {
-            close += 1;
-            match self.slice(token) {
-                "(" => depth += 1,
-                ")" if depth > 0 => depth -= 1,
-                ")" => return Some(self.list.get(open)?.end..token.start),
-                _ => {}
-            }
-        }
-        None
+        Some(self.get(open)?.end..self.get(self.closing(open)?)?.start)
     }
 
     /// `schema.table.column` without its schema.
     pub fn unqualified(&self, column: &ColumnUse) -> Result<Splice, PgError> {
         let first = column.location.and_then(|location| self.at(location)).ok_or_else(unexpected)?;
-        let (names, _) = self.dotted(first).ok_or_else(unexpected)?;
-        let (Some(start), Some(table)) = (self.list.get(first), self.list.get(first + 2)) else {
-            return Err(unexpected());
-        };
+        let names = self.names(first).ok_or_else(unexpected)?;
+        let (Some(start), Some(table)) = (self.get(first), self.get(first + 2)) else { return Err(unexpected()) };
         if names.first() != column.path.first() || names.get(1) != column.path.get(1) {
             return Err(unexpected());
         }
         Ok(Splice { start: start.start, end: table.start, text: " ".to_owned() })
     }
-}
-
-/// As PostgreSQL folds it; `None` for what is no plain name, `U&"…"` among it.
-pub fn identifier(kind: TokenKind, piece: &str) -> Option<String> {
-    match kind {
-        TokenKind::Word => Some(cut(piece.to_ascii_lowercase())),
-        TokenKind::QuotedIdentifier => Some(cut(piece.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\""))),
-        TokenKind::Literal(_) | TokenKind::Parameter | TokenKind::Comment | TokenKind::Symbol => None,
-    }
-}
-
-/// Names are cut to what PostgreSQL keeps of them.
-fn cut(mut name: String) -> String {
-    if name.len() > NAME_BYTES_MAX {
-        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-    }
-    name
 }
 
 /// The text with its pieces replaced. `splices` in any order, not overlapping.
@@ -239,9 +161,6 @@ fn is_replaced(old: &RelationUse, new: &RelationUse, replacement: &Replacement) 
         && new.has_column_aliases == old.has_column_aliases
         && new.with_children
 }
-
-/// NAMEDATALEN, without its terminating zero.
-const NAME_BYTES_MAX: usize = 63;
 
 pub const TEMPORARY_SCHEMA: &str = "pg_temp";
 

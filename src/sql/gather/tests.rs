@@ -498,11 +498,3 @@ fn a_column_wins_over_a_row_of_the_same_name() {
     );
     assert_eq!(fragments("SELECT max(x::text) FROM t x"), ["SELECT \"x\" FROM \"public\".\"t\""]);
 }
-
-#[test]
-fn names_are_cut_as_postgresql_cuts_them() {
-    let long = "x".repeat(70);
-    assert_eq!(splicing::identifier(lexer::TokenKind::Word, &long), Some("x".repeat(63)));
-    let wide = format!("\"{}\"", "é".repeat(40));
-    assert_eq!(splicing::identifier(lexer::TokenKind::QuotedIdentifier, &wide), Some("é".repeat(31)));
-}

@@ -3,6 +3,8 @@
 //! Clocks of the transaction, which all rows of a statement share. Of the shard key, and of a reference table, also what is drawn
 //! for each row: the key decides where the row goes, and copies get the same value.
 
+use std::ops::Range;
+
 use pg_raw_parse::{Node, nodes};
 
 use super::{Finder, Stage, StageKind, is_clock, is_time};
@@ -118,7 +120,7 @@ impl Finder<'_> {
             return None;
         }
         let at = match rows {
-            Some(rows) => self.tokens.get(self.at(rows.first()?.0)?.checked_sub(1)?)?.start,
+            Some(rows) => self.tokens.get(self.tokens.at(rows.first()?.0)?.checked_sub(1)?)?.start,
             None => self.stages.queries.iter().find(|stage| stage.kind == StageKind::Source)?.start,
         };
         Some(ColumnList::New { at, columns })
@@ -128,7 +130,7 @@ impl Finder<'_> {
     fn replace_defaults(&mut self, select: &nodes::SelectStmt, listed: &[String], taken: &[(&Column, Nature)]) {
         for (row, range) in select.values_lists().iter().zip(self.rows.clone()) {
             let (Some(row), Some(elements)) = (row.as_node_list(), self.elements(range.0, range.1)) else { return };
-            for ((value, name), (start, end)) in row.iter().zip(listed).zip(elements) {
+            for ((value, name), Range { start, end }) in row.iter().zip(listed).zip(elements) {
                 let default =
                     taken.iter().find(|(column, _)| column.name == *name).and_then(|(column, _)| column.default.as_deref());
                 if let (Node::SetToDefault(_), Some(default)) = (value, default) {
@@ -141,12 +143,12 @@ impl Finder<'_> {
 
     /// Where the parenthesis stands that ends the list of columns.
     fn end_of_columns(&self, name: &nodes::RangeVar) -> Option<usize> {
-        let mut index = self.at(usize::try_from(name.location).ok()?)?;
-        while self.piece(index) != "(" {
+        let mut index = self.tokens.at_location(name.location)?;
+        while self.tokens.piece(index) != "(" {
             index += 1;
             self.tokens.get(index)?;
         }
-        Some(self.tokens.get(self.closing(index)?)?.start)
+        Some(self.tokens.get(self.tokens.closing(index)?)?.start)
     }
 }
 

@@ -68,7 +68,6 @@ BEGIN;
 SELECT count(*) FROM people;
 SELECT count(*), max(level), now() IS NOT NULL, current_date = now()::date AS same, now() FROM people GROUP BY now() HAVING false;
 SELECT p.id, now() - transaction_timestamp() AS nothing, p.seen < now() FROM people p JOIN posts o ON o.words = p.age ORDER BY p.id, o.n;
---! refused
 SELECT count(*), max(level), 'today'::date FROM people;
 ROLLBACK;
 --! end

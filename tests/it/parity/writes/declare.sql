@@ -13,3 +13,5 @@ SELECT setval('items_id_seq', 1000);
 SELECT setval('lines_id_seq', 1000);
 SELECT setval('strict_id_seq', 1000);
 SELECT setval('kinds_id_seq', 1000);
+SELECT shardgate.distribute_table('stamped', 'id', colocate_with => 'stock');
+SELECT shardgate.reference_table('holidays');

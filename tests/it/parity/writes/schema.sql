@@ -11,3 +11,5 @@ CREATE TABLE deliveries (id int NOT NULL, line int NOT NULL, n int, other int, P
 CREATE TABLE loose (id int, n int);
 CREATE TABLE dated (id int PRIMARY KEY, n int, at boolean DEFAULT now() > '2020-01-01');
 CREATE TABLE ledger (what text);
+CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz, day date, whole timestamp(0), note text);
+CREATE TABLE holidays (id int PRIMARY KEY, at timestamptz, day date, note text);

@@ -1,0 +1,57 @@
+-- Strings that PostgreSQL reads as a time of the transaction: one time for all shards.
+--! script
+BEGIN;
+UPDATE stamped SET at = 'now';
+SELECT count(DISTINCT at), bool_and(at = now()) FROM stamped;
+UPDATE stamped SET at = 'now'::timestamptz + interval '1 hour', day = 'today', whole = 'now';
+SELECT count(DISTINCT at), count(DISTINCT day), bool_and(day = current_date), count(DISTINCT whole), bool_and(whole = now()::timestamp(0)) FROM stamped;
+UPDATE stamped SET at = timestamp with time zone 'now', day = CAST('tomorrow' AS date) WHERE day = 'today' AND note <> 'today' AND note IN ('now', 'later');
+SELECT count(*), count(DISTINCT at), bool_and(day = current_date + 1) FROM stamped WHERE day > date 'today';
+UPDATE stamped SET day = 'yesterday'::date WHERE day BETWEEN 'today' AND 'tomorrow' RETURNING id, day = 'yesterday'::date;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+INSERT INTO stamped VALUES (101, 'now', 'today', 'now', 'now'), (102, 'now', 'tomorrow', timestamp 'now', 'today'), (103, 'now'::timestamptz, 'yesterday', 'now'::timestamp, 'x');
+SELECT id, at = now(), day - current_date, whole = now()::timestamp(0), note FROM stamped WHERE id > 100;
+SELECT count(DISTINCT at), count(DISTINCT whole) FROM stamped WHERE id > 100;
+DELETE FROM stamped WHERE at <= 'now' AND note IN ('today', 'now') RETURNING id;
+INSERT INTO stamped (id, at) VALUES (101, NULL), (102, NULL), (103, NULL), (104, NULL) ON CONFLICT (id) DO UPDATE SET at = 'now' RETURNING id, at IS NULL;
+SELECT count(DISTINCT at) FROM stamped;
+ROLLBACK;
+--! end
+-- Copies of a reference table are the same.
+--! script
+BEGIN;
+INSERT INTO holidays VALUES (1, 'now', 'today', 'today'), (2, 'now', 'tomorrow'::date, 'now');
+UPDATE holidays SET at = 'now', note = 'now' WHERE id = 2;
+SELECT id, at = now(), day - current_date, note FROM holidays;
+ROLLBACK;
+--! end
+-- Reads.
+SELECT id FROM stamped WHERE note = 'today' OR note::text IN ('now', 'tomorrow');
+SELECT count(*), 'today' AS label FROM stamped WHERE 'now'::timestamptz > '2024-01-01';
+-- A statement that is prepared has the time of then.
+--! simple
+SELECT id, CASE WHEN id > 20 THEN 'today' ELSE 'later' END, 'today'::date = current_date, CAST('now' AS timestamptz) = now() FROM stamped WHERE id > 15;
+--! simple
+SELECT DISTINCT timestamptz 'now' = now(), 'tomorrow'::date - 'yesterday'::date FROM stamped;
+SELECT id, 'now'::timestamp(0) = now()::timestamp(0) AS same FROM stamped WHERE day IS NULL OR day < 'today';
+-- What cannot be told from a text.
+--! refused
+UPDATE stamped SET note = coalesce(note, 'today');
+--! refused
+UPDATE stamped SET day = 'today 10:00';
+--! refused
+UPDATE stamped SET day = date_trunc('day', timestamp 'today 10:00');
+--! refused
+UPDATE stamped SET day = lower('[today,tomorrow)'::daterange);
+--! refused
+INSERT INTO stamped (id, at) SELECT id + 1, 'now' FROM stamped;
+-- One shard reads its own.
+--! script
+BEGIN;
+UPDATE stamped SET day = 'today', note = coalesce(note, 'today') WHERE id = 3;
+SELECT day = current_date, note FROM stamped WHERE id = 3;
+ROLLBACK;
+--! end
