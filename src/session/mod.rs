@@ -17,6 +17,7 @@
 
 mod at_once;
 mod cancel;
+mod chosen;
 mod client;
 mod command;
 mod commit;

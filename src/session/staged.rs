@@ -24,6 +24,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::chosen::chosen;
 use crate::sql::clock;
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
@@ -149,29 +150,34 @@ impl Session {
         bind: &wire::Bind<'_>,
     ) -> Result<String, Failure> {
         let description = self.describe(statement).await?;
-        let types = &description.parameter_types;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement staged"))?;
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
-        };
+        let asked = Asked::Bound { bind, description: &description };
         let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
         for stage in bound.stages.stages_mut() {
-            stage.query = with_parameters(&stage.query, &value).ok_or_else(|| {
-                PgError::unsupported(
-                    "a parameter of this type is not supported in a sub-select across shards",
-                    "The sub-select is run by itself, with the parameter's value as a constant.",
-                    "Pass the value as text, or write the sub-select's rows as constants.",
-                )
-            })?;
+            stage.query = self.with_values(&stage.query, &asked)?;
         }
-        let asked = Asked::Bound { bind, description: &description };
         let alone = analysis.alone(statement.text());
         match self.run_staged(&bound, alone, &asked, false).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }
+    }
+
+    /// A query with the values that Bind has given, as constants.
+    pub(super) fn with_values(&self, query: &str, asked: &Asked<'_>) -> Result<String, PgError> {
+        let Asked::Bound { bind, description } = asked else { return Ok(query.to_owned()) };
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = bind.parameter(index)?;
+            parameter::as_constant(*description.parameter_types.get(index)?, format, value, &self.context.catalog)
+        };
+        with_parameters(query, &value).ok_or_else(|| {
+            PgError::unsupported(
+                "a parameter of this type is not supported in a sub-select across shards",
+                "The sub-select is run by itself, with the parameter's value as a constant.",
+                "Pass the value as text, or write the sub-select's rows as constants.",
+            )
+        })
     }
 
     /// The row description of a statement of the simple protocol, by the home shard.
@@ -266,7 +272,18 @@ impl Session {
             Ok(found) => found,
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
                 tracing::debug!(%error, "refused after its sub-selects");
-                return Err(staging.refusal.clone().into());
+                let Some(chosen) = chosen(&text, &self.context)? else { return Err(staging.refusal.clone().into()) };
+                if begins {
+                    self.begin_one_statement();
+                }
+                return match self.write_chosen(&chosen, asked).await {
+                    Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                        tracing::debug!(%error, "refused after its rows were chosen");
+                        Err(staging.refusal.clone().into())
+                    }
+                    Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
+                    written => written,
+                };
             }
             // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
             Err(failure) => return Err(failure),
@@ -658,9 +675,13 @@ fn is_about_names(frame: &[u8]) -> bool {
 
 /// A mistake in the statement itself, of whatever kind but rights.
 fn is_about_the_text(frame: &[u8]) -> bool {
+    sqlstate(frame).is_some_and(|sqlstate| sqlstate.0.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
+/// Of an ErrorResponse.
+pub(super) fn sqlstate(frame: &[u8]) -> Option<SqlState> {
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-    let sqlstate = wire::error_fields(body).ok().and_then(|fields| fields.sqlstate().map(<[u8]>::to_vec));
-    sqlstate.is_some_and(|sqlstate| sqlstate.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE.0)
+    wire::error_fields(body).ok()?.sqlstate()?.try_into().ok().map(SqlState)
 }
 
 fn value_count(answer: &Answer) -> usize {
@@ -684,7 +705,7 @@ fn not_exact(setting: &str) -> PgError {
 }
 
 /// Values of one INSERT; a text has a bound of literals.
-const BATCH_VALUES_MAX: usize = 10_000;
+pub(super) const BATCH_VALUES_MAX: usize = 10_000;
 /// Object, row and transaction identifiers.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
 /// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.

@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+pub mod chosen;
 pub mod clock;
 pub mod clock_literals;
 pub mod concurrent_index;

@@ -83,7 +83,6 @@ DELETE FROM entries e USING orders o WHERE o.account_id = e.account_id AND o.tot
 DELETE FROM entries USING orders JOIN audit ON audit.id = orders.id WHERE orders.account_id = entries.account_id;
 DELETE FROM orders USING accounts a WHERE a.id = orders.account_id AND a.balance < 0;
 DELETE FROM orders o USING accounts a WHERE a.id = o.account_id AND false;
---! refused
 UPDATE accounts SET balance = (SELECT sum(total) FROM orders o WHERE o.account_id = accounts.id);
 -- Reference tables as targets.
 DELETE FROM languages WHERE code IN (SELECT language FROM books);

@@ -30,7 +30,7 @@ BEGIN;
 PREPARE up(int) AS UPDATE stock SET n = n + $1;
 EXECUTE up(1);
 SAVEPOINT s;
-EXECUTE up(-500);
+EXECUTE up(-15);
 ROLLBACK TO s;
 EXECUTE up(1);
 COMMIT;

@@ -1,0 +1,93 @@
+//! Writes whose rows and values a query chooses first, by [`crate::sql::chosen`].
+//!
+//! All of it is in one transaction: the rows are locked before they are looked at for the last time, so that what is written is
+//! right for them as they are.
+
+use super::staged::{Asked, BATCH_VALUES_MAX, sqlstate};
+use super::{Failure, Session};
+use crate::error::{PgError, SqlState};
+use crate::sql::chosen::{Chosen, ROWS};
+use crate::sql::staging::{Answer, Stage, StageKind};
+
+impl Session {
+    /// The transaction is open. Returns the tag.
+    pub(super) async fn write_chosen(&mut self, chosen: &Chosen, asked: &Asked<'_>) -> Result<String, Failure> {
+        let query = self.with_values(&chosen.query(None), asked)?;
+        let candidates = self.answer_query(&query, &ANSWER).await?;
+        let parts: Vec<Answer> = keys(&candidates, chosen).in_parts(chosen)?;
+        let mut lists = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let list = self.constant(StageKind::In { is_not: false }, part)?;
+            self.answer_query(&chosen.lock(&list), &ANSWER).await.map_err(told_of_the_lock)?;
+            lists.push(list);
+        }
+        // Every part is looked at before any is written: no sub-select sees half of the statement's own work.
+        let mut rows = Vec::with_capacity(parts.len());
+        for list in &lists {
+            let query = self.with_values(&chosen.query(Some(list)), asked)?;
+            rows.push(self.answer_query(&query, &ANSWER).await?);
+        }
+        rows.retain(|rows| !rows.rows.is_empty());
+        if rows.is_empty() {
+            self.put_description(asked.rows())?;
+        }
+        let mut count = 0;
+        for rows in &rows {
+            let list = self.constant(StageKind::In { is_not: false }, &keys(rows, chosen))?;
+            let table = self.constant(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
+            let found = self.find_write(&chosen.write(&table, &list), asked).await?;
+            if found.writing.shards.len() > 1 {
+                self.check_commit_support(&found.writing.shards).await?;
+            }
+            let tag = self.write_text_of(&found.writing, &found.text, asked).await?;
+            count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(chosen.tag(count))
+    }
+
+    fn constant(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {
+        let stage = Stage { start: 0, end: 0, query: String::new(), kind };
+        Ok(stage.constant(answer, &self.context.catalog)?.unwrap_or_default())
+    }
+}
+
+/// DELETE does not need the right to lock.
+fn told_of_the_lock(failure: Failure) -> Failure {
+    match failure {
+        Failure::Shard(frame) if sqlstate(&frame) == Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
+            PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to lock the rows of this write")
+                .with_detail("Its sub-selects are computed over several shards, for rows that are locked before.")
+                .with_hint("Locking needs the privilege UPDATE on the table, or on one of its columns.")
+                .into()
+        }
+        other => other,
+    }
+}
+
+/// The keys of these rows alone.
+fn keys(answer: &Answer, chosen: &Chosen) -> Answer {
+    let mut keys = answer.clone();
+    keys.columns.truncate(chosen.key_width());
+    keys.rows.iter_mut().for_each(|row| row.truncate(chosen.key_width()));
+    keys
+}
+
+impl Answer {
+    /// Of so many rows that a text can hold what is computed for them.
+    fn in_parts(self, chosen: &Chosen) -> Result<Vec<Answer>, PgError> {
+        let rows_max = (BATCH_VALUES_MAX / chosen.width().max(1)).max(1);
+        if self.rows.len() > rows_max && !chosen.may_batch {
+            return Err(PgError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("a write whose sub-selects are computed for each row is about more than {rows_max} rows"),
+            )
+            .with_detail("RETURNING, a trigger, or a foreign key of the table to itself would see that it is several statements.")
+            .with_hint("Write fewer rows at a time."));
+        }
+        let part = |rows: &[Vec<Option<String>>]| Answer { columns: self.columns.clone(), rows: rows.to_vec() };
+        Ok(self.rows.chunks(rows_max).map(part).collect())
+    }
+}
+
+/// Rows that stand by themselves.
+const ANSWER: StageKind = StageKind::Cte;
