@@ -27,7 +27,7 @@ use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
-pub use defaults::{ColumnList, Defaults, clock_default};
+pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -564,6 +564,15 @@ fn is_constant(value: Node<'_>) -> bool {
                 && matches!(operation.lexpr(), Node::None)
                 && matches!(operation.rexpr(), Node::A_Const(_))
         }
+        _ => false,
+    }
+}
+
+/// Reads the clock of the transaction.
+pub fn is_clock_of_transaction(node: Node<'_>) -> bool {
+    match node {
+        Node::FuncCall(call) => is_clock(call),
+        Node::SQLValueFunction(value) => is_time(value),
         _ => false,
     }
 }
