@@ -42,6 +42,7 @@ mod instant;
 mod join;
 mod last_step;
 mod lock_rows;
+mod merging;
 mod moved;
 mod numbers;
 mod outside;

@@ -190,7 +190,7 @@ impl Session {
     }
 
     /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
-    async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+    pub(super) async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         let Scope::Placed { parts, .. } = &statement.scope else { return Err(PgError::internal("rows without a place").into()) };
         let group = parts.iter().find_map(|part| match part {
             Part::Sharded { group, .. } => Some(*group),

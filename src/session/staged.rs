@@ -39,8 +39,14 @@ use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Staging {
     pub stages: Stages,
-    /// Why the statement cannot run as it is.
     refusal: PgError,
+}
+
+impl Staging {
+    /// Why the statement cannot run as it is.
+    pub(super) fn refusal(&self) -> &PgError {
+        &self.refusal
+    }
 }
 
 /// An INSERT whose rows are too many for one statement.
@@ -93,7 +99,10 @@ impl<'a> Asked<'a> {
 impl Session {
     /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
     pub(super) fn route_staged(&self, refusal: Failure, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let is_write = matches!(statement.command, Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete));
+        let is_write = matches!(
+            statement.command,
+            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge)
+        );
         let refusal = match refusal {
             Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
             other => return Err(other),
@@ -214,6 +223,10 @@ impl Session {
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
             with.push((name.clone(), format!("{head}{text})")));
             kept_with.push(Splice { start: stage.start, end: stage.end, text });
+        }
+        if let Some(merging) = &staging.stages.merging {
+            let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
+            return self.write_merging((staging, merging), alone, &answer, asked, begins).await;
         }
         let mut splices = match staging.stages.dropped {
             Some((start, end)) => vec![Splice { start, end, text: String::new() }],

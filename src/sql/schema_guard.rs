@@ -5,6 +5,7 @@
 //! on one shard, and a table neither joins nor leaves a distributed family. The rules are those of `distribute_table`. What is
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
+mod filled;
 mod numbers;
 
 use pg_raw_parse::list::NodeList;
@@ -22,7 +23,10 @@ use crate::shardmap::{GroupId, Table, TableKind};
 pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     numbers::guard(node, context)?;
     match node {
-        Node::AlterTableStmt(alter) => alter_table(alter, context),
+        Node::AlterTableStmt(alter) => {
+            filled::guard(alter, context)?;
+            alter_table(alter, context)
+        }
         Node::IndexStmt(index) => create_index(index, context),
         Node::CreateStmt(create) => create_table(create, context),
         Node::RenameStmt(rename) => rename_column(rename, context),

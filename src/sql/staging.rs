@@ -10,6 +10,7 @@
 
 mod constants;
 mod defaults;
+mod merging;
 
 use std::ops::Range;
 
@@ -27,7 +28,8 @@ use super::tree;
 use super::value_rows::value_rows;
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
-pub use defaults::{ColumnList, Defaults, clock_default};
+pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
+pub use merging::Merging;
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Stages {
     pub tables: Vec<Stage>,
     /// Columns that an INSERT leaves to defaults.
     pub defaults: Option<Defaults>,
+    /// A MERGE whose source's rows are split.
+    pub merging: Option<Merging>,
     /// A query takes row locks.
     pub has_locks: bool,
     /// An INSERT whose rows may go in several statements: nothing tells that from one.
@@ -96,16 +100,22 @@ pub struct CteStage {
 
 impl Stages {
     pub fn is_empty(&self) -> bool {
-        self.ctes.is_empty() && self.queries.is_empty() && self.tables.is_empty() && self.defaults.is_none()
+        self.ctes.is_empty()
+            && self.queries.is_empty()
+            && self.tables.is_empty()
+            && self.defaults.is_none()
+            && self.merging.is_none()
     }
 
     /// All queries.
     pub fn stages(&self) -> impl Iterator<Item = &Stage> {
-        self.ctes.iter().map(|cte| &cte.stage).chain(&self.queries).chain(&self.tables)
+        let source = self.merging.iter().map(|merging| &merging.source);
+        self.ctes.iter().map(|cte| &cte.stage).chain(&self.queries).chain(&self.tables).chain(source)
     }
 
     pub fn stages_mut(&mut self) -> impl Iterator<Item = &mut Stage> {
-        self.ctes.iter_mut().map(|cte| &mut cte.stage).chain(&mut self.queries).chain(&mut self.tables)
+        let source = self.merging.iter_mut().map(|merging| &mut merging.source);
+        self.ctes.iter_mut().map(|cte| &mut cte.stage).chain(&mut self.queries).chain(&mut self.tables).chain(source)
     }
 }
 
@@ -145,7 +155,7 @@ pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<Strin
     Ok(spliced(query, &[Splice { start: end, end, text: format!(" {texts},") }]))
 }
 
-/// The stages of one INSERT, UPDATE or DELETE; `text` is the statement alone. Empty: there is nothing to answer first, or its
+/// The stages of one INSERT, UPDATE, DELETE or MERGE; `text` is the statement alone. Empty: there is nothing to answer first, or its
 /// form is not known.
 pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let parsed = parse::parse(text)?;
@@ -157,6 +167,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         Node::InsertStmt(insert) => insert.with_clause(),
         Node::UpdateStmt(update) => update.with_clause(),
         Node::DeleteStmt(delete) => delete.with_clause(),
+        Node::MergeStmt(merge) => merge.with_clause(),
         _ => return Ok(Stages::default()),
     };
     if let Some(with) = with
@@ -179,6 +190,10 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
             finder.expression(delete.where_clause());
             finder.returning(delete.returning_clause());
             finder.from(delete.using_clause());
+        }
+        Node::MergeStmt(merge) => {
+            finder.merge(merge, context);
+            return Ok(finder.finish());
         }
         _ => return Ok(Stages::default()),
     }
@@ -261,7 +276,7 @@ impl Finder<'_> {
             self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head });
             self.main = close + 1;
         }
-        self.tokens.is_one_of(self.main, &["insert", "update", "delete"]).then_some(())
+        self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge"]).then_some(())
     }
 
     fn drop_with(&mut self) {
@@ -564,6 +579,15 @@ fn is_constant(value: Node<'_>) -> bool {
                 && matches!(operation.lexpr(), Node::None)
                 && matches!(operation.rexpr(), Node::A_Const(_))
         }
+        _ => false,
+    }
+}
+
+/// Reads the clock of the transaction.
+pub fn is_clock_of_transaction(node: Node<'_>) -> bool {
+    match node {
+        Node::FuncCall(call) => is_clock(call),
+        Node::SQLValueFunction(value) => is_time(value),
         _ => false,
     }
 }

@@ -69,7 +69,7 @@ impl<'c> Reader<'c> {
         }
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
-        self.check_copied_write(&target, !is_values || insert.with_clause().is_some() || !findings.subqueries.is_empty());
+        self.check_copied_write(&target, is_values);
         let is_split = self.notes.split_rows.is_some();
         if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));

@@ -17,6 +17,7 @@ mod bind;
 mod catalog_functions;
 mod collation;
 mod column_name;
+mod copied;
 mod copy_in;
 mod distinct;
 mod expression;

@@ -202,13 +202,6 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// A write to copies must not read rows: which ones a query finds first may differ from copy to copy.
-    pub fn check_copied_write(&mut self, target: &Target<'_>, reads: bool) {
-        if reads && matches!(target.kind, TargetKind::Replicated) {
-            self.notes.volatile.get_or_insert_with(|| "Reading other rows".to_owned());
-        }
-    }
-
     /// A BEFORE trigger that sets the key would put the row elsewhere.
     fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
         for trigger in relation.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
@@ -246,7 +239,8 @@ impl<'c> Reader<'c> {
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
-        self.check_copied_write(&target, from.len() > 1 || update.with_clause().is_some() || !findings.subqueries.is_empty());
+        let is_determined = self.meets_one(update, &target);
+        self.check_copied_write(&target, is_determined);
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -264,7 +258,7 @@ impl<'c> Reader<'c> {
         self.check_current_of(delete.where_clause());
         let filter = self.filter(delete.where_clause(), &scope, &mut findings)?;
         let (outputs, is_complete) = self.returning(delete.returning_clause(), &scope, &mut findings)?;
-        self.check_copied_write(&target, from.len() > 1 || delete.with_clause().is_some() || !findings.subqueries.is_empty());
+        self.check_copied_write(&target, true);
         let kept = filter.clone();
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, facts: kept, ..Modified::of(&target) })

@@ -172,12 +172,10 @@ fn nature(column: &Column) -> Option<Nature> {
                 Node::FuncCall(call) if is_clock(call) => {
                     found.get_or_insert(Nature::Clock);
                 }
+                node if is_drawn(node) => found = Some(Nature::Drawn),
                 Node::FuncCall(call) => {
                     let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
-                    match DRAWN.contains(&name) {
-                        true => found = Some(Nature::Drawn),
-                        false => is_plain &= OF_TIMES.contains(&name),
-                    }
+                    is_plain &= OF_TIMES.contains(&name);
                 }
                 Node::SQLValueFunction(value) if is_time(value) => {
                     found.get_or_insert(Nature::Clock);
@@ -189,6 +187,16 @@ fn nature(column: &Column) -> Option<Nature> {
         });
     }
     found.filter(|_| is_plain)
+}
+
+/// Gives another value each time.
+pub fn is_drawn(node: Node<'_>) -> bool {
+    match node {
+        Node::FuncCall(call) => {
+            tree::names(call.funcname()).and_then(|names| names.last().copied()).is_some_and(|name| DRAWN.contains(&name))
+        }
+        _ => false,
+    }
 }
 
 /// The default, if all that it reads is the clock of the transaction.

@@ -23,9 +23,9 @@ ROLLBACK;
 -- Copies of a reference table are the same.
 --! script
 BEGIN;
-INSERT INTO holidays VALUES (1, 'now', 'today', 'today'), (2, 'now', 'tomorrow'::date, 'now');
-UPDATE holidays SET at = 'now', note = 'now' WHERE id = 2;
-SELECT id, at = now(), day - current_date, note FROM holidays;
+INSERT INTO holidays VALUES (101, 'now', 'today', 'today'), (102, 'now', 'tomorrow'::date, 'now');
+UPDATE holidays SET at = 'now', note = 'now' WHERE id = 102;
+SELECT id, at = now(), day - current_date, note FROM holidays WHERE id > 100;
 ROLLBACK;
 --! end
 -- Reads.
@@ -53,5 +53,61 @@ INSERT INTO stamped (id, at) SELECT id + 1, 'now' FROM stamped;
 BEGIN;
 UPDATE stamped SET day = 'today', note = coalesce(note, 'today') WHERE id = 3;
 SELECT day = current_date, note FROM stamped WHERE id = 3;
+ROLLBACK;
+--! end
+-- A column that is added is filled by each shard.
+--! script
+BEGIN;
+--! refused
+ALTER TABLE stamped ADD COLUMN added timestamptz DEFAULT now();
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+ALTER TABLE stamped ADD COLUMN added date NOT NULL DEFAULT current_date - 1;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+ALTER TABLE stamped ADD COLUMN added date DEFAULT 'today';
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+ALTER TABLE stamped ALTER COLUMN day SET DEFAULT 'today';
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+ALTER TABLE holidays ADD COLUMN added uuid DEFAULT gen_random_uuid();
+ROLLBACK;
+--! end
+-- So would numbers be.
+--! script
+BEGIN;
+--! refused
+ALTER TABLE stamped ADD COLUMN added serial;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+ALTER TABLE holidays ADD COLUMN added int GENERATED ALWAYS AS IDENTITY;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+TRUNCATE items RESTART IDENTITY;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+--! refused
+TRUNCATE kinds, stamped RESTART IDENTITY CASCADE;
 ROLLBACK;
 --! end

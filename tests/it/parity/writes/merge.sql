@@ -15,6 +15,44 @@ MERGE INTO stock USING deliveries d ON stock.id = d.id AND d.id = $1 WHEN MATCHE
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = $1, note = $2 WHEN NOT MATCHED AND d.line = 1 THEN INSERT VALUES (d.id, $1, $2);
 -- The source is a reference table, and nothing is inserted.
 MERGE INTO stock USING kinds k ON k.id = stock.id WHEN MATCHED THEN UPDATE SET note = k.name;
+-- The source is sharded by another key, grouped, of constants, a reference table, of the home shard: its rows are found first, and
+-- each goes to the shard of its key.
+MERGE INTO stock s USING (SELECT other AS id, sum(n) AS n FROM deliveries GROUP BY other) d ON s.id = d.id WHEN MATCHED THEN UPDATE SET n = s.n + d.n WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n, 'new');
+MERGE INTO stock USING (SELECT DISTINCT other FROM deliveries) d ON stock.id = d.other AND stock.n > 150 WHEN MATCHED AND stock.id < 18 THEN DELETE WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED AND d.other > 20 THEN INSERT (n, id) VALUES (1, d.other);
+MERGE INTO stock AS s USING (VALUES (5, 50), (500, 5000), (501, 1), (502, 2), (503, NULL)) AS v (key, n) ON v.key = s.id WHEN NOT MATCHED AND v.n IS NOT NULL THEN INSERT (id, n) VALUES (v.key, v.n) WHEN MATCHED THEN UPDATE SET n = v.n, note = note || '!';
+MERGE INTO stock USING (SELECT id::bigint AS id, name FROM kinds UNION ALL SELECT 700 + length(what), what FROM ledger WHERE what = 'a') k ON k.id = stock.id WHEN MATCHED THEN UPDATE SET note = k.name WHEN NOT MATCHED THEN INSERT (id, n, note) VALUES (k.id, 0, k.name);
+MERGE INTO stock USING source ON source.tenant = stock.id AND source.id < 8 WHEN MATCHED THEN UPDATE SET note = source.v WHEN NOT MATCHED AND source.id < 8 AND source.tenant = 0 THEN INSERT VALUES (source.tenant, source.id, source.v);
+WITH d AS (SELECT other, count(*) AS n FROM deliveries GROUP BY other), e AS (SELECT other + 300 AS id, n FROM d) MERGE INTO stock USING e ON stock.id = e.id WHEN NOT MATCHED THEN INSERT VALUES (e.id, e.n);
+MERGE INTO stock USING (SELECT * FROM deliveries WHERE false) d ON stock.id = d.other WHEN NOT MATCHED THEN INSERT VALUES (d.other, 1);
+MERGE INTO stock USING (SELECT CASE WHEN other < 40 THEN other END AS id FROM deliveries WHERE line = 1) d ON stock.id = d.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND d.id IS NOT NULL THEN INSERT VALUES (d.id, 9);
+MERGE INTO ledger USING (SELECT DISTINCT 'm' || other AS what FROM deliveries) d ON ledger.what = d.what WHEN NOT MATCHED THEN INSERT VALUES (d.what);
+--! 3 | 20
+--! 900 | 500
+MERGE INTO stock USING (SELECT DISTINCT other FROM deliveries WHERE other > $2) d ON stock.id = d.other WHEN MATCHED THEN UPDATE SET n = n + $1 WHEN NOT MATCHED THEN INSERT VALUES (d.other, $1);
+--! script
+BEGIN;
+MERGE INTO stock USING (SELECT other AS id, max(n) AS n FROM deliveries GROUP BY other) d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = d.n WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+MERGE INTO stock USING (SELECT other AS id, max(n) AS n FROM deliveries GROUP BY other) d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = 1000 + d.n WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+SELECT * FROM stock ORDER BY id;
+ROLLBACK;
+--! end
+-- A row twice, no key, a broken rule: PostgreSQL's own errors, and nothing is applied.
+MERGE INTO stock USING (SELECT other AS id FROM deliveries UNION ALL SELECT 12) d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = 0;
+MERGE INTO stock USING (SELECT 900 AS id FROM deliveries WHERE other = 41) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+MERGE INTO stock USING (SELECT NULL::int AS id UNION ALL SELECT other FROM deliveries WHERE line = 1) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+MERGE INTO stock USING (SELECT other AS id, -1 AS n FROM deliveries WHERE line = 1) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+--! refused
+MERGE INTO stock USING (SELECT other::numeric AS id FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+--! refused
+MERGE INTO stock USING (SELECT other AS id, n FROM deliveries) d ON stock.id = d.id + 1 WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+--! refused
+MERGE INTO stock USING (SELECT other AS id, n FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.n, 1);
+--! refused
+MERGE INTO stock USING (SELECT other AS id, n FROM deliveries) d ON stock.id = d.id WHEN MATCHED AND d.n > (SELECT avg(n) FROM deliveries) THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+--! refused
+MERGE INTO stamped USING (SELECT DISTINCT other AS id FROM deliveries) d ON stamped.id = d.id WHEN NOT MATCHED THEN INSERT (id, at) VALUES (d.id, 'now');
+--! refused
+MERGE INTO dated USING (SELECT DISTINCT other AS id FROM deliveries) d ON dated.id = d.id WHEN NOT MATCHED THEN INSERT (id, n) VALUES (d.id, 1);
 -- Within one shard.
 MERGE INTO stock USING (VALUES (5, 7)) AS v (id, n) ON stock.id = v.id AND stock.id = 5 WHEN MATCHED THEN UPDATE SET n = v.n;
 -- PostgreSQL's own errors: nothing is applied.
@@ -24,13 +62,10 @@ MERGE INTO stock USING (SELECT id, line FROM deliveries UNION ALL SELECT id, lin
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET nothing = 1;
 MERGE INTO stock USING nowhere d ON stock.id = d.id WHEN MATCHED THEN DELETE;
 -- What is refused.
---! refused
 MERGE INTO stock USING (SELECT * FROM deliveries ORDER BY id LIMIT 3) d ON stock.id = d.id WHEN MATCHED THEN DELETE;
---! refused
 MERGE INTO stock USING (SELECT max(id) AS id FROM deliveries) d ON stock.id = d.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
 --! refused
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED AND d.n > (SELECT avg(n) FROM deliveries) THEN DELETE;
---! refused
 MERGE INTO stock USING (SELECT id FROM deliveries UNION SELECT other FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
 --! refused
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED AND now() > '2020-01-01' THEN DELETE;
@@ -42,17 +77,12 @@ MERGE INTO stock USING deliveries d ON stock.id = d.id AND d.id = d.other WHEN N
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id + 100, d.n);
 --! refused
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (99, d.n);
---! refused
 MERGE INTO stock USING deliveries d ON stock.id = d.other WHEN MATCHED THEN DELETE;
---! refused
 MERGE INTO stock USING deliveries d ON stock.n = d.n WHEN MATCHED THEN DELETE;
 --! refused
 MERGE INTO stock USING deliveries d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET id = d.other;
---! refused
 MERGE INTO stock USING kinds k ON stock.id = k.id WHEN NOT MATCHED THEN INSERT VALUES (k.id, 1);
---! refused
 MERGE INTO stock USING ledger l ON stock.note = l.what WHEN MATCHED THEN DELETE;
---! refused
 MERGE INTO stock USING (VALUES (1, 2), (30, 4)) AS v (id, n) ON stock.id = v.id WHEN MATCHED THEN UPDATE SET n = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.id, v.n);
 --! refused
 MERGE INTO loose USING deliveries d ON loose.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
@@ -60,7 +90,6 @@ MERGE INTO loose USING deliveries d ON loose.id = d.id WHEN NOT MATCHED THEN INS
 MERGE INTO dated USING deliveries d ON dated.id = d.id WHEN NOT MATCHED AND d.line = 1 THEN INSERT (id, n) VALUES (d.id, d.n);
 --! refused
 MERGE INTO kinds USING deliveries d ON kinds.id = d.id WHEN MATCHED THEN DELETE;
---! refused
 MERGE INTO stock USING source ON stock.id = source.id WHEN MATCHED THEN UPDATE SET n = 1;
 MERGE INTO dated USING deliveries d ON dated.id = d.id WHEN NOT MATCHED AND d.line = 1 THEN INSERT (id, n, at) VALUES (d.id, d.n, true);
 --! script

@@ -6,3 +6,4 @@ INSERT INTO deliveries SELECT g, 1, g * 3, g + 1 FROM generate_series(11, 30) g;
 INSERT INTO deliveries VALUES (40, 1, 4, 41), (40, 2, 5, 41);
 INSERT INTO ledger VALUES ('a'), ('b');
 INSERT INTO stamped (id, note) SELECT g, CASE g % 3 WHEN 0 THEN 'today' ELSE 'later' END FROM generate_series(1, 30) g;
+INSERT INTO holidays (id, day, note) SELECT g, date '2024-01-01' + g, 'day ' || g FROM generate_series(1, 12) g;

@@ -53,8 +53,7 @@ WITH x AS (SELECT other FROM deliveries) INSERT INTO stock (id, n) WITH x AS (SE
 WITH x AS (DELETE FROM stock RETURNING id) INSERT INTO loose SELECT id FROM x;
 --! refused
 WITH x AS (SELECT other FROM deliveries), y AS (UPDATE stock SET n = 1 RETURNING id) DELETE FROM deliveries USING x WHERE deliveries.id = x.other;
---! refused
-WITH x AS (SELECT other AS id FROM deliveries) MERGE INTO stock USING x ON stock.id = x.id WHEN MATCHED THEN DELETE;
+WITH x AS (SELECT other AS id FROM deliveries WHERE id < 40) MERGE INTO stock USING x ON stock.id = x.id WHEN MATCHED THEN DELETE;
 --! script
 BEGIN;
 WITH x AS (SELECT other FROM deliveries) UPDATE stock SET n = 7 FROM x WHERE stock.id = x.other;
