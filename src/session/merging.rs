@@ -53,8 +53,8 @@ impl Session {
         let writing = Writing { shards, kind: WritingKind::Parts };
         match asked {
             Asked::Text { .. } | Asked::Own => self.write_on(&writing, &Request::Queries(&texts), Shown::Nothing).await,
-            Asked::Bound { bind, types } => {
-                let request = Request::Rows { texts: &texts, types, after_names: bind.after_names };
+            Asked::Bound { bind, description } => {
+                let request = Request::Rows { texts: &texts, bind, description };
                 self.write_on(&writing, &request, Shown::Nothing).await
             }
         }
@@ -65,7 +65,7 @@ impl Session {
         let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged MERGE is empty"))?;
         let inputs = match asked {
             Asked::Text { .. } | Asked::Own => Inputs::literals(text, &read.literals),
-            Asked::Bound { bind, types } => Inputs::bound(text, &read.literals, bind, types),
+            Asked::Bound { bind, description } => Inputs::bound(text, &read.literals, bind, &description.parameter_types),
         };
         match self.route(statement, &inputs).await? {
             route @ Route::Write(_) if !self.draws(statement) => {

@@ -43,7 +43,8 @@ impl<'c> Reader<'c> {
         let mut places = Vec::new();
         for condition in conjuncts(update.where_clause()) {
             let Node::A_Expr(equality) = condition else { continue };
-            let is_equality = equality.kind == nodes::A_Expr_Kind::AEXPR_OP && tree::single_name(equality.name()) == Some("=");
+            let is_equality = equality.kind == nodes::A_Expr_Kind::AEXPR_OP
+                && matches!(tree::names(equality.name()).as_deref(), Some(["="] | ["pg_catalog", "="]));
             let sides = [(equality.lexpr(), equality.rexpr()), (equality.rexpr(), equality.lexpr())];
             for (own, other) in sides.into_iter().filter(|_| is_equality) {
                 let column = column_of(own, called, relation, &constants.names);

@@ -7,14 +7,13 @@
 use pg_raw_parse::{Node, nodes};
 
 use super::{Answer, Finder, Stage, type_name};
-use crate::catalog::{Catalog, Oid, Relation};
+use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::context::Context;
 use crate::sql::query::{Resolved, resolve};
-use crate::sql::tokens::quoted;
 use crate::sql::tree;
 
 /// A MERGE that inserts into a sharded table.
@@ -90,7 +89,7 @@ impl Finder<'_> {
             };
             let key = key.iter().map(|key| merged(&key.column)).collect::<Option<_>>()?;
             let columns = taking_values(relation);
-            let target = format!("{}.{}", quoted(&relation.schema), quoted(&relation.name));
+            let target = quoted_name(&relation.schema, &relation.name);
             let renamed = renamed.into_iter().flat_map(|names| names.iter()).filter_map(Node::as_str).map(str::to_owned).collect();
             let source = self.stages.tables.pop()?;
             self.stages.merging = Some(Merging { source, target, columns, key, renamed });
@@ -108,13 +107,13 @@ impl Merging {
         let mut columns = Vec::new();
         for (place, column) in answer.columns.iter().enumerate() {
             let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
-                Some(key) => format!("shardgate_key.{}", quoted(&key.column)),
+                Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
                 None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
             };
-            columns.push(format!("{value} AS {}", quoted(&column.name)));
+            columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
         }
         let alias = match &self.source.kind {
-            super::StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted(alias)),
+            super::StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
             _ => String::new(),
         };
         Ok(format!(" (SELECT {} FROM {} AS shardgate_key){alias} ", columns.join(", "), self.target))
@@ -134,7 +133,7 @@ impl Merging {
         };
         let has_key = |row: &Vec<Option<String>>| places.iter().all(|place| row.get(*place).is_some_and(Option::is_some));
         let rows: Vec<usize> = answer.rows.iter().enumerate().filter(|(_, row)| has_key(row)).map(|(place, _)| place).collect();
-        let names: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
+        let names: Vec<String> = self.columns.iter().map(|column| quoted_identifier(column)).collect();
         let head = format!("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ", self.target, names.join(", "));
         let listed = |place: &usize| {
             let values = self.columns.iter().map(|column| answer.rows.get(*place).and_then(|row| value(row, column)));

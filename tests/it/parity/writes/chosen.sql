@@ -56,3 +56,8 @@ PREPARE w(int) AS DELETE FROM stock WHERE (SELECT count(*) FROM source WHERE sou
 EXECUTE w(5);
 SELECT id FROM stock ORDER BY id;
 --! end
+-- Of a reference table, on every copy.
+UPDATE kinds SET name = (SELECT v FROM source WHERE source.id = kinds.id);
+DELETE FROM kinds k WHERE NOT EXISTS (SELECT FROM source WHERE source.tenant = k.id AND source.id < 2);
+--! any order
+UPDATE kinds SET name = name || coalesce((SELECT max(v) FROM source WHERE source.tenant = kinds.id), '-') RETURNING *;

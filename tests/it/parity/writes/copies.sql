@@ -33,7 +33,6 @@ UPDATE holidays SET note = c.note FROM (VALUES (1, 'one'), (2, 'two')) AS c (id,
 --! refused
 UPDATE holidays SET note = source.v FROM source, kinds WHERE source.id = holidays.id AND kinds.id = holidays.id;
 -- Which row a query finds first may differ too.
---! refused
-UPDATE holidays SET note = (SELECT v FROM source WHERE source.tenant = holidays.id LIMIT 1);
+UPDATE holidays SET note = (SELECT v FROM source WHERE source.tenant = holidays.id ORDER BY v LIMIT 1);
 --! refused
 MERGE INTO holidays USING source ON source.id = holidays.id WHEN MATCHED THEN UPDATE SET note = source.v;
