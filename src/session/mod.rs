@@ -58,6 +58,7 @@ mod setting;
 mod simple;
 mod snapshot;
 mod staged;
+mod staged_with;
 mod statement;
 mod stop;
 mod table_as;
