@@ -11,7 +11,7 @@ use super::statement::Statement;
 use super::{Failure, Session, parameter};
 use crate::error::PgError;
 use crate::sql::analysis::Analysis;
-use crate::sql::moving::Moving;
+use crate::sql::moving::{Moving, moving};
 use crate::sql::staging::{Answer, with_parameters};
 use crate::wire::{self, originate};
 
@@ -53,24 +53,42 @@ impl Session {
     ) -> Result<String, Failure> {
         let description = self.describe(statement).await?;
         let types = &description.parameter_types;
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
-        };
-        let delete = with_parameters(&moving.delete, &value).ok_or_else(|| {
-            PgError::unsupported(
-                "a parameter of this type is not supported in an UPDATE of a shard key",
-                "The rows are deleted and inserted, with the parameter's value as a constant.",
-                "Pass the value as text, or delete the row and insert it with the new key.",
-            )
-        })?;
+        let delete = self.bound_delete(moving, bind, types)?;
         let asked = Asked::Bound { bind, types };
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
         match self.move_rows(moving, &delete, &asked).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }
+    }
+
+    /// An UPDATE whose queries are constants now, if it moves rows. Returns the tag.
+    pub(super) async fn move_staged(&mut self, text: &str, asked: &Asked<'_>, begins: bool) -> Result<Option<String>, Failure> {
+        let Some(moving) = moving(text, &self.context)? else { return Ok(None) };
+        let delete = match asked {
+            Asked::Text { .. } | Asked::Own => moving.delete.clone(),
+            Asked::Bound { bind, types } => self.bound_delete(&moving, bind, types)?,
+        };
+        if begins {
+            self.begin_one_statement();
+        }
+        Box::pin(self.delete_and_insert(&moving, &delete, asked)).await.map(Some)
+    }
+
+    /// The DELETE with the parameters' values as constants.
+    fn bound_delete(&self, moving: &Moving, bind: &wire::Bind<'_>, types: &[u32]) -> Result<String, PgError> {
+        let value = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = bind.parameter(index)?;
+            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
+        };
+        with_parameters(&moving.delete, &value).ok_or_else(|| {
+            PgError::unsupported(
+                "a parameter of this type is not supported in an UPDATE of a shard key",
+                "The rows are deleted and inserted, with the parameter's value as a constant.",
+                "Pass the value as text, or delete the row and insert it with the new key.",
+            )
+        })
     }
 
     async fn move_rows(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {

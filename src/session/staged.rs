@@ -269,24 +269,26 @@ impl Session {
         if is_insert {
             splices = with_names(&staging.stages, splices);
         }
-        let text = spliced(alone, &splices);
-        let found = match self.find_write(&text, asked).await {
-            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !staging.stages.tables.is_empty() => {
-                for stage in &staging.stages.tables {
-                    let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
-                    if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
-                        splices.push(Splice { start: stage.start, end: stage.end, text });
-                    }
+        let mut text = spliced(alone, &splices);
+        let mut found = self.find_write(&text, asked).await;
+        if matches!(&found, Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED)
+            && !staging.stages.tables.is_empty()
+        {
+            for stage in &staging.stages.tables {
+                let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+                if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
+                    splices.push(Splice { start: stage.start, end: stage.end, text });
                 }
-                self.find_write(&spliced(alone, &splices), asked).await
             }
-            found => found,
-        };
+            text = spliced(alone, &splices);
+            found = self.find_write(&text, asked).await;
+        }
         let found = match found {
             Ok(found) => found,
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
                 tracing::debug!(%error, "refused after its sub-selects");
-                return Err(staging.refusal.clone().into());
+                let moved = self.move_staged(&text, asked, begins).await?;
+                return moved.ok_or_else(|| staging.refusal.clone().into());
             }
             // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
             Err(failure) => return Err(failure),
