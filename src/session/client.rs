@@ -112,13 +112,14 @@ impl Client {
     }
 
     /// From now on what is sent is kept, until [`Client::end_diversion`]. What is more than `bytes_max` is thrown away.
-    pub fn divert(&mut self, bytes_max: usize) {
-        self.diversion = Some((Diverted { is_whole: true, ..Diverted::default() }, bytes_max));
+    /// Returns what is kept already for a statement around this one.
+    pub fn divert(&mut self, bytes_max: usize) -> Option<(Diverted, usize)> {
+        self.diversion.replace((Diverted { is_whole: true, ..Diverted::default() }, bytes_max))
     }
 
-    pub fn end_diversion(&mut self) -> Diverted {
+    pub fn end_diversion(&mut self, outer: Option<(Diverted, usize)>) -> Diverted {
         self.keep_diverted();
-        self.diversion.take().map(|(diverted, _)| diverted).unwrap_or_default()
+        std::mem::replace(&mut self.diversion, outer).map(|(diverted, _)| diverted).unwrap_or_default()
     }
 
     fn keep_diverted(&mut self) {

@@ -59,6 +59,7 @@ mod setting;
 mod simple;
 mod snapshot;
 mod staged;
+mod staged_with;
 mod statement;
 mod stop;
 mod table_as;

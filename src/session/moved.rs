@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::staged::Asked;
 use super::statement::Statement;
-use super::{Failure, Session, parameter};
+use super::{Failure, Session};
 use crate::error::PgError;
 use crate::sql::analysis::Analysis;
-use crate::sql::moving::Moving;
-use crate::sql::staging::{Answer, with_parameters};
+use crate::sql::moving::{Moving, moving};
+use crate::sql::staging::Answer;
 use crate::wire::{self, originate};
 
 impl Session {
@@ -52,25 +52,23 @@ impl Session {
         bind: &wire::Bind<'_>,
     ) -> Result<String, Failure> {
         let description = self.describe(statement).await?;
-        let types = &description.parameter_types;
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
-        };
-        let delete = with_parameters(&moving.delete, &value).ok_or_else(|| {
-            PgError::unsupported(
-                "a parameter of this type is not supported in an UPDATE of a shard key",
-                "The rows are deleted and inserted, with the parameter's value as a constant.",
-                "Pass the value as text, or delete the row and insert it with the new key.",
-            )
-        })?;
         let asked = Asked::Bound { bind, description: &description };
+        let delete = self.with_values(&moving.delete, &asked)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
         match self.move_rows(moving, &delete, &asked).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }
+    }
+
+    /// An UPDATE whose queries are constants now, if it moves rows. Returns the tag.
+    pub(super) async fn move_staged(&mut self, text: &str, asked: &Asked<'_>, begins: bool) -> Result<Option<String>, Failure> {
+        let Some(moving) = moving(text, &self.context)? else { return Ok(None) };
+        let delete = self.with_values(&moving.delete, asked)?;
+        if begins {
+            self.begin_one_statement();
+        }
+        Box::pin(self.delete_and_insert(&moving, &delete, asked)).await.map(Some)
     }
 
     async fn move_rows(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {

@@ -125,7 +125,7 @@ impl Session {
         let rows = self.described_rows(statement, text).await?;
         let begins_here = !self.transaction.is_open();
         let mut begun_early = false;
-        if begins_here && staging.stages.has_locks {
+        if begins_here && staging.stages.needs_transaction {
             self.begin_one_statement();
             begun_early = true;
         }
@@ -182,9 +182,9 @@ impl Session {
         };
         with_parameters(query, &value).ok_or_else(|| {
             PgError::unsupported(
-                "a parameter of this type is not supported in a sub-select across shards",
-                "The sub-select is run by itself, with the parameter's value as a constant.",
-                "Pass the value as text, or write the sub-select's rows as constants.",
+                "a parameter of this type is not supported in this write across shards",
+                "A part of the statement is run by itself, with the parameter's value as a constant.",
+                "Pass the value as text.",
             )
         })
     }
@@ -213,13 +213,22 @@ impl Session {
         run
     }
 
-    async fn run_stages(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+    pub(super) async fn run_stages(
+        &mut self,
+        staging: &Staging,
+        alone: &str,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
         let clock = self.clock_of(&staging.stages).await?;
         let mut with = Vec::new();
         // WITH, its queries now constants.
         let mut kept_with = Vec::new();
-        for CteStage { stage, name, head } in &staging.stages.ctes {
-            let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+        for CteStage { stage, name, head, writes } in &staging.stages.ctes {
+            let answer = match writes {
+                true => self.answer_write(&under_with(&with, &stage.query)?).await?,
+                false => self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?,
+            };
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
             with.push((name.clone(), format!("{head}{text})")));
             kept_with.push(Splice { start: stage.start, end: stage.end, text });
@@ -268,23 +277,27 @@ impl Session {
         if is_insert {
             splices = with_names(&staging.stages, splices);
         }
-        let text = spliced(alone, &splices);
-        let found = match self.find_write(&text, asked).await {
-            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !staging.stages.tables.is_empty() => {
-                for stage in &staging.stages.tables {
-                    let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
-                    if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
-                        splices.push(Splice { start: stage.start, end: stage.end, text });
-                    }
+        let mut text = spliced(alone, &splices);
+        let mut found = self.find_write(&text, asked).await;
+        if matches!(&found, Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED)
+            && !staging.stages.tables.is_empty()
+        {
+            for stage in &staging.stages.tables {
+                let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+                if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
+                    splices.push(Splice { start: stage.start, end: stage.end, text });
                 }
-                self.find_write(&spliced(alone, &splices), asked).await
             }
-            found => found,
-        };
+            text = spliced(alone, &splices);
+            found = self.find_write(&text, asked).await;
+        }
         let found = match found {
             Ok(found) => found,
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
                 tracing::debug!(%error, "refused after its sub-selects");
+                if let Some(tag) = self.move_staged(&text, asked, begins).await? {
+                    return Ok(tag);
+                }
                 let Some(chosen) = chosen(&text, &self.context)? else { return Err(staging.refusal.clone().into()) };
                 if begins {
                     self.begin_one_statement();
@@ -458,10 +471,10 @@ impl Session {
     }
 
     /// From here on what is meant for the client is kept; what waited for it already is returned.
-    pub(super) fn divert(&mut self) -> BytesMut {
-        let kept = self.client.output.split();
-        self.client.divert(self.kept_bytes_max());
-        kept
+    pub(super) fn divert(&mut self) -> Kept {
+        let output = self.client.output.split();
+        let outer = self.client.divert(self.kept_bytes_max());
+        Kept { output, outer }
     }
 
     fn kept_bytes_max(&self) -> usize {
@@ -469,10 +482,10 @@ impl Session {
     }
 
     /// The rows that were kept since [`Session::divert`]. `run`: what became of the statement.
-    pub(super) fn diverted(&mut self, kept: BytesMut, run: Result<(), Failure>) -> Result<Answer, Failure> {
+    pub(super) fn diverted(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<Answer, Failure> {
         let bytes_max = self.kept_bytes_max();
-        let diverted = self.client.end_diversion();
-        self.client.output = kept;
+        let diverted = self.client.end_diversion(kept.outer);
+        self.client.output = kept.output;
         let (frames, is_whole) = (diverted.frames, diverted.is_whole);
         let told = self.read_answer(frames.freeze());
         match (run, told) {
@@ -599,7 +612,7 @@ impl Session {
 
     /// Text compares and sorts by the collation of the column that it comes from. Where all collations are the database's there is
     /// nothing to know.
-    async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
+    pub(super) async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
         let relations = &self.context.catalog.relations;
         let is_other =
             |collation: &str| !collation.ends_with("\"default\"") && !collation.ends_with(".default") && collation != "default";
@@ -678,6 +691,13 @@ pub(super) struct Diverted {
     pub frames: BytesMut,
     /// They were not more than the bound.
     pub is_whole: bool,
+}
+
+/// What was there when what is meant for the client began to be kept.
+pub(super) struct Kept {
+    output: BytesMut,
+    /// A part of a statement may have parts of its own.
+    outer: Option<(Diverted, usize)>,
 }
 
 fn is_about_names(frame: &[u8]) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! That is the same as one UPDATE only where nothing looks at the difference: no trigger, rule, policy or reference to the
 //! table. Every unique constraint has the shard key, so that a row can collide with one that the statement itself changes only
-//! where old and new keys overlap; that is seen when the rows are there. Pure; knows no shard.
+//! where old and new keys overlap; that is seen when the rows are there. Sub-selects are constants before; FROM becomes USING: like the
+//! UPDATE the DELETE takes one of several rows that a row meets. Pure; knows no shard.
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
@@ -36,8 +37,9 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(Node::UpdateStmt(update)), None) = (statements.next(), statements.next()) else { return Ok(None) };
-    let plain = update.with_clause().is_none() && update.from_clause().is_empty();
-    let Some(name) = update.relation().filter(|name| plain && name.inh) else { return Ok(None) };
+    // What RETURNING has of FROM is gone when the rows are inserted.
+    let is_plain = update.with_clause().is_none() && (update.from_clause().is_empty() || update.returning_clause().is_none());
+    let Some(name) = update.relation().filter(|name| is_plain && name.inh) else { return Ok(None) };
     let Resolved::Sharded { table, relation, .. } = resolve(context, name, &context.search_path) else { return Ok(None) };
     let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
     if is_watched(relation, context) || matches!(update.where_clause(), Node::CurrentOfExpr(_)) {
@@ -86,7 +88,8 @@ impl Pieces<'_> {
         let filter = self.tokens.word_at_top(set, &["where"]);
         let returning = self.tokens.word_at_top(filter.unwrap_or(set), &["returning"]);
         let end = self.end(returning);
-        let assigned = self.assignments(update, set + 1, filter.or(returning))?;
+        let from = if update.from_clause().is_empty() { None } else { Some(self.from(set)?) };
+        let assigned = self.assignments(update, set + 1, from.or(filter).or(returning))?;
         // Anything else that cannot run on several shards is not about moving rows.
         assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
         let table = self.tokens.slice(first, set.checked_sub(1)?)?;
@@ -111,6 +114,13 @@ impl Pieces<'_> {
             Some(filter) => self.tokens.text().get(self.tokens.get(filter)?.start..end)?,
             None => "",
         };
+        let using = match from {
+            Some(from) => {
+                let last = filter.unwrap_or(self.last()).checked_sub(1)?;
+                format!("USING {} ", self.tokens.slice(from + 1, last)?)
+            }
+            None => String::new(),
+        };
         let has_identity = relation.columns.iter().any(|column| column.identity.is_some());
         let overriding = if has_identity { " OVERRIDING SYSTEM VALUE" } else { "" };
         let given = self.tokens.slice(first, self.tokens.name_end(first))?;
@@ -120,7 +130,7 @@ impl Pieces<'_> {
         };
         let listed: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
         Some(Moving {
-            delete: format!("DELETE FROM {table} {condition} RETURNING {}", [new, old].concat().join(", ")),
+            delete: format!("DELETE FROM {table} {using}{condition} RETURNING {}", [new, old].concat().join(", ")),
             insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
             returning: returning
                 .and_then(|returning| self.tokens.text().get(self.tokens.get(returning)?.start..self.whole_end()))
@@ -152,6 +162,15 @@ impl Pieces<'_> {
             Some((target.name()?.to_owned(), self.tokens.slice(start + 2, end)?.to_owned()))
         };
         update.target_list().iter().zip(pieces).map(assignment).collect()
+    }
+
+    /// The word before what stands beside the target; not that of IS DISTINCT FROM.
+    fn from(&self, set: usize) -> Option<usize> {
+        let mut found = self.tokens.word_at_top(set, &["from"])?;
+        while self.tokens.is_word(found.checked_sub(1)?, "distinct") {
+            found = self.tokens.word_at_top(found + 1, &["from"])?;
+        }
+        Some(found)
     }
 
     /// A cast to the column's type, without its length.

@@ -11,6 +11,7 @@
 mod constants;
 mod defaults;
 mod merging;
+mod writing;
 
 use std::ops::Range;
 
@@ -30,6 +31,8 @@ use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
 pub use merging::Merging;
+pub use writing::returned;
+use writing::{Part, are_apart};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +86,8 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A MERGE whose source's rows are split.
     pub merging: Option<Merging>,
-    /// A query takes row locks.
-    pub has_locks: bool,
+    /// A query takes row locks or writes: it runs in the transaction of the whole.
+    pub needs_transaction: bool,
     /// An INSERT whose rows may go in several statements: nothing tells that from one.
     pub may_batch: bool,
 }
@@ -96,6 +99,8 @@ pub struct CteStage {
     pub name: String,
     /// Its text up to the parenthesis before the query.
     pub head: String,
+    /// INSERT, UPDATE or DELETE.
+    pub writes: bool,
 }
 
 impl Stages {
@@ -135,6 +140,9 @@ pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<Strin
     let parsed = parse::parse(query)?;
     let own = match parsed.stmts().next() {
         Some(Node::SelectStmt(select)) => select.with_clause(),
+        Some(Node::InsertStmt(insert)) => insert.with_clause(),
+        Some(Node::UpdateStmt(update)) => update.with_clause(),
+        Some(Node::DeleteStmt(delete)) => delete.with_clause(),
         _ => None,
     };
     let Some(own) = own else { return Ok(format!("WITH {texts} {query}")) };
@@ -171,7 +179,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         _ => return Ok(Stages::default()),
     };
     if let Some(with) = with
-        && finder.with(with).is_none()
+        && (finder.with(with).is_none() || !finder.is_in_parts(with, statement, context))
     {
         return Ok(Stages::default());
     }
@@ -249,13 +257,17 @@ impl Finder<'_> {
         self.stages
     }
 
-    /// Queries of WITH that only read, and where the statement begins after them. `None`: others.
+    /// Queries of WITH, and where the statement begins after them. `None`: some are not known.
     fn with(&mut self, clause: &nodes::WithClause) -> Option<()> {
         if clause.recursive {
             return None;
         }
         for cte in clause.ctes() {
-            let Node::SelectStmt(select) = cte.ctequery() else { return None };
+            let (writes, needs_transaction) = match cte.ctequery() {
+                Node::SelectStmt(select) => (false, has_locks(select)),
+                Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => (true, true),
+                _ => return None,
+            };
             if cte.search_clause().is_some() || cte.cycle_clause().is_some() {
                 return None;
             }
@@ -272,11 +284,20 @@ impl Finder<'_> {
             let query = self.tokens.between(open, close)?.to_owned();
             let head = self.text.get(self.tokens.get(first)?.start..start)?.to_owned();
             let stage = Stage { start, end, query, kind: StageKind::Cte };
-            self.stages.has_locks |= has_locks(select);
-            self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head });
+            self.stages.needs_transaction |= needs_transaction;
+            self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head, writes });
             self.main = close + 1;
         }
         self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge"]).then_some(())
+    }
+
+    /// Queries of WITH that write may run before the statement.
+    fn is_in_parts(&self, clause: &nodes::WithClause, statement: Node<'_>, context: &Context) -> bool {
+        let ctes = &self.stages.ctes;
+        let main = self.tokens.get(self.main).and_then(|token| self.text.get(token.start..)).unwrap_or_default();
+        let queries = ctes.iter().zip(clause.ctes()).map(|(cte, node)| Part { text: &cte.stage.query, node: node.ctequery() });
+        let parts: Vec<Part<'_>> = queries.chain([Part { text: main, node: statement }]).collect();
+        !ctes.iter().any(|cte| cte.writes) || are_apart(&parts, context)
     }
 
     fn drop_with(&mut self) {
@@ -519,7 +540,7 @@ impl Finder<'_> {
     fn add(&mut self, start: usize, end: usize, inner: (usize, usize), kind: StageKind, has_locks: bool) {
         match self.text.get(inner.0..inner.1) {
             Some(query) => {
-                self.stages.has_locks |= has_locks;
+                self.stages.needs_transaction |= has_locks;
                 self.stages.queries.push(Stage { start, end, query: query.to_owned(), kind });
             }
             None => self.is_unknown = true,

@@ -47,7 +47,7 @@ fn sub_selects_are_found_wherever_they_stand() {
     assert_eq!(queries(text), expected);
     assert_eq!(queries("DELETE FROM t WHERE a = 1"), Vec::<String>::new());
     assert_eq!(queries("WITH x AS (DELETE FROM t RETURNING a) DELETE FROM t WHERE a IN (SELECT 1)"), Vec::<String>::new());
-    assert!(stages("DELETE FROM t WHERE a IN (SELECT a FROM t LIMIT 1 FOR UPDATE)").unwrap().has_locks);
+    assert!(stages("DELETE FROM t WHERE a IN (SELECT a FROM t LIMIT 1 FOR UPDATE)").unwrap().needs_transaction);
 }
 
 #[test]

@@ -248,7 +248,6 @@ DELETE FROM entries e USING kinds k WHERE k.kind = e.kind AND e.account_id = 3 R
 DELETE FROM entries WHERE ctid IN (SELECT ctid FROM entries WHERE account_id = 3 LIMIT 1);
 --! simple
 DELETE FROM accounts WHERE id = 26 RETURNING tableoid::regclass;
---! refused
 WITH x AS (INSERT INTO accounts (id, name) VALUES (900, 'x') RETURNING id) INSERT INTO entries (account_id, n) SELECT id, 1 FROM x;
 WITH x AS (SELECT id FROM accounts WHERE id = 3) UPDATE entries SET kind = 'fee' FROM x WHERE x.id = account_id AND account_id = 3 RETURNING n;
 WITH x AS (SELECT 3 AS id) DELETE FROM entries USING x WHERE x.id = account_id;

@@ -49,9 +49,7 @@ WITH x AS (SELECT 1 / (n - 33) AS id FROM deliveries) DELETE FROM stock USING x 
 -- What is refused.
 --! refused
 WITH x AS (SELECT other FROM deliveries) INSERT INTO stock (id, n) WITH x AS (SELECT other + 500 AS id FROM x) SELECT id, 1 FROM x;
---! refused
 WITH x AS (DELETE FROM stock RETURNING id) INSERT INTO loose SELECT id FROM x;
---! refused
 WITH x AS (SELECT other FROM deliveries), y AS (UPDATE stock SET n = 1 RETURNING id) DELETE FROM deliveries USING x WHERE deliveries.id = x.other;
 WITH x AS (SELECT other AS id FROM deliveries WHERE id < 40) MERGE INTO stock USING x ON stock.id = x.id WHEN MATCHED THEN DELETE;
 --! script

@@ -1,0 +1,39 @@
+//! Queries of WITH that write, where a statement over several shards is answered in parts: each is run as a statement of its own,
+//! with all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
+//! ([`crate::sql::staging`]).
+
+use super::staged::{Asked, Found};
+use super::write::WritingKind;
+use super::{Failure, Session};
+use crate::error::PgError;
+use crate::sql::staging::{Answer, returned};
+
+impl Session {
+    /// Runs one of them, inside the transaction of the whole.
+    pub(super) async fn answer_write(&mut self, query: &str) -> Result<Answer, Failure> {
+        // It may have queries of its own that are answered first.
+        self.is_staging = false;
+        let found = self.find_write(query, &Asked::Own).await;
+        self.is_staging = true;
+        let Found { writing, text } = found?;
+        if writing.shards.len() > 1 {
+            self.check_commit_support(&writing.shards).await?;
+        }
+        let kept = self.divert();
+        let run = match &writing.kind {
+            WritingKind::Staged(staging) => Box::pin(self.run_stages(staging, &text, &Asked::Own, false)).await,
+            WritingKind::Moved(_) => Err(PgError::unsupported(
+                "an UPDATE of the shard key in WITH is not supported across shards",
+                "Its rows are moved by a DELETE and an INSERT.",
+                "Run the parts of the statement one after the other, in a transaction.",
+            )
+            .into()),
+            WritingKind::Parts | WritingKind::Copies | WritingKind::Rows(_) | WritingKind::Streamed { .. } => {
+                self.write_text_of(&writing, &text, &Asked::Own).await
+            }
+        };
+        let mut answer = self.diverted(kept, run.map(drop))?;
+        self.add_collations(&returned(query).unwrap_or_default(), &mut answer).await?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,144 @@
+//! Queries of WITH that write, of a statement over several shards: `WITH moved AS (DELETE FROM a … RETURNING *) INSERT INTO b …`.
+//!
+//! PostgreSQL runs all parts of such a statement on one snapshot: none sees what another has written, but for the rows that it
+//! returns. Here they run one after the other, in one transaction. That is the same where no part looks at a table that one before
+//! it has written, by itself or by what stands behind it: a trigger, a rule, a policy, a foreign key, a view, a function.
+
+use pg_raw_parse::{Node, nodes};
+
+use crate::catalog::{Relation, RelationKind};
+use crate::sql::context::Context;
+use crate::sql::parse;
+use crate::sql::query::{Resolved, resolve};
+use crate::sql::tokens::Tokens;
+
+/// One part of the statement: a query of WITH, or what follows it.
+pub(super) struct Part<'t> {
+    pub text: &'t str,
+    pub node: Node<'t>,
+}
+
+/// Running the parts in their order is running them at once.
+pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
+    let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
+    let is_watched = |relation: &Relation| {
+        relation.kind != RelationKind::Table
+            || !relation.triggers.is_empty()
+            || !relation.rules.is_empty()
+            || relation.has_row_security
+            || !relation.parents.is_empty()
+            || !relation.children.is_empty()
+    };
+    let all: Vec<&Relation> = written.iter().flatten().copied().collect();
+    let is_twice = |(place, relation): (usize, &&Relation)| all.iter().skip(place + 1).any(|other| other.oid == relation.oid);
+    if all.iter().any(|relation| is_watched(relation)) || all.iter().enumerate().any(is_twice) {
+        return false;
+    }
+    let last = parts.len().saturating_sub(1);
+    let mut before: Vec<&Relation> = Vec::new();
+    for (place, (part, written)) in parts.iter().zip(&written).enumerate() {
+        let refers = |from: &Relation, to: &Relation| from.foreign_keys.iter().any(|key| key.referenced == to.oid);
+        let is_broken = written.is_some_and(|relation| match part.node {
+            // A row that a later part makes would be missing.
+            Node::InsertStmt(_) => all.iter().any(|other| {
+                let is_made = other.oid == relation.oid || before.iter().any(|made| made.oid == other.oid);
+                !is_made && refers(relation, other)
+            }),
+            // PostgreSQL looks at the references when all parts have run.
+            _ => {
+                let is_referred_to = context.catalog.relations.values().any(|other| refers(other, relation));
+                place < last && (is_referred_to || matches!(part.node, Node::UpdateStmt(_)) && !relation.foreign_keys.is_empty())
+            }
+        });
+        if is_broken || mentions(part.text, &before, context) {
+            return false;
+        }
+        before.extend(written);
+    }
+    true
+}
+
+/// A query whose columns are those that a write returns.
+pub fn returned(text: &str) -> Option<String> {
+    let parsed = parse::parse(text).ok()?;
+    let (name, with, from) = match parsed.stmts().next()? {
+        Node::InsertStmt(insert) => (insert.relation()?, insert.with_clause(), None),
+        Node::UpdateStmt(update) => (update.relation()?, update.with_clause(), Some("from")),
+        Node::DeleteStmt(delete) => (delete.relation()?, delete.with_clause(), Some("using")),
+        _ => return None,
+    };
+    let tokens = Tokens::of(text);
+    let first = tokens.at_location(name.location)?;
+    let returning = tokens.word_at_top(first, &["returning"])?;
+    let is_after = |index: usize| tokens.piece(index) == "(" || tokens.is_one_of(index, &AFTER_TARGET);
+    let end = (first..returning).find(|index| is_after(*index)).unwrap_or(returning);
+    let target = tokens.slice(first, end.checked_sub(1)?)?;
+    let others = from.and_then(|word| tokens.word_at_top(first, &[word])).filter(|from| *from < returning);
+    let others = others.and_then(|from| {
+        let end = tokens.word_at_top(from, &["where", "returning"])?;
+        tokens.slice(from + 1, end.checked_sub(1)?)
+    });
+    let others = others.map(|others| format!(", {others}")).unwrap_or_default();
+    let last = (returning + 1..tokens.count()).rev().find(|index| tokens.piece(*index) != ";")?;
+    let verb = tokens.word_at_top(0, &["insert", "update", "delete"])?;
+    let head = if with.is_some() { text.get(..tokens.get(verb)?.start)? } else { "" };
+    Some(format!("{head}SELECT {} FROM {target}{others}", tokens.slice(returning + 1, last)?))
+}
+
+/// The table that a part writes; the outer `None`: that is not known.
+fn written<'c>(node: Node<'_>, context: &'c Context) -> Option<Option<&'c Relation>> {
+    let name: &nodes::RangeVar = match node {
+        Node::SelectStmt(_) => return Some(None),
+        Node::InsertStmt(insert) => insert.relation()?,
+        Node::UpdateStmt(update) => update.relation()?,
+        Node::DeleteStmt(delete) => delete.relation()?,
+        _ => return None,
+    };
+    match resolve(context, name, &context.search_path) {
+        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(Some(relation)),
+        Resolved::Home(None)
+        | Resolved::View(_)
+        | Resolved::System
+        | Resolved::Map(_)
+        | Resolved::Proxy(_)
+        | Resolved::Mixed(_) => None,
+    }
+}
+
+/// A word of the text may be one of these tables, or a view or function, which may read them.
+fn mentions(text: &str, tables: &[&Relation], context: &Context) -> bool {
+    let tokens = Tokens::of(text);
+    let catalog = &context.catalog;
+    let mut names = (0..tokens.count()).filter_map(|index| tokens.identifier(index));
+    let is_view = |name: &str| {
+        let mut named = catalog.relations.values().filter(|relation| relation.name == name);
+        named.any(|relation| relation.view_definition.is_some())
+    };
+    !tables.is_empty()
+        && names.any(|name| {
+            tables.iter().any(|table| table.name == name) || catalog.function_names.contains_key(&name) || is_view(&name)
+        })
+}
+
+/// Words that end the name of what is written, and its alias.
+const AFTER_TARGET: [&str; 9] = ["default", "overriding", "select", "set", "table", "using", "values", "where", "with"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_write_returns_is_a_query_of_its_tables() {
+        for (text, query) in [
+            ("DELETE FROM a RETURNING *", "SELECT * FROM a"),
+            ("DELETE FROM s.a AS x USING b, c d WHERE x.id = b.id RETURNING x.*, b.id;", "SELECT x.*, b.id FROM s.a AS x, b, c d"),
+            ("UPDATE a SET v = (SELECT 1 FROM z) FROM b WHERE true RETURNING v", "SELECT v FROM a, b"),
+            ("UPDATE a x SET v = 1 RETURNING v || 'x' AS w", "SELECT v || 'x' AS w FROM a x"),
+            ("INSERT INTO a AS x (v) SELECT v FROM b RETURNING x.v", "SELECT x.v FROM a AS x"),
+            ("WITH w AS (DELETE FROM z) DELETE FROM a USING w RETURNING w.v", "WITH w AS (DELETE FROM z) SELECT w.v FROM a, w"),
+        ] {
+            assert_eq!(returned(text).as_deref(), Some(query), "{text}");
+        }
+        assert_eq!(returned("DELETE FROM a"), None);
+    }
+}

@@ -1,0 +1,25 @@
+-- The shard key by other tables, and where sub-selects say so.
+UPDATE stock SET id = id + 1000 WHERE id IN (SELECT other FROM deliveries);
+UPDATE stock SET id = (SELECT max(id) FROM source) + id, note = 'up' WHERE n > (SELECT min(n) FROM deliveries) RETURNING id, note;
+UPDATE stock SET id = 2000 + s.id, note = s.v FROM source s WHERE s.id = stock.id AND s.tenant < 4;
+UPDATE stock AS t SET id = d.id + 500, n = CASE WHEN t.n IS DISTINCT FROM d.n THEN d.n ELSE 0 END FROM (SELECT other AS id, sum(n) AS n FROM deliveries GROUP BY other) AS d WHERE d.id = t.id;
+UPDATE stock SET id = c.new FROM (VALUES (1, 501), (2, 502), (400, 401)) AS c (old, new) WHERE stock.id = c.old;
+UPDATE deliveries SET id = k.id * 1000 FROM kinds k WHERE k.id = line AND deliveries.id = 40;
+--! 700 | 12
+--! 700 | 500
+UPDATE stock SET id = stock.id + $1 FROM deliveries d WHERE d.other = stock.id AND d.other > $2;
+--! script
+BEGIN;
+UPDATE stock SET id = source.id + 100 FROM source WHERE source.id = stock.id;
+SELECT id, n, note FROM stock ORDER BY id;
+ROLLBACK;
+--! end
+-- The new key is there: PostgreSQL's own error.
+UPDATE stock SET id = 20 FROM source WHERE source.id = stock.id AND source.id = 3;
+-- What is refused.
+--! refused
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING stock.id, s.v;
+--! refused
+UPDATE stock SET id = source.id + 1 FROM source WHERE source.id = stock.id;
+--! refused
+WITH s AS (SELECT other AS id FROM deliveries) UPDATE stock SET id = s.id + 1000 FROM s WHERE s.id = stock.id;
