@@ -263,9 +263,10 @@ impl Walk {
         };
         let relations = self.at(&read.places);
         let level = self.survey.levels.len();
-        let unqualified = match read.has_hidden_names {
-            true => Unqualified::Unknown,
-            false => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
+        let unqualified = match (read.has_hidden_tables, read.has_hidden_names) {
+            (true, _) => Unqualified::Hidden,
+            (false, true) => Unqualified::Unknown,
+            (false, false) => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
         };
         self.survey.levels.push(Level {
             parent: self.around.last().copied().flatten(),
@@ -605,15 +606,24 @@ struct Reading<'n> {
     has_tables_only: bool,
     /// Columns of USING.
     merged: Vec<String>,
-    /// NATURAL joins, aliases of joins.
+    /// NATURAL joins.
     has_hidden_names: bool,
 }
 
 impl Default for Reading<'_> {
     fn default() -> Self {
-        Self { conditions: Vec::new(), places: Vec::new(), has_tables_only: true, merged: Vec::new(), has_hidden_names: false }
+        Self {
+            conditions: Vec::new(),
+            places: Vec::new(),
+            has_tables_only: true,
+            merged: Vec::new(),
+            has_hidden_names: false,
+            has_hidden_tables: false,
+        }
     }
 }
+    /// Aliases of joins.
+    has_hidden_tables: bool,
 
 impl<'n> Reading<'n> {
     /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
@@ -625,7 +635,8 @@ impl<'n> Reading<'n> {
             }
             Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
                 let (left, right) = (self.item(join.larg()), self.item(join.rarg()));
-                self.has_hidden_names |= join.is_natural || join.alias().is_some();
+                self.has_hidden_names |= join.is_natural;
+                self.has_hidden_tables |= join.alias().is_some();
                 self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
                 let both = || [left.as_slice(), right.as_slice()].concat();
                 let (filtered, kept) = match join.jointype {

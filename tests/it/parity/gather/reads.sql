@@ -15,6 +15,7 @@ SELECT name, count(*) FROM people p NATURAL JOIN shop.people s GROUP BY name ORD
 SELECT id, age, nick FROM people p NATURAL JOIN (SELECT id, nick FROM shop.people) s ORDER BY id;
 SELECT id, x.name FROM people JOIN shop.people x USING (id) ORDER BY x.name DESC LIMIT 4;
 SELECT j.id FROM (people p JOIN shop.orders o ON o.person_id = p.id) AS j (id, b, c) WHERE b IS NOT NULL ORDER BY 1 LIMIT 7;
+SELECT x.id, (SELECT count(*) FROM (people x JOIN posts o ON o.person_id = x.id) AS j WHERE x.id = 8) FROM notes AS x ORDER BY x.id;
 SELECT p.id, l.id, l.total FROM people p, LATERAL (SELECT id, total FROM shop.orders o WHERE o.person_id = p.id ORDER BY total DESC LIMIT 1) l ORDER BY p.id;
 SELECT p.id, l.n FROM people p LEFT JOIN LATERAL (SELECT count(*) AS n FROM shop.orders o WHERE o.person_id = p.id) l ON TRUE ORDER BY p.id;
 SELECT r.level, p.id FROM ranks r LEFT JOIN people p USING (level) ORDER BY r.level, p.id;
