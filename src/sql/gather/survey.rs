@@ -27,6 +27,8 @@ pub struct Survey {
     pub operators: Vec<String>,
     /// Names that the text gives: aliases of anything, columns of aliases and WITH queries.
     pub given_names: Vec<String>,
+    /// Names of the items of FROM: each may mean a whole row.
+    pub row_names: Vec<String>,
     /// Last names of the columns in GROUP BY clauses.
     pub group_names: Vec<String>,
     /// A GROUP BY clause names its columns by position.
@@ -357,6 +359,7 @@ impl Walk {
         self.survey.given_names.push(name.to_owned());
         self.give_names(alias.colnames());
         !alias.colnames().is_empty()
+        self.survey.row_names.push(name.to_owned());
     }
 
     fn item_of_from(&mut self, item: Node<'_>, visible: &Names) -> Result<(), PgError> {
@@ -432,6 +435,7 @@ impl Walk {
             self.note(format!("with query {name}"));
             self.alias(relation.alias());
             return Ok(());
+            self.survey.row_names.push(name.to_owned());
         }
         let location = usize::try_from(relation.location).map_err(|_| refusals::construct("a table of unknown place"))?;
         let found = RelationUse {
@@ -444,6 +448,7 @@ impl Walk {
         };
         self.survey.trace.push(Step::Relation(self.survey.relations.len()));
         self.survey.relations.push(found);
+        self.survey.row_names.push(found.effective_name().to_owned());
         if let Some(alias) = relation.alias() {
             self.give_names(alias.colnames());
         } else {

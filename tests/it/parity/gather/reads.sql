@@ -262,6 +262,8 @@ SELECT x.who, x.s FROM (SELECT person_id AS who, sum(100 / (words - 11)) AS s FR
 SELECT p.id, x.t FROM people p, LATERAL (SELECT max(o.total) AS t FROM shop.orders o WHERE o.person_id = p.boss) x ORDER BY 1;
 SELECT p.id, (SELECT count(*) FROM posts WHERE words > age) FROM people p ORDER BY 1 LIMIT 5;
 SELECT p.id, (SELECT count(DISTINCT q.level) FROM people q WHERE q.age < p.age) FROM people p ORDER BY 1 LIMIT 5;
+SELECT id, (SELECT count(*) FROM (SELECT id FROM shop.orders) age WHERE age::text = '(1)') FROM people ORDER BY id;
+SELECT id FROM people WHERE 2 IN (SELECT DISTINCT length(age::text) FROM (SELECT id FROM shop.orders WHERE id > 9) age) ORDER BY id;
 SELECT x.names FROM (SELECT string_agg(name, ',' ORDER BY id) AS names FROM people) x JOIN posts o ON o.words = 11;
 SELECT array_agg(x.id) FROM (SELECT DISTINCT id FROM people ORDER BY id DESC) x JOIN nobody n ON true;
 SELECT x.price, x.n FROM (SELECT price::text AS price, count(*) AS n FROM shop.orders GROUP BY price) x JOIN people p ON p.id = x.n + 35 ORDER BY 1;
