@@ -219,9 +219,11 @@ impl Walk {
         }
         self.level(select, (is_repeated, is_membership), entered_by);
         self.expressions(select.distinct_clause(), &visible)?;
+        // How many different rows there are may matter: OFFSET counts them.
+        let is_distinct = !select.distinct_clause().is_empty();
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
-            self.ignores_star = is_exists && matches!(target.val(), Node::ColumnRef(_));
+            self.ignores_star = is_exists && !is_distinct && matches!(target.val(), Node::ColumnRef(_));
             self.expression(Node::ResTarget(target), &visible)?;
             self.ignores_star = false;
         }

@@ -279,6 +279,7 @@ SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p
 SELECT s.id, s.nick, p.boss FROM shop.people s JOIN people p ON p.boss = s.id WHERE p.age < 30 ORDER BY 1, 3;
 SELECT a.id, b.id, c.id FROM people a JOIN people b ON b.id = a.boss JOIN shop.people c ON c.id = b.id WHERE a.age > 30 ORDER BY 1;
 SELECT p.id FROM people p WHERE NOT EXISTS (SELECT * FROM shop.orders o WHERE o.person_id = p.id) ORDER BY 1;
+SELECT level FROM ranks WHERE EXISTS (SELECT DISTINCT * FROM posts OFFSET 45) ORDER BY 1;
 SELECT p.id FROM people p WHERE p.name IN (SELECT s.nick FROM shop.people s) AND p.age > ANY (SELECT words FROM posts) ORDER BY 1;
 SELECT p.id FROM people p WHERE p.id IN (SELECT count(*) FROM shop.orders GROUP BY paid) OR p.id IN (SELECT person_id FROM shop.orders ORDER BY total LIMIT 3) ORDER BY 1;
 SELECT p.id, (SELECT count(*) FROM shop.orders o WHERE o.person_id = p.boss) FROM people p WHERE p.boss IN (SELECT person_id FROM shop.orders) ORDER BY 1;
