@@ -48,6 +48,7 @@ mod parameter;
 mod participant;
 mod patient;
 mod prepare;
+mod printed;
 mod relations;
 mod relay;
 mod route;

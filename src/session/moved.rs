@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::staged::Asked;
 use super::statement::Statement;
-use super::{Failure, Session, parameter};
+use super::{Failure, Session};
 use crate::error::PgError;
 use crate::sql::analysis::Analysis;
 use crate::sql::moving::Moving;
-use crate::sql::staging::{Answer, with_parameters};
+use crate::sql::staging::Answer;
 use crate::wire::{self, originate};
 
 impl Session {
@@ -53,12 +53,8 @@ impl Session {
     ) -> Result<String, Failure> {
         let description = self.describe(statement).await?;
         let types = &description.parameter_types;
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
-        };
-        let delete = with_parameters(&moving.delete, &value).ok_or_else(|| {
+        let texts = self.with_values(&[moving.delete.as_str()], bind, types).await?;
+        let delete = texts.and_then(|texts| texts.into_iter().next()).ok_or_else(|| {
             PgError::unsupported(
                 "a parameter of this type is not supported in an UPDATE of a shard key",
                 "The rows are deleted and inserted, with the parameter's value as a constant.",

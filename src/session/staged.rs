@@ -18,7 +18,7 @@ use super::instant::Instant;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
-use super::{Failure, Session, parameter};
+use super::{Failure, Session};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
@@ -30,7 +30,6 @@ use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
     Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
-    with_parameters,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -151,21 +150,16 @@ impl Session {
         let description = self.describe(statement).await?;
         let types = &description.parameter_types;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement staged"))?;
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*types.get(index)?, format, value, &self.context.catalog)
-        };
         let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
-        for stage in bound.stages.stages_mut() {
-            stage.query = with_parameters(&stage.query, &value).ok_or_else(|| {
-                PgError::unsupported(
-                    "a parameter of this type is not supported in a sub-select across shards",
-                    "The sub-select is run by itself, with the parameter's value as a constant.",
-                    "Pass the value as text, or write the sub-select's rows as constants.",
-                )
-            })?;
-        }
+        let queries: Vec<&str> = staging.stages.stages().map(|stage| stage.query.as_str()).collect();
+        let queries = self.with_values(&queries, bind, types).await?.ok_or_else(|| {
+            PgError::unsupported(
+                "a parameter of this type is not supported in a sub-select across shards",
+                "The sub-select is run by itself, with the parameter's value as a constant.",
+                "Pass the value as text, or write the sub-select's rows as constants.",
+            )
+        })?;
+        bound.stages.stages_mut().zip(queries).for_each(|(stage, query)| stage.query = query);
         let asked = Asked::Bound { bind, description: &description };
         let alone = analysis.alone(statement.text());
         match self.run_staged(&bound, alone, &asked, false).await {
@@ -543,11 +537,14 @@ impl Session {
                     "Select a key of the rows instead.",
                 ));
             }
-            if !EXACT_ALWAYS.contains(&type_oid) {
-                self.check_styles()?;
-            }
+            self.check_style_of(type_oid)?;
         }
         Ok(())
+    }
+
+    /// Values of the type are printed so that they are read as the same.
+    pub(super) fn check_style_of(&self, type_oid: u32) -> Result<(), PgError> {
+        if EXACT_ALWAYS.contains(&type_oid) { Ok(()) } else { self.check_styles() }
     }
 
     /// Settings that say how floats, dates, times and intervals are printed.

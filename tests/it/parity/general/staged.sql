@@ -38,6 +38,19 @@ INSERT INTO accounts (id, name) SELECT 40 - id, name FROM accounts WHERE id = 37
 --! 5 | x
 --! 30 | it's
 INSERT INTO accounts (id, name) SELECT id + 1000 + $1 * 100, name || $2 FROM accounts WHERE id > $1 AND id < 1000;
+-- Parameters of types whose binary form only PostgreSQL knows.
+--! 2024-03-01 | 100.50
+--! infinity | NaN
+--! 2024-03-01 | NULL
+DELETE FROM entries WHERE account_id IN (SELECT account_id FROM orders WHERE day <> $1 AND total < $2);
+--! {1,3} | 2024-01-01 03:00:00+05:30
+--! {} | -infinity
+--! {NULL} | 0044-03-15 00:00:00+00 BC
+DELETE FROM kitchen WHERE id IN (SELECT id + 1 FROM kitchen WHERE i2 = ANY ($1) OR tz > $2);
+--! 1.500 | 1 mon -2 days 00:00:01.5 | {"a": [1, "x"]} | \x00ff27
+UPDATE kitchen SET id = id + 500, num = $1, iv = $2, jb = $3, by = $4 WHERE d IS NOT NULL;
+--! 0.1 | NaN | {1,NULL} | 12:00:00.5
+INSERT INTO kitchen (id, f4, f8, ia, ti) SELECT id + 1000, $1, $2, $3, $4 FROM accounts;
 -- Sub-selects.
 DELETE FROM entries WHERE (account_id, n) IN (SELECT account_id, n FROM entries ORDER BY account_id, n LIMIT 7);
 --! any order
