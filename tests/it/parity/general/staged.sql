@@ -57,6 +57,12 @@ DELETE FROM entries WHERE (account_id, n) IN (SELECT account_id, n FROM entries 
 DELETE FROM orders WHERE id IN (SELECT id FROM orders ORDER BY id LIMIT 5) RETURNING id, total;
 DELETE FROM orders WHERE id NOT IN (SELECT id FROM orders ORDER BY id LIMIT 5);
 DELETE FROM orders WHERE id IN (SELECT id FROM orders WHERE false);
+-- More rows than one are an error when a row asks for them.
+DELETE FROM orders WHERE id = 1234567 AND account_id = (SELECT id FROM accounts);
+UPDATE orders SET total = CASE WHEN id < 0 THEN (SELECT balance FROM accounts) ELSE 1 END;
+UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts) WHERE id < 0;
+UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts);
+UPDATE orders SET total = (SELECT balance FROM accounts);
 DELETE FROM orders WHERE id NOT IN (SELECT id FROM orders WHERE false);
 DELETE FROM orders WHERE account_id NOT IN (SELECT id FROM accounts WHERE active);
 DELETE FROM orders WHERE account_id NOT IN (SELECT CASE WHEN id > 5 THEN id END FROM accounts);
