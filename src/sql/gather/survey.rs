@@ -359,9 +359,9 @@ impl Walk {
         let name = alias.aliasname().unwrap_or_default();
         self.note(name);
         self.survey.given_names.push(name.to_owned());
+        self.survey.row_names.push(name.to_owned());
         self.give_names(alias.colnames());
         !alias.colnames().is_empty()
-        self.survey.row_names.push(name.to_owned());
     }
 
     fn item_of_from(&mut self, item: Node<'_>, visible: &Names) -> Result<(), PgError> {
@@ -435,9 +435,9 @@ impl Walk {
         }
         if relation.schemaname().is_none() && visible.0.iter().any(|with| with == name) {
             self.note(format!("with query {name}"));
+            self.survey.row_names.push(name.to_owned());
             self.alias(relation.alias());
             return Ok(());
-            self.survey.row_names.push(name.to_owned());
         }
         let location = usize::try_from(relation.location).map_err(|_| refusals::construct("a table of unknown place"))?;
         let found = RelationUse {
@@ -448,9 +448,9 @@ impl Walk {
             has_column_aliases: relation.alias().is_some_and(|alias| !alias.colnames().is_empty()),
             with_children: relation.inh,
         };
+        self.survey.row_names.push(found.effective_name().to_owned());
         self.survey.trace.push(Step::Relation(self.survey.relations.len()));
         self.survey.relations.push(found);
-        self.survey.row_names.push(found.effective_name().to_owned());
         if let Some(alias) = relation.alias() {
             self.give_names(alias.colnames());
         } else {
@@ -615,6 +615,8 @@ struct Reading<'n> {
     merged: Vec<String>,
     /// NATURAL joins.
     has_hidden_names: bool,
+    /// Aliases of joins.
+    has_hidden_tables: bool,
 }
 
 impl Default for Reading<'_> {
@@ -629,8 +631,6 @@ impl Default for Reading<'_> {
         }
     }
 }
-    /// Aliases of joins.
-    has_hidden_tables: bool,
 
 impl<'n> Reading<'n> {
     /// Reads an item; the places of its tables that no outer join in it extends by NULLs.

@@ -63,6 +63,10 @@ UPDATE orders SET total = CASE WHEN id < 0 THEN (SELECT balance FROM accounts) E
 UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts) WHERE id < 0;
 UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts);
 UPDATE orders SET total = (SELECT balance FROM accounts);
+-- A name that alone means a row is here a column of the target.
+--! refused
+DELETE FROM kitchen WHERE '2' IN (SELECT i2::text FROM (SELECT id FROM accounts) i2);
+UPDATE kitchen SET t = (SELECT string_agg(x::text, ',' ORDER BY id) FROM (SELECT id FROM accounts) x);
 DELETE FROM orders WHERE id NOT IN (SELECT id FROM orders WHERE false);
 DELETE FROM orders WHERE account_id NOT IN (SELECT id FROM accounts WHERE active);
 DELETE FROM orders WHERE account_id NOT IN (SELECT CASE WHEN id > 5 THEN id END FROM accounts);
