@@ -12,19 +12,19 @@ use crate::sql::staging::{Answer, Stage, StageKind};
 impl Session {
     /// The transaction is open. Returns the tag.
     pub(super) async fn write_chosen(&mut self, chosen: &Chosen, asked: &Asked<'_>) -> Result<String, Failure> {
-        let query = self.with_values(&chosen.query(None), asked)?;
+        let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
         let candidates = self.answer_query(&query, &ANSWER).await?;
         let parts: Vec<Answer> = keys(&candidates, chosen).in_parts(chosen)?;
         let mut lists = Vec::with_capacity(parts.len());
         for part in &parts {
-            let list = self.constant(StageKind::In { is_not: false }, part)?;
+            let list = self.rows_as(StageKind::In { is_not: false }, part)?;
             self.answer_query(&chosen.lock(&list), &ANSWER).await.map_err(told_of_the_lock)?;
             lists.push(list);
         }
         // Every part is looked at before any is written: no sub-select sees half of the statement's own work.
         let mut rows = Vec::with_capacity(parts.len());
         for list in &lists {
-            let query = self.with_values(&chosen.query(Some(list)), asked)?;
+            let query = self.with_values_of(asked, &[chosen.query(Some(list)).as_str()]).await?.concat();
             rows.push(self.answer_query(&query, &ANSWER).await?);
         }
         rows.retain(|rows| !rows.rows.is_empty());
@@ -33,8 +33,8 @@ impl Session {
         }
         let mut count = 0;
         for rows in &rows {
-            let list = self.constant(StageKind::In { is_not: false }, &keys(rows, chosen))?;
-            let table = self.constant(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
+            let list = self.rows_as(StageKind::In { is_not: false }, &keys(rows, chosen))?;
+            let table = self.rows_as(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
             let found = self.find_write(&chosen.write(&table, &list), asked).await?;
             if found.writing.shards.len() > 1 {
                 self.check_commit_support(&found.writing.shards).await?;
@@ -45,7 +45,7 @@ impl Session {
         Ok(chosen.tag(count))
     }
 
-    fn constant(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {
+    fn rows_as(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {
         let stage = Stage { start: 0, end: 0, query: String::new(), kind };
         Ok(stage.constant(answer, &self.context.catalog)?.unwrap_or_default())
     }

@@ -229,7 +229,7 @@ impl Session {
             if is_rollback {
                 self.abort_implicit(index);
             }
-            self.sync(index).await?;
+            self.sync_and_commit(index).await?;
             if let Some(participant) = self.participants.get_mut(index) {
                 participant.forget_transaction();
             }
@@ -327,7 +327,7 @@ impl Session {
     /// COMMIT or ROLLBACK on one participant; its notices and errors go to the client.
     pub(super) async fn finish_on(&mut self, index: usize, text: &str) -> Result<(), Failure> {
         // An error in the extended protocol has left the shard skipping.
-        match self.sync(index).await {
+        match self.sync_and_commit(index).await {
             Ok(()) | Err(Failure::Forwarded) => {}
             Err(failure) => return Err(failure),
         }

@@ -161,7 +161,7 @@ impl Session {
     /// What was sent before COMMIT has been answered, and no shard has failed its transaction.
     async fn settle_participants(&mut self) -> Result<(), Failure> {
         for index in (0..self.participants.len()).rev() {
-            self.sync(index).await?;
+            self.sync_and_commit(index).await?;
             if let Some(participant) = self.participants.get(index)
                 && participant.has_begun
                 && participant.connection.status != b'T'

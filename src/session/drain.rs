@@ -49,8 +49,18 @@ impl Session {
         }
     }
 
-    /// Ends the extended-protocol part on a shard: Sync, and its answer swallowed.
+    /// Ends the extended-protocol part on a shard in the middle of the client's pipeline. What the pipeline has written there is not
+    /// committed by it: what comes may fail.
     pub(super) async fn sync(&mut self, index: usize) -> Result<(), Failure> {
+        let participant = self.participants.get(index);
+        if !self.transaction.is_open() && participant.is_some_and(|participant| participant.needs_sync && participant.has_written) {
+            self.begin_for_pipeline();
+        }
+        self.sync_and_commit(index).await
+    }
+
+    /// Sync, and its answer swallowed: outside a transaction it commits.
+    pub(super) async fn sync_and_commit(&mut self, index: usize) -> Result<(), Failure> {
         match self.participants.get_mut(index) {
             Some(participant) if participant.needs_sync => {
                 originate::sync(&mut participant.connection.output);

@@ -632,7 +632,7 @@ impl Session {
             if must_abort {
                 self.abort_implicit(index);
             }
-            match self.sync(index).await {
+            match self.sync_and_commit(index).await {
                 Ok(()) => {}
                 Err(failure) => {
                     // Heard of only now: the other shards have not been told to commit yet.

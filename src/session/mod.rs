@@ -50,6 +50,7 @@ mod parameter;
 mod participant;
 mod patient;
 mod prepare;
+mod printed;
 mod relations;
 mod relay;
 mod route;

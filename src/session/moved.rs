@@ -53,7 +53,7 @@ impl Session {
     ) -> Result<String, Failure> {
         let description = self.describe(statement).await?;
         let asked = Asked::Bound { bind, description: &description };
-        let delete = self.with_values(&moving.delete, &asked)?;
+        let delete = self.with_values_of(&asked, &[moving.delete.as_str()]).await?.concat();
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
         match self.move_rows(moving, &delete, &asked).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
@@ -64,7 +64,7 @@ impl Session {
     /// An UPDATE whose queries are constants now, if it moves rows. Returns the tag.
     pub(super) async fn move_staged(&mut self, text: &str, asked: &Asked<'_>, begins: bool) -> Result<Option<String>, Failure> {
         let Some(moving) = moving(text, &self.context)? else { return Ok(None) };
-        let delete = self.with_values(&moving.delete, asked)?;
+        let delete = self.with_values_of(asked, &[moving.delete.as_str()]).await?.concat();
         if begins {
             self.begin_one_statement();
         }

@@ -245,7 +245,7 @@ impl Session {
     /// After an error that came from what was put before a simple query, the shard skips until Sync.
     async fn recover_skipping(&mut self) -> Result<(), SessionEnd> {
         for index in (0..self.participants.len()).rev() {
-            match self.sync(index).await {
+            match self.sync_and_commit(index).await {
                 Ok(()) | Err(Failure::Forwarded) => {}
                 Err(failure) => self.settle(failure)?,
             }

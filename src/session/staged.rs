@@ -18,7 +18,7 @@ use super::instant::Instant;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
-use super::{Failure, Session, parameter};
+use super::{Failure, Session};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
@@ -31,7 +31,6 @@ use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
     Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
-    with_parameters,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -162,9 +161,9 @@ impl Session {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement staged"))?;
         let asked = Asked::Bound { bind, description: &description };
         let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
-        for stage in bound.stages.stages_mut() {
-            stage.query = self.with_values(&stage.query, &asked)?;
-        }
+        let queries: Vec<&str> = staging.stages.stages().map(|stage| stage.query.as_str()).collect();
+        let queries = self.with_values_of(&asked, &queries).await?;
+        bound.stages.stages_mut().zip(queries).for_each(|(stage, query)| stage.query = query);
         let alone = analysis.alone(statement.text());
         match self.run_staged(&bound, alone, &asked, false).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
@@ -172,20 +171,17 @@ impl Session {
         }
     }
 
-    /// A query with the values that Bind has given, as constants.
-    pub(super) fn with_values(&self, query: &str, asked: &Asked<'_>) -> Result<String, PgError> {
-        let Asked::Bound { bind, description } = asked else { return Ok(query.to_owned()) };
-        let value = |number: u16| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = bind.parameter(index)?;
-            parameter::as_constant(*description.parameter_types.get(index)?, format, value, &self.context.catalog)
-        };
-        with_parameters(query, &value).ok_or_else(|| {
+    /// Queries with the values that Bind has given, as constants.
+    pub(super) async fn with_values_of(&mut self, asked: &Asked<'_>, queries: &[&str]) -> Result<Vec<String>, Failure> {
+        let Asked::Bound { bind, description } = asked else { return Ok(queries.iter().copied().map(str::to_owned).collect()) };
+        let texts = self.with_values(queries, bind, &description.parameter_types).await?;
+        texts.ok_or_else(|| {
             PgError::unsupported(
                 "a parameter of this type is not supported in this write across shards",
                 "A part of the statement is run by itself, with the parameter's value as a constant.",
                 "Pass the value as text.",
             )
+            .into()
         })
     }
 
@@ -586,11 +582,14 @@ impl Session {
                     "Select a key of the rows instead.",
                 ));
             }
-            if !EXACT_ALWAYS.contains(&type_oid) {
-                self.check_styles()?;
-            }
+            self.check_style_of(type_oid)?;
         }
         Ok(())
+    }
+
+    /// Values of the type are printed so that they are read as the same.
+    pub(super) fn check_style_of(&self, type_oid: u32) -> Result<(), PgError> {
+        if EXACT_ALWAYS.contains(&type_oid) { Ok(()) } else { self.check_styles() }
     }
 
     /// Settings that say how floats, dates, times and intervals are printed.

@@ -23,6 +23,7 @@ use super::statement::Statement;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
+use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::copy_in::CopyIn;
@@ -261,7 +262,7 @@ impl Session {
                 Request::Rows { texts, bind, description } => {
                     connection.unnamed = None;
                     let text = texts.get(place).map_or("", String::as_str);
-                    let types = types_there(text, &description.parameter_types, *shard == home);
+                    let types = types_there(text, bind, &description.parameter_types, *shard == home);
                     originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
                     put_bind(connection, b"", bind, description);
                     originate::execute(&mut connection.output, b"", 0);
@@ -415,15 +416,17 @@ pub(super) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usiz
     (0..shard_count).map(text_of).collect()
 }
 
-/// Parameters' types for a shard where user types have other oids. Those that its rows do not use need any type at all.
-fn types_there(text: &str, types: &[u32], is_home: bool) -> Vec<u32> {
+/// Parameters' types for a shard where user types have other oids. Those that its rows do not use need any type that
+/// takes their bytes.
+fn types_there(text: &str, bind: &wire::Bind<'_>, types: &[u32], is_home: bool) -> Vec<u32> {
     let used: Vec<&str> = lexer::tokens(text)
         .filter(|token| token.kind == TokenKind::Parameter)
         .filter_map(|token| text.get(token.start + 1..token.end))
         .collect();
     let there = |(index, oid): (usize, &u32)| match *oid >= FIRST_USER_OID && !is_home {
         true if used.iter().any(|number| number.parse() == Ok(index + 1)) => 0,
-        true => TEXT_OID,
+        true if bind.format(index) == Format::Binary => oid::BYTEA,
+        true => oid::TEXT,
         false => *oid,
     };
     types.iter().enumerate().map(there).collect()
@@ -469,7 +472,6 @@ fn has_on_conflict(text: &str) -> bool {
     words.array_windows().any(|[first, second]| first.eq_ignore_ascii_case("on") && second.eq_ignore_ascii_case("conflict"))
 }
 
-const TEXT_OID: u32 = 25;
 /// PostgreSQL gives these to what users create.
 const FIRST_USER_OID: u32 = 16_384;
 /// Rows are sent to the client in pieces of this size.

@@ -6,11 +6,12 @@
 //! run, each for itself. PostgreSQL too evaluates such a sub-select once.
 //!
 //! Whether a query stands by itself is PostgreSQL's to say: one that names a column of the outer statement is an error alone.
-//! A name that it finds inside means the same outside. Pure; knows no shard.
+//! A name that it finds inside means the same outside, but for names of rows (`row_names`). Pure; knows no shard.
 
 mod constants;
 mod defaults;
 mod merging;
+mod row_names;
 mod writing;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
 pub use merging::Merging;
+use row_names::Around;
 pub use writing::returned;
 use writing::{Part, are_apart};
 
@@ -169,14 +171,21 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
-    let mut finder =
-        Finder { text, tokens: Tokens::of(text), main: 0, stages: Stages::default(), rows: Vec::new(), is_unknown: false };
-    let with = match statement {
-        Node::InsertStmt(insert) => insert.with_clause(),
-        Node::UpdateStmt(update) => update.with_clause(),
-        Node::DeleteStmt(delete) => delete.with_clause(),
-        Node::MergeStmt(merge) => merge.with_clause(),
+    let (with, target, from) = match statement {
+        Node::InsertStmt(insert) => (insert.with_clause(), insert.relation(), None),
+        Node::UpdateStmt(update) => (update.with_clause(), update.relation(), Some(update.from_clause())),
+        Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), Some(delete.using_clause())),
+        Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), None),
         _ => return Ok(Stages::default()),
+    };
+    let mut finder = Finder {
+        text,
+        tokens: Tokens::of(text),
+        main: 0,
+        stages: Stages::default(),
+        rows: Vec::new(),
+        around: Around::of(target, from, context),
+        is_unknown: false,
     };
     if let Some(with) = with
         && (finder.with(with).is_none() || !finder.is_in_parts(with, statement, context))
@@ -242,6 +251,7 @@ struct Finder<'t> {
     stages: Stages,
     /// Of VALUES.
     rows: Vec<(usize, usize)>,
+    around: Around,
     /// Something does not look as expected: nothing is replaced.
     is_unknown: bool,
 }
@@ -410,6 +420,9 @@ impl Finder<'_> {
     fn sublink(&mut self, sublink: &nodes::SubLink, is_row: bool) -> Option<()> {
         let first = self.tokens.at_location(sublink.location)?;
         let Node::SelectStmt(select) = sublink.subselect() else { return None };
+        if self.around.changes(select) {
+            return Some(());
+        }
         let has_locks = has_locks(select);
         let (kind, replaced_from, open) = match sublink.sub_link_type {
             nodes::SubLinkType::EXPR_SUBLINK => (if is_row { StageKind::Row } else { StageKind::Scalar }, first, first),

@@ -49,7 +49,8 @@ impl<'a> Bind<'a> {
         (0..self.parameter_count).map_while(move |index| Some((self.format(index), reader.value().ok()?)))
     }
 
-    fn format(&self, index: usize) -> Format {
+    /// Of the n-th parameter, 0-based.
+    pub fn format(&self, index: usize) -> Format {
         format_at(self.formats, index)
     }
 

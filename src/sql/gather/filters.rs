@@ -29,8 +29,10 @@ pub enum Unqualified {
     /// The column of the table that has one of this name; were there two, PostgreSQL would refuse the statement. Not these, which
     /// USING has merged.
     Own { merged: Vec<String> },
-    /// NATURAL joins and aliases of joins: anything.
+    /// NATURAL joins: anything.
     Unknown,
+    /// Aliases of joins, which hide the tables below them: their names too may be those of tables around the level.
+    Hidden,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,9 +233,9 @@ impl Writer<'_> {
     /// The table's column of this name, when its values are compared alike on every shard.
     fn comparable(&self, name: &ColumnName, is_order: bool) -> Option<&Column> {
         let is_meant = match (&name.qualifier, self.unqualified) {
+            (_, Unqualified::Hidden) | (None, Unqualified::Unknown) => false,
             (Some(qualifier), _) => qualifier == self.name,
             (None, Unqualified::Own { merged }) => !merged.contains(&name.name),
-            (None, Unqualified::Unknown) => false,
         };
         let column = self.relation.column(&name.name).filter(|column| is_meant && COMPARED.contains(&column.type_oid))?;
         // Shards may have other versions of a linguistic collation; equality is bytewise in all of them.

@@ -15,6 +15,7 @@ pub struct Inner {
     pub relations: Range<usize>,
     pub columns: Range<usize>,
     pub given_names: Range<usize>,
+    row_names: Range<usize>,
     /// Byte offset of the first item of its list.
     first_target: usize,
     /// It groups, drops duplicates, or joins: its rows may be fewer than those of its tables.
@@ -37,6 +38,7 @@ impl Inner {
             relations: begin(survey.relations.len()),
             columns: begin(survey.columns.len()),
             given_names: begin(survey.given_names.len()),
+            row_names: begin(survey.row_names.len()),
             first_target,
             reduces,
         })
@@ -49,6 +51,7 @@ impl Inner {
             relations: self.relations.start..survey.relations.len(),
             columns: self.columns.start..survey.columns.len(),
             given_names: self.given_names.start..survey.given_names.len(),
+            row_names: self.row_names.start..survey.row_names.len(),
             ..self
         }
     }
@@ -61,6 +64,8 @@ impl Inner {
     /// Every name of a column means, as far as its survey tells, something inside. `columns`: of a relation.
     pub fn is_closed(&self, survey: &Survey, columns: &dyn Fn(usize, &str) -> bool) -> bool {
         let given = survey.given_names.get(self.given_names.clone()).unwrap_or_default();
+        // A column around it comes before a row of its own.
+        let rows = survey.row_names.get(self.row_names.clone()).unwrap_or_default();
         let relations = || survey.relations.get(self.relations.clone()).unwrap_or_default().iter();
         survey.columns.get(self.columns.clone()).unwrap_or_default().iter().all(|column| {
             match (column.path.as_slice(), column.is_star) {
@@ -68,7 +73,9 @@ impl Inner {
                 ([.., table], true) | ([.., table, _], false) => {
                     relations().any(|used| used.effective_name() == table) || given.contains(table)
                 }
-                ([name], false) => self.relations.clone().any(|index| columns(index, name)) || given.contains(name),
+                ([name], false) => {
+                    !rows.contains(name) && (self.relations.clone().any(|index| columns(index, name)) || given.contains(name))
+                }
                 ([], false) => false,
             }
         })

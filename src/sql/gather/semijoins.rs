@@ -259,9 +259,9 @@ fn resolved<'r>(survey: &Survey, known: &[Option<Known<'r>>], name: &ColumnName,
             let used = survey.relations.get(*index)?;
             let column = known.get(*index).copied().flatten().and_then(|known| known.relation.column(&name.name));
             let is_meant = match (&name.qualifier, &level.unqualified) {
+                (_, Unqualified::Hidden) | (None, Unqualified::Unknown) => return None,
                 (Some(qualifier), _) => qualifier == used.effective_name(),
                 (None, Unqualified::Own { merged }) => !merged.contains(&name.name),
-                (None, Unqualified::Unknown) => return None,
             };
             if used.has_column_aliases || known.get(*index).is_none_or(Option::is_none) {
                 return None;

@@ -27,6 +27,8 @@ pub struct Survey {
     pub operators: Vec<String>,
     /// Names that the text gives: aliases of anything, columns of aliases and WITH queries.
     pub given_names: Vec<String>,
+    /// Names of the items of FROM: each may mean a whole row.
+    pub row_names: Vec<String>,
     /// Last names of the columns in GROUP BY clauses.
     pub group_names: Vec<String>,
     /// A GROUP BY clause names its columns by position.
@@ -217,9 +219,11 @@ impl Walk {
         }
         self.level(select, (is_repeated, is_membership), entered_by);
         self.expressions(select.distinct_clause(), &visible)?;
+        // How many different rows there are may matter: OFFSET counts them.
+        let is_distinct = !select.distinct_clause().is_empty();
         for target in select.target_list() {
             self.survey.given_names.extend(target.name().map(str::to_owned));
-            self.ignores_star = is_exists && matches!(target.val(), Node::ColumnRef(_));
+            self.ignores_star = is_exists && !is_distinct && matches!(target.val(), Node::ColumnRef(_));
             self.expression(Node::ResTarget(target), &visible)?;
             self.ignores_star = false;
         }
@@ -263,9 +267,10 @@ impl Walk {
         };
         let relations = self.at(&read.places);
         let level = self.survey.levels.len();
-        let unqualified = match read.has_hidden_names {
-            true => Unqualified::Unknown,
-            false => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
+        let unqualified = match (read.has_hidden_tables, read.has_hidden_names) {
+            (true, _) => Unqualified::Hidden,
+            (false, true) => Unqualified::Unknown,
+            (false, false) => Unqualified::Own { merged: std::mem::take(&mut read.merged) },
         };
         self.survey.levels.push(Level {
             parent: self.around.last().copied().flatten(),
@@ -354,6 +359,7 @@ impl Walk {
         let name = alias.aliasname().unwrap_or_default();
         self.note(name);
         self.survey.given_names.push(name.to_owned());
+        self.survey.row_names.push(name.to_owned());
         self.give_names(alias.colnames());
         !alias.colnames().is_empty()
     }
@@ -429,6 +435,7 @@ impl Walk {
         }
         if relation.schemaname().is_none() && visible.0.iter().any(|with| with == name) {
             self.note(format!("with query {name}"));
+            self.survey.row_names.push(name.to_owned());
             self.alias(relation.alias());
             return Ok(());
         }
@@ -441,6 +448,7 @@ impl Walk {
             has_column_aliases: relation.alias().is_some_and(|alias| !alias.colnames().is_empty()),
             with_children: relation.inh,
         };
+        self.survey.row_names.push(found.effective_name().to_owned());
         self.survey.trace.push(Step::Relation(self.survey.relations.len()));
         self.survey.relations.push(found);
         if let Some(alias) = relation.alias() {
@@ -605,13 +613,22 @@ struct Reading<'n> {
     has_tables_only: bool,
     /// Columns of USING.
     merged: Vec<String>,
-    /// NATURAL joins, aliases of joins.
+    /// NATURAL joins.
     has_hidden_names: bool,
+    /// Aliases of joins.
+    has_hidden_tables: bool,
 }
 
 impl Default for Reading<'_> {
     fn default() -> Self {
-        Self { conditions: Vec::new(), places: Vec::new(), has_tables_only: true, merged: Vec::new(), has_hidden_names: false }
+        Self {
+            conditions: Vec::new(),
+            places: Vec::new(),
+            has_tables_only: true,
+            merged: Vec::new(),
+            has_hidden_names: false,
+            has_hidden_tables: false,
+        }
     }
 }
 
@@ -625,7 +642,8 @@ impl<'n> Reading<'n> {
             }
             Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
                 let (left, right) = (self.item(join.larg()), self.item(join.rarg()));
-                self.has_hidden_names |= join.is_natural || join.alias().is_some();
+                self.has_hidden_names |= join.is_natural;
+                self.has_hidden_tables |= join.alias().is_some();
                 self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
                 let both = || [left.as_slice(), right.as_slice()].concat();
                 let (filtered, kept) = match join.jointype {

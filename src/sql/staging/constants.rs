@@ -6,7 +6,7 @@
 
 use super::{Stage, StageKind};
 use crate::catalog::{Catalog, Oid, quoted_identifier, quoted_literal, quoted_name};
-use crate::error::{PgError, SqlState};
+use crate::error::PgError;
 use crate::shard_key::oid;
 
 /// What a query has answered, as text.
@@ -60,8 +60,9 @@ impl Stage {
             StageKind::Array => values.array()?,
             StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
             StageKind::Value if answer.rows.len() != 1 => return Err(rows_of_value()),
-            StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row()?.join(", ")),
-            StageKind::Row => format!(" ROW({}) ", values.only_row()?.join(", ")),
+            StageKind::Scalar | StageKind::Row if answer.rows.len() > 1 => values.too_many(),
+            StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row().join(", ")),
+            StageKind::Row => format!(" ROW({}) ", values.only_row().join(", ")),
             // A write that returns nothing: nobody can name its rows.
             StageKind::Cte if answer.columns.is_empty() => "SELECT".to_owned(),
             StageKind::Cte => values.query(),
@@ -133,14 +134,14 @@ impl Values<'_> {
         format!("ARRAY[{}]::{name}[]{collation}", values.join(", "))
     }
 
-    fn only_row(&self) -> Result<Vec<String>, PgError> {
-        match self.answer.rows.as_slice() {
-            [] => Ok(self.nulls()),
-            [row] => Ok(self.typed(row)),
-            _ => {
-                Err(PgError::new(SqlState::CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"))
-            }
-        }
+    fn only_row(&self) -> Vec<String> {
+        self.answer.rows.first().map_or_else(|| self.nulls(), |row| self.typed(row))
+    }
+
+    /// Where one row is wanted, two are an error, but only if they are asked for.
+    fn too_many(&self) -> String {
+        let row = format!("({})", self.nulls().join(", "));
+        format!(" (VALUES {row}, {row}) ")
     }
 
     fn table(&self, alias: Option<&str>) -> String {

@@ -320,6 +320,20 @@ fn pipelines() -> Vec<(&'static str, Vec<Cycle>)> {
             ],
         ),
         (
+            "a write, a read of several shards, and a write again",
+            vec![
+                [
+                    "UPDATE accounts SET note = 'first' WHERE id = 3",
+                    "SELECT count(*), min(note) FROM accounts WHERE note = 'first'",
+                    "UPDATE accounts SET note = 'second' WHERE id = 5",
+                ]
+                .iter()
+                .flat_map(|text| [parse("", text), bind("", "", &[]), execute("", 0)])
+                .collect(),
+                vec![parse("", "SELECT id, note FROM accounts WHERE id IN (3, 5) ORDER BY id"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
             "own answers between shards' answers",
             vec![
                 [
@@ -364,6 +378,16 @@ fn errors() -> Vec<(&'static str, Vec<Cycle>)> {
                     bind("", "", &[]),
                     execute("", 0),
                 ],
+                vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
+            "a failed pipeline that has read several shards takes its write back",
+            vec![
+                ["UPDATE accounts SET note = 'lost' WHERE id = 3", "SELECT count(*) FROM accounts", "SELECT 1 / 0"]
+                    .iter()
+                    .flat_map(|text| [parse("", text), bind("", "", &[]), execute("", 0)])
+                    .collect(),
                 vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
             ],
         ),

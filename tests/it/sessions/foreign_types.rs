@@ -97,11 +97,11 @@ async fn values_in_binary_form_name_the_home_shards_types() {
 
     // Writes on both shards, and what they return.
     let updated = format!("UPDATE people SET moods = $1, pair = $2, pairs = $3 RETURNING {list}");
-    let inserted = format!("INSERT INTO people VALUES ($4, $1, $2, $3), ($5, $1, $2, $3) RETURNING {list}");
+    let inserted = format!("INSERT INTO people VALUES ($4, $1, $2, $3), ($5, $6, $7, $8) RETURNING {list}");
     let (new_here, new_there) = (stage.key(0, 5), stage.key(1, 5));
     let written = [
         driver.query(&updated, &[&moods, &pair, &pairs]).await.expect("rows"),
-        driver.query(&inserted, &[&moods, &pair, &pairs, &new_here, &new_there]).await.expect("rows"),
+        driver.query(&inserted, &[&moods, &pair, &pairs, &new_here, &new_there, &moods, &pair, &pairs]).await.expect("rows"),
     ];
     let fetched = {
         driver.batch_execute("BEGIN").await.expect("begun");

@@ -15,6 +15,7 @@ SELECT name, count(*) FROM people p NATURAL JOIN shop.people s GROUP BY name ORD
 SELECT id, age, nick FROM people p NATURAL JOIN (SELECT id, nick FROM shop.people) s ORDER BY id;
 SELECT id, x.name FROM people JOIN shop.people x USING (id) ORDER BY x.name DESC LIMIT 4;
 SELECT j.id FROM (people p JOIN shop.orders o ON o.person_id = p.id) AS j (id, b, c) WHERE b IS NOT NULL ORDER BY 1 LIMIT 7;
+SELECT x.id, (SELECT count(*) FROM (people x JOIN posts o ON o.person_id = x.id) AS j WHERE x.id = 8) FROM notes AS x ORDER BY x.id;
 SELECT p.id, l.id, l.total FROM people p, LATERAL (SELECT id, total FROM shop.orders o WHERE o.person_id = p.id ORDER BY total DESC LIMIT 1) l ORDER BY p.id;
 SELECT p.id, l.n FROM people p LEFT JOIN LATERAL (SELECT count(*) AS n FROM shop.orders o WHERE o.person_id = p.id) l ON TRUE ORDER BY p.id;
 SELECT r.level, p.id FROM ranks r LEFT JOIN people p USING (level) ORDER BY r.level, p.id;
@@ -261,6 +262,8 @@ SELECT x.who, x.s FROM (SELECT person_id AS who, sum(100 / (words - 11)) AS s FR
 SELECT p.id, x.t FROM people p, LATERAL (SELECT max(o.total) AS t FROM shop.orders o WHERE o.person_id = p.boss) x ORDER BY 1;
 SELECT p.id, (SELECT count(*) FROM posts WHERE words > age) FROM people p ORDER BY 1 LIMIT 5;
 SELECT p.id, (SELECT count(DISTINCT q.level) FROM people q WHERE q.age < p.age) FROM people p ORDER BY 1 LIMIT 5;
+SELECT id, (SELECT count(*) FROM (SELECT id FROM shop.orders) age WHERE age::text = '(1)') FROM people ORDER BY id;
+SELECT id FROM people WHERE 2 IN (SELECT DISTINCT length(age::text) FROM (SELECT id FROM shop.orders WHERE id > 9) age) ORDER BY id;
 SELECT x.names FROM (SELECT string_agg(name, ',' ORDER BY id) AS names FROM people) x JOIN posts o ON o.words = 11;
 SELECT array_agg(x.id) FROM (SELECT DISTINCT id FROM people ORDER BY id DESC) x JOIN nobody n ON true;
 SELECT x.price, x.n FROM (SELECT price::text AS price, count(*) AS n FROM shop.orders GROUP BY price) x JOIN people p ON p.id = x.n + 35 ORDER BY 1;
@@ -276,6 +279,7 @@ SELECT p.name, o.id FROM people p, shop.orders o WHERE (o.person_id = p.id AND p
 SELECT s.id, s.nick, p.boss FROM shop.people s JOIN people p ON p.boss = s.id WHERE p.age < 30 ORDER BY 1, 3;
 SELECT a.id, b.id, c.id FROM people a JOIN people b ON b.id = a.boss JOIN shop.people c ON c.id = b.id WHERE a.age > 30 ORDER BY 1;
 SELECT p.id FROM people p WHERE NOT EXISTS (SELECT * FROM shop.orders o WHERE o.person_id = p.id) ORDER BY 1;
+SELECT level FROM ranks WHERE EXISTS (SELECT DISTINCT * FROM posts OFFSET 45) ORDER BY 1;
 SELECT p.id FROM people p WHERE p.name IN (SELECT s.nick FROM shop.people s) AND p.age > ANY (SELECT words FROM posts) ORDER BY 1;
 SELECT p.id FROM people p WHERE p.id IN (SELECT count(*) FROM shop.orders GROUP BY paid) OR p.id IN (SELECT person_id FROM shop.orders ORDER BY total LIMIT 3) ORDER BY 1;
 SELECT p.id, (SELECT count(*) FROM shop.orders o WHERE o.person_id = p.boss) FROM people p WHERE p.boss IN (SELECT person_id FROM shop.orders) ORDER BY 1;

@@ -38,12 +38,35 @@ INSERT INTO accounts (id, name) SELECT 40 - id, name FROM accounts WHERE id = 37
 --! 5 | x
 --! 30 | it's
 INSERT INTO accounts (id, name) SELECT id + 1000 + $1 * 100, name || $2 FROM accounts WHERE id > $1 AND id < 1000;
+-- Parameters of types whose binary form only PostgreSQL knows.
+--! 2024-03-01 | 100.50
+--! infinity | NaN
+--! 2024-03-01 | NULL
+DELETE FROM entries WHERE account_id IN (SELECT account_id FROM orders WHERE day <> $1 AND total < $2);
+--! {1,3} | 2024-01-01 03:00:00+05:30
+--! {} | -infinity
+--! {NULL} | 0044-03-15 00:00:00+00 BC
+DELETE FROM kitchen WHERE id IN (SELECT id + 1 FROM kitchen WHERE i2 = ANY ($1) OR tz > $2);
+--! 1.500 | 1 mon -2 days 00:00:01.5 | {"a": [1, "x"]} | \x00ff27
+UPDATE kitchen SET id = id + 500, num = $1, iv = $2, jb = $3, by = $4 WHERE d IS NOT NULL;
+--! 0.1 | NaN | {1,NULL} | 12:00:00.5
+INSERT INTO kitchen (id, f4, f8, ia, ti) SELECT id + 1000, $1, $2, $3, $4 FROM accounts;
 -- Sub-selects.
 DELETE FROM entries WHERE (account_id, n) IN (SELECT account_id, n FROM entries ORDER BY account_id, n LIMIT 7);
 --! any order
 DELETE FROM orders WHERE id IN (SELECT id FROM orders ORDER BY id LIMIT 5) RETURNING id, total;
 DELETE FROM orders WHERE id NOT IN (SELECT id FROM orders ORDER BY id LIMIT 5);
 DELETE FROM orders WHERE id IN (SELECT id FROM orders WHERE false);
+-- More rows than one are an error when a row asks for them.
+DELETE FROM orders WHERE id = 1234567 AND account_id = (SELECT id FROM accounts);
+UPDATE orders SET total = CASE WHEN id < 0 THEN (SELECT balance FROM accounts) ELSE 1 END;
+UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts) WHERE id < 0;
+UPDATE orders SET (total, account_id) = (SELECT balance, id FROM accounts);
+UPDATE orders SET total = (SELECT balance FROM accounts);
+-- A name that alone means a row is here a column of the target.
+--! refused
+DELETE FROM kitchen WHERE '2' IN (SELECT i2::text FROM (SELECT id FROM accounts) i2);
+UPDATE kitchen SET t = (SELECT string_agg(x::text, ',' ORDER BY id) FROM (SELECT id FROM accounts) x);
 DELETE FROM orders WHERE id NOT IN (SELECT id FROM orders WHERE false);
 DELETE FROM orders WHERE account_id NOT IN (SELECT id FROM accounts WHERE active);
 DELETE FROM orders WHERE account_id NOT IN (SELECT CASE WHEN id > 5 THEN id END FROM accounts);
