@@ -186,7 +186,7 @@ async fn refusals(stage: &Stage) {
             "Write COPY ... TO STDOUT (FORMAT ..., DELIMITER ...).",
         ),
         (
-            &["BEGIN", "SELECT max(a.id), 'today'::date FROM accounts a JOIN accounts b ON a.balance = b.balance"],
+            &["BEGIN", "SELECT max(a.id), 'today 10:00'::timestamp FROM accounts a JOIN accounts b ON a.balance = b.balance"],
             "the transaction's time is not supported in this statement inside a transaction block",
             "It needs rows of several shards, which are brought together in a transaction of its own, with another time, and where it \
              reads the time another cannot be put in its place.",
