@@ -81,6 +81,7 @@ impl Session {
         let description = match in_transaction {
             true => {
                 // With the savepoints that it has missed: a refusal fails the transaction there.
+                self.keep_pipeline();
                 let index = self.join(home.id).await?;
                 self.drain_with_flush(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;

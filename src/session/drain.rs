@@ -52,11 +52,16 @@ impl Session {
     /// Ends the extended-protocol part on a shard in the middle of the client's pipeline. What the pipeline has written there is not
     /// committed by it: what comes may fail.
     pub(super) async fn sync(&mut self, index: usize) -> Result<(), Failure> {
-        let participant = self.participants.get(index);
-        if !self.transaction.is_open() && participant.is_some_and(|participant| participant.needs_sync && participant.has_written) {
+        self.keep_pipeline();
+        self.sync_and_commit(index).await
+    }
+
+    /// Before what would commit it: what a pipeline has written becomes a transaction, which ends with the pipeline.
+    pub(super) fn keep_pipeline(&mut self) {
+        let has_written = self.participants.iter().any(|participant| participant.needs_sync && participant.has_written);
+        if has_written && !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
-        self.sync_and_commit(index).await
     }
 
     /// Sync, and its answer swallowed: outside a transaction it commits.

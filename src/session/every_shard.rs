@@ -31,6 +31,9 @@ impl Session {
             self.announce_schema_change(tag).await?;
         }
         let (before, flushes) = (self.client.output.len(), self.client.flushes);
+        if !outside {
+            self.keep_pipeline();
+        }
         let begins_here = !outside && !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
@@ -102,6 +105,7 @@ impl Session {
     }
 
     pub(super) async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
+        self.keep_pipeline();
         let index = self.join(shard.id).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());

@@ -25,6 +25,7 @@ impl Session {
         }
         // What is wrong with the client's text is PostgreSQL's to say.
         self.described_rows(statement, text).await?;
+        self.keep_pipeline();
         let begins_here = !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);

@@ -391,6 +391,16 @@ fn errors() -> Vec<(&'static str, Vec<Cycle>)> {
                 vec![parse("", "SELECT note FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
             ],
         ),
+        (
+            "a failed pipeline takes back its write and its table",
+            vec![
+                ["UPDATE accounts SET note = 'lost' WHERE id = 3", "CREATE TABLE lost (id int)", "SELECT 1 / 0"]
+                    .iter()
+                    .flat_map(|text| [parse("", text), bind("", "", &[]), execute("", 0)])
+                    .collect(),
+                vec![parse("", "SELECT note, to_regclass('lost') FROM accounts WHERE id = 3"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
         ("a bad value", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["x"]), execute("", 0)], one()]),
         ("too few values", vec![vec![parse("", "SELECT $1::int, $2::int"), bind("", "", &["1"]), execute("", 0)], one()]),
         ("too many values", vec![vec![parse("", "SELECT $1::int"), bind("", "", &["1", "2"]), execute("", 0)], one()]),
