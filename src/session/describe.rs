@@ -107,10 +107,10 @@ impl Session {
 
     /// What the home shard says against a text, on a connection that has nothing to do with the transaction, which may have
     /// failed.
-    pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let home = self.home()?;
         let statement = self.prepare(text, Box::default()).await?;
-        self.describe_outside(&home, &statement).await.map(drop)
+        self.describe_outside(&home, &statement).await
     }
 
     /// On a connection that has nothing to do with the transaction.

@@ -155,7 +155,7 @@ impl Session {
         match self.describe_apart(alone.as_bytes()).await {
             Err(failure @ Failure::Shard(_)) => failure,
             // It is right in itself: the place is in a text that the client has not written.
-            Ok(()) | Err(_) => Failure::Shard(without_position(body)),
+            Ok(_) | Err(_) => Failure::Shard(without_position(body)),
         }
     }
 

@@ -503,7 +503,7 @@ impl Session {
         // In a transaction a mistake would end it on the home shard.
         if self.transaction.is_open() {
             let text = Bytes::clone(&prepared.key.text);
-            return self.describe_apart(&text).await;
+            return self.describe_apart(&text).await.map(drop);
         }
         self.describe(prepared).await.map(drop)
     }
@@ -530,13 +530,7 @@ impl Session {
             let body = frame.slice(FRAME_HEADER_BYTES..);
             match header.tag {
                 shard_tag::ROW_DESCRIPTION => {
-                    let column = |column: wire::FieldDescription| AnswerColumn {
-                        name: String::from_utf8_lossy(&column.name).into_owned(),
-                        type_oid: column.type_oid,
-                        collation: None,
-                    };
-                    answer.columns = wire::row_description(&body).map_err(broken)?.into_iter().map(column).collect();
-                    self.check_types_are_exact(&answer.columns)?;
+                    answer.columns = self.answer_columns(&body)?;
                 }
                 shard_tag::DATA_ROW => {
                     let value = |value: Option<&[u8]>| value.map(|bytes| String::from_utf8(bytes.to_vec())).transpose();
@@ -553,6 +547,19 @@ impl Session {
             }
         }
         Ok(answer)
+    }
+
+    /// By the body of a RowDescription.
+    pub(super) fn answer_columns(&self, body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+        let column = |column: wire::FieldDescription| AnswerColumn {
+            name: String::from_utf8_lossy(&column.name).into_owned(),
+            type_oid: column.type_oid,
+            collation: None,
+        };
+        let columns = wire::row_description(body).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let columns = columns.into_iter().map(column).collect::<Vec<_>>();
+        self.check_types_are_exact(&columns)?;
+        Ok(columns)
     }
 
     /// Values travel as text under the client's own settings.

@@ -33,7 +33,13 @@ impl Session {
             }
         };
         let mut answer = self.diverted(kept, run.map(drop))?;
-        self.add_collations(&returned(query).unwrap_or_default(), &mut answer).await?;
+        let Some(returned) = returned(query) else { return Ok(answer) };
+        // A write without anything to write was not sent, and nobody has described it.
+        if answer.columns.is_empty() {
+            let description = self.describe_apart(returned.as_bytes()).await?;
+            answer.columns = description.rows.map_or(Ok(Vec::new()), |rows| self.answer_columns(&rows))?;
+        }
+        self.add_collations(&returned, &mut answer).await?;
         Ok(answer)
     }
 }

@@ -64,7 +64,7 @@ impl Stage {
             StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row().join(", ")),
             StageKind::Row => format!(" ROW({}) ", values.only_row().join(", ")),
             // A write that returns nothing: nobody can name its rows.
-            StageKind::Cte if answer.columns.is_empty() => "SELECT".to_owned(),
+            StageKind::Cte if answer.columns.is_empty() => "SELECT WHERE false".to_owned(),
             StageKind::Cte => values.query(),
             StageKind::From { alias } => values.table(alias.as_deref()),
         }))

@@ -40,6 +40,13 @@ WITH moved AS (DELETE FROM deliveries WHERE line = 1 AND id = 13 RETURNING *) IN
 WITH moved AS (DELETE FROM deliveries RETURNING *) INSERT INTO stock (id, n) SELECT 600, -1 FROM moved WHERE id = 11;
 WITH moved AS (DELETE FROM deliveries RETURNING nothing) INSERT INTO loose SELECT 1, 2 FROM moved;
 -- Parts that would see what another has written, and what is watched.
+-- Parts that have nothing to write return no rows, and their columns are known all the same.
+WITH m AS (INSERT INTO loose (id, n) SELECT id, n FROM stock WHERE false RETURNING *) INSERT INTO ledger SELECT 'none' FROM m;
+WITH m AS (INSERT INTO loose (id, n) SELECT other, n FROM deliveries WHERE other < 0 RETURNING id AS a, n * 2 AS b) INSERT INTO stock (id, n) SELECT a + 600, b FROM m;
+--! any order
+WITH m AS (INSERT INTO loose SELECT other, n FROM deliveries WHERE false RETURNING *) UPDATE stock SET n = 1 WHERE NOT EXISTS (SELECT FROM m WHERE m.n > stock.n) AND id < 3 RETURNING *;
+WITH m AS (DELETE FROM stock WHERE EXISTS (SELECT FROM source WHERE source.tenant = stock.id AND source.id < 0) RETURNING *) INSERT INTO ledger SELECT 'none' || m.id FROM m RIGHT JOIN (VALUES (1)) AS v (x) ON v.x = m.id;
+WITH m AS (DELETE FROM stock WHERE NOT EXISTS (SELECT FROM source WHERE source.tenant = stock.id) RETURNING *) INSERT INTO ledger SELECT m.note FROM m;
 --! refused
 WITH moved AS (DELETE FROM deliveries RETURNING *) INSERT INTO loose SELECT other, (SELECT count(*) FROM deliveries) FROM moved;
 --! refused
