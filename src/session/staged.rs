@@ -589,6 +589,13 @@ impl Session {
                     "Select a key of the rows instead.",
                 ));
             }
+            if XML.contains(&type_oid) {
+                return Err(PgError::unsupported(
+                    "a sub-select of this type is not supported across shards",
+                    format!("Column \"{}\" is xml, whose declaration is not part of its text.", column.name),
+                    "Cast the column to text in the sub-select.",
+                ));
+            }
             self.check_style_of(type_oid)?;
         }
         Ok(())
@@ -747,6 +754,8 @@ fn not_exact(setting: &str) -> PgError {
 pub(super) const BATCH_VALUES_MAX: usize = 10_000;
 /// Object, row and transaction identifiers.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
+/// And its array.
+const XML: [u32; 2] = [142, 143];
 /// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.
 const EXACT_ALWAYS: [u32; 14] = [16, 17, 18, 19, 20, 21, 23, 25, 114, 1042, 1043, 1700, 2950, 3802];
 const TEXTS: [u32; 4] = [oid::NAME, oid::TEXT, oid::VARCHAR, oid::BPCHAR];

@@ -48,6 +48,8 @@ WITH x AS (SELECT other FROM deliveries) DELETE FROM stock USING x WHERE stock.i
 WITH x AS (SELECT 1 / (n - 33) AS id FROM deliveries) DELETE FROM stock USING x WHERE stock.id = x.id + 1;
 -- What is refused.
 --! refused
+UPDATE stock SET note = x.d::text FROM (SELECT other AS id, ('<?xml version="1.0"?><a>' || n || '</a>')::xml AS d FROM deliveries) x WHERE x.id = stock.id;
+--! refused
 WITH x AS (SELECT other FROM deliveries) INSERT INTO stock (id, n) WITH x AS (SELECT other + 500 AS id FROM x) SELECT id, 1 FROM x;
 WITH x AS (DELETE FROM stock RETURNING id) INSERT INTO loose SELECT id FROM x;
 WITH x AS (SELECT other FROM deliveries), y AS (UPDATE stock SET n = 1 RETURNING id) DELETE FROM deliveries USING x WHERE deliveries.id = x.other;
