@@ -12,24 +12,29 @@ use crate::error::PgError;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Splice;
-use crate::sql::staging::{Answer, Merging, spliced};
+use crate::sql::staging::{Answer, Merging, is_under_with, spliced};
 
 impl Session {
-    /// `answer`: the source's rows. Returns the tag.
+    /// `answer`: the source's rows. `with`: the queries of WITH as constants. Returns the tag.
     pub(super) async fn write_merging(
         &mut self,
-        (staging, merging): (&Staging, &Merging),
+        (staging, merging, with): (&Staging, &Merging, Vec<Splice>),
         alone: &str,
         answer: &Answer,
         asked: &Asked<'_>,
         begins: bool,
     ) -> Result<String, Failure> {
         let source = &merging.source;
-        let with_source = |text: String| {
-            let mut splices = vec![Splice { start: source.start, end: source.end, text }];
-            splices.extend(staging.stages.dropped.map(|(start, end)| Splice { start, end, text: String::new() }));
-            spliced(alone, &splices)
+        let dropped: Vec<Splice> =
+            staging.stages.dropped.iter().map(|(start, end)| Splice { start: *start, end: *end, text: String::new() }).collect();
+        let around = |with: &[Splice], text: String| {
+            spliced(alone, &[with, &[Splice { start: source.start, end: source.end, text }]].concat())
         };
+        let names: Vec<(String, String)> = staging.stages.ctes.iter().map(|cte| (cte.name.clone(), String::new())).collect();
+        // A sub-select that is not the source would find a table of that name.
+        let is_named = is_under_with(&names, &around(&dropped, String::new()));
+        let with = if is_named { with } else { dropped };
+        let with_source = |text: String| around(&with, text);
         self.prove_merging(staging, &with_source(merging.stand_in(answer, &self.context.catalog)?), asked).await?;
         let parts = self.rows_by_shard(merging, answer).await?;
         if parts.is_empty() {

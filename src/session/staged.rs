@@ -231,7 +231,7 @@ impl Session {
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
-            return self.write_merging((staging, merging), alone, &answer, asked, begins).await;
+            return self.write_merging((staging, merging, kept_with), alone, &answer, asked, begins).await;
         }
         let mut splices = match staging.stages.dropped {
             Some((start, end)) => vec![Splice { start, end, text: String::new() }],

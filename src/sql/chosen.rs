@@ -145,7 +145,12 @@ impl Parts<'_> {
             Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
             _ => return None,
         };
-        let is_plain = relation.kind == RelationKind::Table && relation.parents.is_empty() && relation.children.is_empty();
+        // A trigger of the statement fires even when no row is chosen.
+        let is_plain = relation.kind == RelationKind::Table
+            && relation.parents.is_empty()
+            && relation.children.is_empty()
+            && relation.rules.is_empty()
+            && relation.triggers.iter().all(|trigger| trigger.is_row);
         if !name.inh || !is_plain || matches!(self.condition, Node::CurrentOfExpr(_)) {
             return None;
         }

@@ -40,6 +40,7 @@ WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) V
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id);
 --! refused
 WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5), (3, 6) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
+WITH kinds AS (SELECT 1 AS id, 'cte' AS name) MERGE INTO stock USING (SELECT other, count(*) AS n FROM deliveries GROUP BY other) d ON stock.id = d.other WHEN MATCHED THEN UPDATE SET note = (SELECT kinds.name FROM kinds WHERE kinds.id = 1) WHEN NOT MATCHED THEN INSERT (id, n) VALUES (d.other, 1);
 -- PostgreSQL's own errors: nothing is applied.
 WITH x AS (SELECT id FROM stock) INSERT INTO stock SELECT id + 18, 1 FROM x ORDER BY id;
 WITH x AS (SELECT NULL::int AS id, other FROM deliveries) INSERT INTO stock SELECT id, 1 FROM x WHERE other = 12;
