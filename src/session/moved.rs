@@ -92,6 +92,7 @@ impl Session {
             self.put_description(asked.rows())?;
             return Ok("UPDATE 0".to_owned());
         }
+        self.check_types_are_exact(&answer.columns)?;
         check_keys(moving, &answer)?;
         answer.columns.truncate(moving.column_count);
         answer.rows.iter_mut().for_each(|row| row.truncate(moving.column_count));

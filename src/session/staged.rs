@@ -460,6 +460,7 @@ impl Session {
         let kept = self.divert();
         let run = self.run_query(&prepared, analysis).await;
         let mut answer = self.diverted(kept, run)?;
+        self.check_types_are_exact(&answer.columns)?;
         if *kind != StageKind::Source {
             self.add_collations(query, &mut answer).await?;
         }
@@ -530,7 +531,7 @@ impl Session {
             let body = frame.slice(FRAME_HEADER_BYTES..);
             match header.tag {
                 shard_tag::ROW_DESCRIPTION => {
-                    answer.columns = self.answer_columns(&body)?;
+                    answer.columns = answer_columns(&body)?;
                 }
                 shard_tag::DATA_ROW => {
                     let value = |value: Option<&[u8]>| value.map(|bytes| String::from_utf8(bytes.to_vec())).transpose();
@@ -549,19 +550,6 @@ impl Session {
         Ok(answer)
     }
 
-    /// By the body of a RowDescription.
-    pub(super) fn answer_columns(&self, body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
-        let column = |column: wire::FieldDescription| AnswerColumn {
-            name: String::from_utf8_lossy(&column.name).into_owned(),
-            type_oid: column.type_oid,
-            collation: None,
-        };
-        let columns = wire::row_description(body).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let columns = columns.into_iter().map(column).collect::<Vec<_>>();
-        self.check_types_are_exact(&columns)?;
-        Ok(columns)
-    }
-
     /// Values travel as text under the client's own settings.
     pub(super) fn check_text_is_exact(&self) -> Result<(), PgError> {
         let is_utf8 = self.effective("client_encoding").is_none_or(|name| {
@@ -575,7 +563,8 @@ impl Session {
         Err(not_exact(if is_utf8 { "array_nulls" } else { "client_encoding" }))
     }
 
-    fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
+    /// Values of these columns may be written as constants.
+    pub(super) fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
         let base = |oid: u32| match self.context.catalog.types.get(&oid) {
             Some(found) if found.base != 0 => found.base,
             Some(_) | None => oid,
@@ -666,6 +655,17 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// By the body of a RowDescription.
+pub(super) fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+    let column = |column: wire::FieldDescription| AnswerColumn {
+        name: String::from_utf8_lossy(&column.name).into_owned(),
+        type_oid: column.type_oid,
+        collation: None,
+    };
+    let columns = wire::row_description(body).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+    Ok(columns.into_iter().map(column).collect())
 }
 
 /// The columns in the list, their values in each row of VALUES.

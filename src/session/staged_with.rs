@@ -2,7 +2,7 @@
 //! with all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
 //! ([`crate::sql::staging`]).
 
-use super::staged::{Asked, Found};
+use super::staged::{Asked, Found, answer_columns};
 use super::write::WritingKind;
 use super::{Failure, Session};
 use crate::error::PgError;
@@ -37,8 +37,9 @@ impl Session {
         // A write without anything to write was not sent, and nobody has described it.
         if answer.columns.is_empty() {
             let description = self.describe_apart(returned.as_bytes()).await?;
-            answer.columns = description.rows.map_or(Ok(Vec::new()), |rows| self.answer_columns(&rows))?;
+            answer.columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
         }
+        self.check_types_are_exact(&answer.columns)?;
         self.add_collations(&returned, &mut answer).await?;
         Ok(answer)
     }
