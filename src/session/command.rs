@@ -54,7 +54,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Unlisten(_)
         | Command::Notify
         | Command::Copy(_)
-        | Command::Truncate
+        | Command::Truncate { .. }
         | Command::Lock
         | Command::Call
         | Command::Do => false,
@@ -290,11 +290,15 @@ impl Session {
             }
             participant.forget_transaction();
         }
+        let restarts = std::mem::take(&mut self.transaction.restarts);
         self.transaction.end();
         self.temporary_tables.transaction_ended();
         self.forget_portals().await;
         self.gateway.counters.commit();
         self.touched.clear();
+        if !restarts.is_empty() {
+            Box::pin(self.finish_restarts(restarts)).await;
+        }
         Ok(())
     }
 

@@ -117,6 +117,9 @@ impl Session {
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
+        if !self.transaction.restarts.is_empty() {
+            super::restarts::check_not_numbered_there(statement, &route)?;
+        }
         Ok(route)
     }
 
@@ -126,6 +129,7 @@ impl Session {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
+            super::restarts::check_not_alone(&statement.command)?;
             return self.admit(statement, shard.id).await;
         }
         if let Some(shard) = self.cursor_shard(&statement.command)? {
@@ -250,7 +254,7 @@ impl Session {
 
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
+        if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
             return Err(every_shard_refusal(&statement.command).into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
@@ -258,11 +262,15 @@ impl Session {
         let snapshot = self.gateway.map.snapshot();
         let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state == ShardState::Online);
         let shards: Vec<ShardId> = shards.into_iter().filter(is_online).collect();
-        if let [home] = *shards {
-            return Ok(Route::Shard(home));
+        match *shards {
+            // Its sequences are restarted here.
+            [_] if matches!(&statement.command, Command::Truncate { restarts } if !restarts.is_empty()) => {}
+            [home] => return Ok(Route::Shard(home)),
+            _ => {
+                self.check_drift_of_copies()?;
+                plan::admit_several(&shards, &self.transaction_scope())?;
+            }
         }
-        self.check_drift_of_copies()?;
-        plan::admit_several(&shards, &self.transaction_scope())?;
         self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },

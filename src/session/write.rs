@@ -106,7 +106,7 @@ impl Session {
         if let WritingKind::Moved(moving) = &writing.kind {
             return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
         }
-        self.check_commit_support(&writing.shards).await?;
+        self.check_several(&writing.shards).await?;
         let begins_here = !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
@@ -116,7 +116,9 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
+            WritingKind::Parts | WritingKind::Copies => {
+                self.write_restarting(&statement.command, writing, &Request::Query(&alone), Shown::DescribedRows).await
+            }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
@@ -149,6 +151,10 @@ impl Session {
         }
     }
 
+    async fn check_several(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
+        if shards.len() > 1 { self.check_commit_support(shards).await } else { Ok(()) }
+    }
+
     /// Execute of a portal that writes on several shards.
     pub(super) async fn write_bound(
         &mut self,
@@ -168,7 +174,7 @@ impl Session {
             .into());
         }
         self.check_parameters(&bind, &description.parameter_types)?;
-        self.check_commit_support(&writing.shards).await?;
+        self.check_several(&writing.shards).await?;
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
@@ -184,7 +190,10 @@ impl Session {
         let tag = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
-                self.write_on(writing, &request, Shown::Rows).await?
+                match statement.analysis() {
+                    Some(analysis) => self.write_restarting(&analysis.command, writing, &request, Shown::Rows).await?,
+                    None => return Err(PgError::internal("an empty statement writes").into()),
+                }
             }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,

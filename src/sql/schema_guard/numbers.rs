@@ -30,20 +30,6 @@ pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
                 None => Ok(()),
             }
         }
-        Node::TruncateStmt(truncate) if truncate.restart_seqs => {
-            let mut tables = truncate.relations().iter().filter_map(|relation| match relation {
-                Node::RangeVar(table) => context.catalog.resolve(table.schemaname(), table.relname()?, &context.search_path),
-                _ => None,
-            });
-            match tables.find(|table| table.columns.iter().any(|column| column.cluster_sequence().is_some())) {
-                Some(table) => Err(PgError::unsupported(
-                    format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", table.name),
-                    "Its numbers come from a sequence of the whole cluster, which cannot be set back in a transaction.",
-                    "TRUNCATE the table, then: SELECT setval('sequence', 1, false).",
-                )),
-                None => Ok(()),
-            }
-        }
         _ => Ok(()),
     }
 }
