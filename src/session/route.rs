@@ -254,8 +254,11 @@ impl Session {
 
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if matches!(statement.command, Command::Lock) {
+            return self.route_lock();
+        }
         if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
-            return Err(every_shard_refusal(&statement.command).into());
+            return Err(every_shard_refusal().into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         // A copy that is being made is made from the home shard, whose table is locked meanwhile.
@@ -277,6 +280,21 @@ impl Session {
             None => WritingKind::Copies,
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))
+    }
+
+    /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
+    fn route_lock(&self) -> Result<Route, Failure> {
+        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        match *shards {
+            [home] => return Ok(Route::Shard(home)),
+            [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(home)),
+            _ => {}
+        }
+        plan::admit_locks(&shards, &self.transaction_scope())?;
+        if self.transaction.has_snapshots_open && shards.iter().any(|shard| !self.shards_begun().any(|begun| begun == *shard)) {
+            return Err(plan::no_common_snapshot().into());
+        }
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Locks })))
     }
 
     /// A write whose strings each shard would read by its own clock does not run as it is. In one that is made of such a write
@@ -409,9 +427,10 @@ impl Session {
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
-        let mut writers = self.participants.iter().filter(|participant| participant.has_written);
+        let mut holders = self.participants.iter().filter(|participant| participant.is_own());
         TransactionScope {
-            has_written_home: writers.any(|participant| Some(participant.shard) == home),
+            holds_any: holders.clone().next().is_some(),
+            holds_home: holders.any(|participant| Some(participant.shard) == home),
             is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
@@ -454,6 +473,7 @@ impl Session {
         );
         if let Some(participant) = self.participants.get_mut(index) {
             participant.must_decide |= must_decide;
+            participant.has_locked |= matches!(statement.command, Command::Lock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pin(reason);
@@ -462,22 +482,12 @@ impl Session {
 }
 
 /// What would have to be atomic over all shards, which is refused.
-fn every_shard_refusal(command: &Command) -> PgError {
-    let whole_table = |name: &str| {
-        PgError::unsupported(
-            format!("{name} of a sharded or reference table is not supported"),
-            "It would have to run on every shard in one transaction.",
-            "Do it shard by shard: SET shardgate.shard sends statements to one shard unchanged.",
-        )
-    };
-    match command {
-        Command::Lock => whole_table("LOCK"),
-        _ => PgError::unsupported(
-            "this statement would write to every shard",
-            "It changes a reference table, which has a copy on every shard.",
-            "Change it before it is declared with shardgate.reference_table.",
-        ),
-    }
+fn every_shard_refusal() -> PgError {
+    PgError::unsupported(
+        "this statement would write to every shard",
+        "It changes a reference table, which has a copy on every shard.",
+        "Change it before it is declared with shardgate.reference_table.",
+    )
 }
 
 /// A text of this size is read in well under a millisecond.
