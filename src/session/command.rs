@@ -117,12 +117,7 @@ impl Session {
                 "End the transaction with COMMIT.",
             )
             .into()),
-            Command::SetConstraints => Err(PgError::unsupported(
-                "SET CONSTRAINTS is not supported",
-                "It would have to reach every shard that joins the transaction.",
-                "Declare the constraint INITIALLY DEFERRED or INITIALLY IMMEDIATE.",
-            )
-            .into()),
+            Command::SetConstraints => self.set_constraints(alone).await,
             Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
             Command::SetConfig(calls) => self.set_config(calls, bind).await,
             Command::Reset(name) => self.reset(name).await,

@@ -26,7 +26,24 @@ pub(super) enum Status {
     Failed,
 }
 
-/// SET inside a transaction, for shards that join later.
+/// What a shard that joins later is told, in this order.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    Setting(LocalSetting),
+    /// SET CONSTRAINTS, as the client wrote it.
+    Constraints(String),
+}
+
+impl Told {
+    pub fn setting(&self) -> Option<&LocalSetting> {
+        match self {
+            Told::Setting(setting) => Some(setting),
+            Told::Constraints(_) => None,
+        }
+    }
+}
+
+/// SET inside a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct LocalSetting {
     pub name: String,
@@ -55,7 +72,7 @@ pub(super) struct Transaction {
     pub status: Status,
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
-    pub sets: Vec<LocalSetting>,
+    pub sets: Vec<Told>,
     /// Some participants are spares: see `snapshot`.
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
@@ -233,7 +250,8 @@ mod tests {
         transaction.begin(TransactionModes::default(), &before);
         transaction.savepoint("a".into(), &before);
         let changed = Arc::new(before.with("work_mem", "1MB"));
-        transaction.sets.push(LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false });
+        let setting = LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false };
+        transaction.sets.push(Told::Setting(setting));
         transaction.savepoint("a".into(), &changed);
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'E');
