@@ -60,7 +60,11 @@ impl Numbers {
             *held = Held::default();
             let begun = self.map.store().begin_restart(actor, (&sequence.0, &sequence.1), start, unused).await?;
             drop(held);
-            let (end, settings) = begun.ok_or_else(|| unconfirmed(&sequence.1))?;
+            let Some((end, settings)) = begun else {
+                self.unconfirmed.lock().insert(sequence.clone());
+                self.nudge.notify_one();
+                return Err(unconfirmed(&sequence.1));
+            };
             restarts.push(Restart { sequence, start, increment: known.increment, next: start.into(), end, settings });
         }
         let epoch = self.map.refresh().await?;

@@ -2,6 +2,8 @@
 //! whole cluster, each is given once, whoever draws, and RETURNING, currval and lastval say which.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::stage::{Stage, succeed};
 use crate::support::{Proxy, ProxyOptions, WireClient};
@@ -444,6 +446,51 @@ async fn whoever_waits_for_the_table_has_a_number_of_its_own(one: &mut WireClien
         }
     }
     assert_distinct(one).await;
+}
+
+/// Others insert all the time, by two proxies, rows of VALUES and rows that the shards number: no number stands in two rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restarts_beside_inserts_give_no_number_twice() {
+    let stage = Stage::start(3, options()).await;
+    let second = Proxy::start(&stage.cluster, options());
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TABLE orders (id serial, tenant int)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('orders', 'tenant')").await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut inserters = Vec::new();
+    for number in 0..4 {
+        let proxy = if number % 2 == 0 { stage.proxy.address() } else { second.address() };
+        let is_over = Arc::clone(&is_over);
+        inserters.push(tokio::spawn(async move {
+            let mut client = WireClient::connect(proxy).await;
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let told = client.ask(&format!("INSERT INTO orders (tenant) VALUES ({count}), ({count}), ({count})")).await;
+                assert_eq!(told, "C(INSERT 0 3) Z(I)");
+                let told = client.ask(&format!("INSERT INTO orders (tenant) SELECT {count} FROM generate_series(1, 3)")).await;
+                assert_eq!(told, "C(INSERT 0 3) Z(I)");
+                count += 1;
+            }
+            count
+        }));
+    }
+    for round in 0..12 {
+        let text = if round % 2 == 0 {
+            "TRUNCATE orders RESTART IDENTITY"
+        } else {
+            "BEGIN; TRUNCATE orders RESTART IDENTITY; INSERT INTO orders (tenant) VALUES (1), (2), (3); COMMIT"
+        };
+        let told = client.ask(text).await;
+        assert!(told.ends_with(" Z(I)") && !told.contains("E("), "{told}");
+        while client.value("SELECT count(*) < 60 FROM orders").await == "t" {}
+        let twice = client.ask("SELECT id, count(*) FROM orders GROUP BY id HAVING count(*) > 1").await;
+        assert_eq!(twice, "T(id,count) C(SELECT 0) Z(I)", "round {round}");
+        assert_eq!(client.value("SELECT min(id) < 500 FROM orders").await, "t", "round {round}: it begins anew");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for inserter in inserters {
+        assert!(inserter.await.expect("an inserter") > 10);
+    }
 }
 
 /// A shard that comes later, and a proxy that dies, leave gaps and no number twice.
