@@ -209,7 +209,7 @@ CREATE OR REPLACE FUNCTION shardgate.unique_id() RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'shardgate.unique_id() is not supported in this place',
-        DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES, and into SELECT without tables.',
+        DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES and COPY, and into SELECT without tables.',
         HINT = 'SELECT shardgate.unique_id() first, and use its result.';
 END $$;
 REVOKE EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name),

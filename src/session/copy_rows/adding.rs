@@ -19,6 +19,7 @@ pub(super) struct Adding {
     /// Of each added column; those that are drawn are of the row that came last.
     cells: Vec<AddedCell>,
     numbers: Vec<(usize, SequenceName, Oid)>,
+    unique_ids: Vec<(usize, Oid)>,
     uuids: Vec<usize>,
     /// The row that came last, with its cells.
     line: Vec<u8>,
@@ -55,6 +56,7 @@ impl Session {
         for (index, column) in copy.added.iter().enumerate() {
             match &column.value {
                 AddedValue::Number(sequence) => adding.numbers.push((index, sequence.clone(), column.type_oid)),
+                AddedValue::UniqueId => adding.unique_ids.push((index, column.type_oid)),
                 AddedValue::Uuid => adding.uuids.push(index),
                 AddedValue::Constant(expression) => {
                     // As the column gets it: an assignment converts alike.
@@ -101,6 +103,12 @@ impl Session {
             let number = self.draw_number(sequence).await?;
             if let Some(cell) = adding.cells.get_mut(*index) {
                 *cell = number_cell(&copy.format, number, *type_oid)?;
+            }
+        }
+        for (index, type_oid) in &adding.unique_ids {
+            let id = self.gateway.control.unique_id().await?;
+            if let Some(cell) = adding.cells.get_mut(*index) {
+                *cell = number_cell(&copy.format, id, *type_oid)?;
             }
         }
         for index in &adding.uuids {

@@ -84,13 +84,14 @@ impl<'c> Reader<'c> {
         let added = relation.columns.iter().filter(is_left_out).filter_map(|column| {
             let value = match column.cluster_sequence() {
                 Some(sequence) => AddedValue::Number(sequence),
+                None if column.is_unique_id() => AddedValue::UniqueId,
                 None if is_uuid(column) && may_draw(column) => AddedValue::Uuid,
                 None => AddedValue::Constant(clock_default(column)?.to_owned()),
             };
             Some(AddedColumn { name: column.name.clone(), type_oid: column.type_oid, value })
         });
         let added: Vec<AddedColumn> = added.collect();
-        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_))) {
+        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_) | AddedValue::UniqueId)) {
             self.note_numbers(Numbers::Drawn);
         }
         added

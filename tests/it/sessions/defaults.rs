@@ -212,12 +212,66 @@ async fn unique_ids_are_put_into_statements() {
         "INSERT INTO things (id) SELECT shardgate.unique_id() FROM docs",
         "SELECT CASE WHEN true THEN shardgate.unique_id() END",
         "SELECT (SELECT shardgate.unique_id()), shardgate.unique_id()",
-        "CREATE TABLE defaulted (id bigint DEFAULT shardgate.unique_id())",
-        "ALTER TABLE things ALTER COLUMN id SET DEFAULT 'x' || shardgate.unique_id()",
-        "ALTER TABLE things ADD COLUMN n bigint DEFAULT shardgate.unique_id()",
     ] {
         let told = client.ask(sql).await;
         assert!(told.starts_with("E(0A000 shardgate.unique_id() is not supported "), "{sql}: {told}");
     }
+    for sql in [
+        "CREATE TABLE computed (id bigint DEFAULT shardgate.unique_id() + 1)",
+        "ALTER TABLE things ALTER COLUMN code SET DEFAULT 'x' || shardgate.unique_id()",
+        "ALTER TABLE things ADD COLUMN n bigint DEFAULT shardgate.unique_id()",
+    ] {
+        let told = client.ask(sql).await;
+        assert!(told.starts_with("E(0A000 this default with shardgate.unique_id() is not supported) "), "{sql}: {told}");
+    }
     assert_eq!(client.value("SELECT count(*) FROM things").await, "24");
+}
+
+/// `DEFAULT shardgate.unique_id()`: the proxy gives it to rows of VALUES, of queries and of COPY, also where it is the shard key.
+#[tokio::test]
+async fn rows_get_unique_ids_by_default() {
+    let (stage, mut client) = stage().await;
+    for sql in [
+        "CREATE TABLE made (id bigint DEFAULT shardgate.unique_id() PRIMARY KEY, v text)",
+        "SELECT shardgate.distribute_table('made', 'id')",
+        "CREATE TABLE marks (tenant int, v text, n bigint NOT NULL)",
+        "SELECT shardgate.distribute_table('marks', 'tenant')",
+        "ALTER TABLE marks ALTER COLUMN n SET DEFAULT shardgate.unique_id()",
+        "CREATE TABLE labels (id bigint PRIMARY KEY DEFAULT shardgate.unique_id(), v text)",
+        "SELECT shardgate.reference_table('labels')",
+        "CREATE TABLE plain (id bigint DEFAULT shardgate.unique_id(), v text)",
+        "INSERT INTO docs (v) SELECT 'x' FROM generate_series(1, 20)",
+    ] {
+        succeed(&mut client, sql).await;
+    }
+    for (rows, sql) in [
+        (1, "INSERT INTO made (v) VALUES ('a')"),
+        (3, "INSERT INTO made VALUES (DEFAULT, 'a'), (DEFAULT, 'b'), (shardgate.unique_id(), 'c')"),
+        (1, "INSERT INTO made DEFAULT VALUES"),
+        (20, "INSERT INTO made (v) SELECT v FROM docs"),
+        (2, "INSERT INTO marks VALUES (1, 'a'), (2, 'b')"),
+        (2, "INSERT INTO marks (v, tenant, n) VALUES ('a', 1, DEFAULT), ('b', 2, 7)"),
+        (2, "INSERT INTO labels (v) VALUES ('a'), ('b')"),
+        (20, "INSERT INTO labels (v) SELECT v FROM docs"),
+        (2, "INSERT INTO plain (v) VALUES ('a'), ('b')"),
+    ] {
+        assert_eq!(client.ask(sql).await, format!("C(INSERT 0 {rows}) Z(I)"), "{sql}");
+    }
+    client.unnamed("INSERT INTO made (v) VALUES ($1), ($1) RETURNING v", &["p"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(p) D(p) C(INSERT 0 2) Z(I)");
+    assert_eq!(copy(&mut client, "COPY made (v) FROM STDIN", b"a\nb\nc\n").await, "COPY 3");
+    assert_eq!(copy(&mut client, "COPY marks (v, tenant) FROM STDIN", b"a\t1\nb\t2\nc\t3\n").await, "COPY 3");
+    for (table, column, count) in [("made", "id", "30"), ("marks", "n", "7"), ("labels", "id", "22"), ("plain", "id", "2")] {
+        let query = format!("SELECT count(*), count(DISTINCT {column}) FROM {table}");
+        assert_eq!(client.row(&query).await, [count, count], "{table}");
+    }
+    let id = client.value("SELECT max(id) FROM made").await;
+    assert_eq!(client.value(&format!("SELECT count(*) FROM made WHERE id = {id}")).await, "1", "it is on the shard of its key");
+    // A shard that makes a row by itself has none to give.
+    let direct = stage.cluster.connect_shard(1).await;
+    let error = direct.batch_execute("INSERT INTO marks (tenant) VALUES (1)").await.expect_err("no id");
+    assert_eq!(error.code().map(|code| code.code()), Some("0A000"));
+    let told = client.ask("INSERT INTO marks (tenant, v) SELECT tenant, v FROM marks").await;
+    assert!(told.starts_with("E(0A000 shardgate.unique_id() is not supported in this place) "), "{told}");
+    assert_eq!(client.value("SELECT count(*) FROM marks").await, "7");
 }
