@@ -162,10 +162,11 @@ DROP FUNCTION IF EXISTS shardgate.void_numbers(regclass, bigint);
 CREATE OR REPLACE FUNCTION shardgate.void_numbers(sequence regclass, number bigint, generation bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- A position that nobody else has: the blocks to come begin after it.
-    position bigint := nextval(('shardgate.numbers_' || sequence::oid)::regclass);
+    position bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('shardgate numbers', sequence::oid::bigint));
+    -- One that nobody else has: the blocks to come begin after it.
+    position := nextval(('shardgate.numbers_' || sequence::oid)::regclass);
     UPDATE shardgate.number_sequences AS k SET generation = greatest(k.generation, void_numbers.generation)
     WHERE k.sequence = void_numbers.sequence::oid;
     DELETE FROM shardgate.number_blocks b WHERE b.sequence = void_numbers.sequence::oid;
@@ -173,13 +174,24 @@ BEGIN
     VALUES (void_numbers.sequence::oid, position, position, number, 1);
 END $$;
 CREATE OR REPLACE FUNCTION shardgate.numbers_left(OUT schema_name text, OUT sequence_name text, OUT how_many bigint)
-RETURNS SETOF record LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT n.nspname, c.relname,
-           coalesce((SELECT max(b.last_n) FROM shardgate.number_blocks b WHERE b.sequence = s.sequence), 0)
-           - coalesce(pg_sequence_last_value(to_regclass('shardgate.numbers_' || s.sequence)), 0)
-    FROM shardgate.number_sequences s JOIN pg_class c ON c.oid = s.sequence AND c.relkind = 'S'
-    JOIN pg_namespace n ON n.oid = c.relnamespace
-$$;
+RETURNS SETOF record LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known record;
+BEGIN
+    FOR known IN SELECT n.nspname, c.relname, s.sequence FROM shardgate.number_sequences s
+                 JOIN pg_class c ON c.oid = s.sequence AND c.relkind = 'S' JOIN pg_namespace n ON n.oid = c.relnamespace
+    LOOP
+        schema_name := known.nspname;
+        sequence_name := known.relname;
+        how_many := 0;
+        -- While blocks are given or made void, positions and blocks do not belong together: it would seem that somebody waits.
+        IF pg_try_advisory_xact_lock_shared(hashtextextended('shardgate numbers', known.sequence::bigint)) THEN
+            SELECT coalesce(max(b.last_n), 0) - coalesce(pg_sequence_last_value(to_regclass('shardgate.numbers_' || known.sequence)), 0)
+            INTO how_many FROM shardgate.number_blocks b WHERE b.sequence = known.sequence;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
 CREATE OR REPLACE FUNCTION shardgate.numbers_used(sequence regclass) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

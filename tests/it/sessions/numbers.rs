@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::stage::{Stage, succeed};
-use crate::support::{Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
 fn options() -> ProxyOptions {
     ProxyOptions { settings: vec![("cross_shard.sequence_block", "10".to_owned())], ..ProxyOptions::default() }
@@ -491,6 +491,36 @@ async fn restarts_beside_inserts_give_no_number_twice() {
     for inserter in inserters {
         assert!(inserter.await.expect("an inserter") > 10);
     }
+}
+
+/// The transaction is committed, and the map that should hear of the restart is gone: the numbers go on, and none is given twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_that_the_map_does_not_hear_of_is_a_gap() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, options()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TABLE orders (id serial, tenant int)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('orders', 'tenant')").await;
+    let before = numbers(&client.ask("INSERT INTO orders (tenant) VALUES (1), (2), (3) RETURNING id").await);
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "TRUNCATE orders RESTART IDENTITY").await;
+    assert_eq!(numbers(&client.ask("INSERT INTO orders (tenant) VALUES (1), (2) RETURNING id").await), [1, 2]);
+    stage.cluster.map_server_mut().kill().expect("killed");
+    client.query("COMMIT");
+    let answers = client.answers().await;
+    let warning = answers.iter().find(|message| message.tag == b'N').expect("a warning");
+    let message = "sequence \"orders_id_seq\" may not have been restarted, its numbers go on";
+    assert_eq!((warning.field(b'C').as_str(), warning.field(b'M').as_str()), ("01000", message));
+    assert!(answers.iter().any(|message| message.tag == b'C' && message.body.starts_with(b"COMMIT")));
+    stage.cluster.map_server_mut().start_again().expect("started again");
+    let mut told = String::new();
+    for _ in 0..1_000 {
+        told = client.ask("INSERT INTO orders (tenant) VALUES (1), (2), (3) RETURNING id").await;
+        if !told.contains("E(") {
+            break;
+        }
+    }
+    assert!(numbers(&told).iter().all(|number| number > before.last().expect("a number")), "{told}");
+    assert_eq!(client.value("SELECT count(DISTINCT id) FROM orders").await, "5");
 }
 
 /// A shard that comes later, and a proxy that dies, leave gaps and no number twice.
