@@ -44,6 +44,16 @@ impl Column {
         }
     }
 
+    /// The proxy gives its value to each row that has none.
+    pub fn is_drawn_by_proxy(&self) -> bool {
+        self.is_unique_id() || self.cluster_sequence().is_some()
+    }
+
+    /// By default it is a `shardgate.unique_id()`.
+    pub fn is_unique_id(&self) -> bool {
+        self.default.as_deref() == Some("shardgate.unique_id()") && !self.is_generated
+    }
+
     /// Every shard would number by itself.
     pub fn is_numbered_by_shard(&self) -> bool {
         matches!(self.numbering(), Some(Numbering::Local(_) | Numbering::Identity | Numbering::Computed))

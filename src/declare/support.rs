@@ -66,7 +66,7 @@ pub(super) async fn for_commits(
 const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL
      AND to_regclass('shardgate.applied') IS NOT NULL AND to_regprocedure('shardgate.decide(text, text)') IS NOT NULL
      AND to_regprocedure('shardgate.joined(text, text)') IS NOT NULL AND to_regprocedure('shardgate.resolve(text, uuid)') IS NOT NULL
-     AND to_regprocedure('shardgate.numbers_used(regclass)') IS NOT NULL AND to_regprocedure('shardgate.unique_id()') IS NOT NULL
+     AND to_regprocedure('shardgate.use_up(regclass)') IS NOT NULL AND to_regprocedure('shardgate.unique_id()') IS NOT NULL
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {

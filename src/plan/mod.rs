@@ -49,8 +49,10 @@ pub struct TransactionScope {
     /// Shards on which the transaction has begun.
     pub participants: Vec<ShardId>,
     pub writer: Option<ShardId>,
-    /// The transaction has written on the home shard.
-    pub has_written_home: bool,
+    /// The transaction has written or locked tables somewhere: there nobody else can read for it.
+    pub holds_any: bool,
+    /// The same on the home shard.
+    pub holds_home: bool,
     pub writes: CrossShardWrites,
     /// The transaction has changed the schema.
     pub has_schema_change: bool,
@@ -113,8 +115,8 @@ fn may_gather(analysis: &Analysis) -> bool {
     analysis.effect == Effect::Read && matches!(analysis.command, Command::Query(QueryKind::Select))
 }
 
-/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written, or has a snapshot on each
-/// shard: there they come from its own connections.
+/// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written or locked tables, or has a
+/// snapshot on each shard: there they come from its own connections.
 pub fn gather(
     shards: Vec<ShardId>,
     scope: &TransactionScope,
@@ -139,13 +141,13 @@ pub fn gather(
         ));
     }
     check_fan_out(&shards, scope)?;
-    let home = match (has_snapshots, scope.has_written_home) {
+    let home = match (has_snapshots, scope.holds_home) {
         (true, _) => HomeTables::OfSnapshot,
         (false, true) => HomeTables::Shipped,
         (false, false) => HomeTables::InPlace,
     };
     let mut recipe = recipe(home)?;
-    if scope.writer.is_some() {
+    if scope.holds_any {
         // Some of the rows come from the transaction's own connections, by one query each, where an error would be the client's.
         recipe = recipe.into_plain();
     }
@@ -199,6 +201,14 @@ pub fn admit_several(shards: &[ShardId], scope: &TransactionScope) -> Result<(),
             "Set cross_shard.writes = \"2pc\", or write the rows of each shard by a statement of its own.",
         )),
     }
+}
+
+/// May tables be locked on all these shards?
+pub fn admit_locks(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
+    if scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
+        return Err(no_common_snapshot());
+    }
+    check_fan_out(shards, scope)
 }
 
 fn several_shards_written(count: usize) -> PgError {

@@ -54,7 +54,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Unlisten(_)
         | Command::Notify
         | Command::Copy(_)
-        | Command::Truncate
+        | Command::Truncate { .. }
         | Command::Lock
         | Command::Call
         | Command::Do => false,
@@ -117,12 +117,7 @@ impl Session {
                 "End the transaction with COMMIT.",
             )
             .into()),
-            Command::SetConstraints => Err(PgError::unsupported(
-                "SET CONSTRAINTS is not supported",
-                "It would have to reach every shard that joins the transaction.",
-                "Declare the constraint INITIALLY DEFERRED or INITIALLY IMMEDIATE.",
-            )
-            .into()),
+            Command::SetConstraints => self.set_constraints(alone).await,
             Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
             Command::SetConfig(calls) => self.set_config(calls, bind).await,
             Command::Reset(name) => self.reset(name).await,
@@ -290,11 +285,15 @@ impl Session {
             }
             participant.forget_transaction();
         }
+        let restarts = std::mem::take(&mut self.transaction.restarts);
         self.transaction.end();
         self.temporary_tables.transaction_ended();
         self.forget_portals().await;
         self.gateway.counters.commit();
         self.touched.clear();
+        if !restarts.is_empty() {
+            Box::pin(self.finish_restarts(restarts)).await;
+        }
         Ok(())
     }
 

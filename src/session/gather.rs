@@ -335,10 +335,10 @@ impl Session {
         let home = self.home()?;
         let settings = self.settings_now();
         let has_snapshots = self.transaction.is_open() && self.has_snapshot();
-        let written = self.participants.iter().filter(|participant| participant.has_written);
+        let own = self.participants.iter().filter(|participant| participant.is_own());
         let own: Vec<ShardId> = match has_snapshots {
             true => gathering.shards.iter().copied().chain((!gathering.shards.contains(&home.id)).then_some(home.id)).collect(),
-            false => written.map(|participant| participant.shard).collect(),
+            false => own.map(|participant| participant.shard).collect(),
         };
         let has_home_tables = gathering.recipe.inputs.iter().any(|input| input.source == Source::Home);
         let is_own = |id: &ShardId| own.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));

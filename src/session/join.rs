@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
-use super::transaction::LocalSetting;
+use super::transaction::Told;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::{
     Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText,
@@ -296,8 +296,15 @@ impl Session {
 }
 
 /// Gives the shard the transaction's settings up to this many.
-fn put_settings(participant: &mut Participant, sets: &[LocalSetting], count: usize) {
-    for set in sets.iter().take(count).skip(participant.settings_known) {
+fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
+    for told in sets.iter().take(count).skip(participant.settings_known) {
+        let set = match told {
+            Told::Setting(set) => set,
+            Told::Constraints(text) => {
+                hidden_statement(participant, text.as_bytes());
+                continue;
+            }
+        };
         let mut sql = String::from("SELECT pg_catalog.set_config(");
         sql.push_str(&quoted_literal(&set.name));
         sql.push(',');

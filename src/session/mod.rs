@@ -53,6 +53,7 @@ mod prepare;
 mod printed;
 mod relations;
 mod relay;
+mod restarts;
 mod route;
 mod schema;
 mod set_config;

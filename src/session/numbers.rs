@@ -157,9 +157,20 @@ impl Session {
         with_position(frame, |position| moved.drawing.original_position(&moved.own, |ordinal| moved.written(ordinal), position))
     }
 
+    /// In a transaction that has restarted the sequence its numbers begin anew.
+    async fn draw_numbers(&mut self, sequence: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
+        let restart = self.transaction.restart_of(sequence);
+        let mut drawn: Vec<i64> =
+            restart.map(|restart| std::iter::from_fn(|| restart.take()).take(count).collect()).unwrap_or_default();
+        if drawn.len() < count {
+            drawn.extend(self.gateway.numbers.draw(sequence, count - drawn.len()).await?);
+        }
+        Ok(drawn)
+    }
+
     /// The next number of a sequence.
     pub(super) async fn draw_number(&mut self, sequence: &SequenceName) -> Result<i64, PgError> {
-        let number = self.gateway.numbers.draw(sequence, 1).await?.into_iter().next();
+        let number = self.draw_numbers(sequence, 1).await?.into_iter().next();
         let number = number.ok_or_else(|| PgError::internal("a number is missing"))?;
         self.drawn.note(sequence, number);
         Ok(number)
@@ -222,9 +233,9 @@ impl Session {
         }
         let mut drawn = Vec::with_capacity(wanted.len());
         for (sequence, count) in wanted {
-            match self.gateway.numbers.draw(sequence, count).await {
+            match self.draw_numbers(sequence, count).await {
                 Ok(numbers) => drawn.push((sequence, numbers.into_iter())),
-                Err(error) if error.code == SqlState::CANNOT_CONNECT_NOW => {
+                Err(error) if error.code == SqlState::CANNOT_CONNECT_NOW && self.transaction.restarts.is_empty() => {
                     tracing::debug!(%error, "numbers are left to the shard");
                     self.note_numbers(Numbers::Unseen);
                     return Ok(None);
@@ -244,6 +255,9 @@ impl Session {
                 Number::Current(sequence) => self.drawn.current(sequence)?,
                 Number::Last => self.last_number()?,
                 Number::Unique => self.gateway.control.unique_id().await?,
+                Number::Set { sequence, .. } if self.transaction.restart_of(sequence).is_some() => {
+                    return Err(set_after_restart(&sequence.1).into());
+                }
                 Number::Set { sequence, number, is_called } => {
                     self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called).await?;
                     if *is_called {
@@ -327,6 +341,14 @@ fn not_seen(function: &str) -> PgError {
         format!("{function} is not known"),
         "A shard has numbered rows by itself since, in a statement of this session.",
         "Use RETURNING.",
+    )
+}
+
+fn set_after_restart(sequence: &str) -> PgError {
+    PgError::unsupported(
+        format!("setval() of sequence \"{sequence}\" is not supported in a transaction that has restarted it"),
+        "setval() counts for everybody at once, and the restart when the transaction is committed.",
+        "Commit first.",
     )
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Participant {
     /// How many of the transaction's settings the shard has.
     pub settings_known: usize,
     pub has_written: bool,
+    /// LOCK TABLE has run there.
+    pub has_locked: bool,
     /// It did what cannot be prepared (NOTIFY, a temporary table): in a commit on several shards it decides.
     pub must_decide: bool,
     /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
@@ -36,6 +38,7 @@ impl Participant {
             savepoints_known: 0,
             settings_known: 0,
             has_written: false,
+            has_locked: false,
             must_decide: false,
             is_spare: false,
             needs_sync: false,
@@ -52,6 +55,11 @@ impl Participant {
         self.connection.is_pinned = true;
     }
 
+    /// The transaction reads there by this connection: another one would not see what it has written, or would wait for its locks.
+    pub fn is_own(&self) -> bool {
+        self.has_written || self.has_locked
+    }
+
     /// No transaction is open: what was unlistened stays so. Kept for nothing else, the connection is like any other again.
     pub fn unpin_if_unlistened(&mut self) {
         if std::mem::take(&mut self.has_unlistened) && self.pinned_by == Some(LISTEN) && !self.has_other_pins {
@@ -66,6 +74,7 @@ impl Participant {
         self.savepoints_known = 0;
         self.settings_known = 0;
         self.has_written = false;
+        self.has_locked = false;
         self.must_decide = false;
         self.is_spare = false;
     }

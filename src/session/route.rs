@@ -117,6 +117,9 @@ impl Session {
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
+        if !self.transaction.restarts.is_empty() {
+            super::restarts::check_not_numbered_there(statement, &route)?;
+        }
         Ok(route)
     }
 
@@ -126,6 +129,7 @@ impl Session {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
+            super::restarts::check_not_alone(&statement.command)?;
             return self.admit(statement, shard.id).await;
         }
         if let Some(shard) = self.cursor_shard(&statement.command)? {
@@ -250,25 +254,47 @@ impl Session {
 
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        if !matches!(statement.command, Command::Query(_) | Command::Truncate) && statement.copy_in.is_none() {
-            return Err(every_shard_refusal(&statement.command).into());
+        if matches!(statement.command, Command::Lock) {
+            return self.route_lock();
+        }
+        if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
+            return Err(every_shard_refusal().into());
         }
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         // A copy that is being made is made from the home shard, whose table is locked meanwhile.
         let snapshot = self.gateway.map.snapshot();
         let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state == ShardState::Online);
         let shards: Vec<ShardId> = shards.into_iter().filter(is_online).collect();
-        if let [home] = *shards {
-            return Ok(Route::Shard(home));
+        match *shards {
+            // Its sequences are restarted here.
+            [_] if matches!(&statement.command, Command::Truncate { restarts } if !restarts.is_empty()) => {}
+            [home] => return Ok(Route::Shard(home)),
+            _ => {
+                self.check_drift_of_copies()?;
+                plan::admit_several(&shards, &self.transaction_scope())?;
+            }
         }
-        self.check_drift_of_copies()?;
-        plan::admit_several(&shards, &self.transaction_scope())?;
         self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
             None => WritingKind::Copies,
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))
+    }
+
+    /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
+    fn route_lock(&self) -> Result<Route, Failure> {
+        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        match *shards {
+            [home] => return Ok(Route::Shard(home)),
+            [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(home)),
+            _ => {}
+        }
+        plan::admit_locks(&shards, &self.transaction_scope())?;
+        if self.transaction.has_snapshots_open && shards.iter().any(|shard| !self.shards_begun().any(|begun| begun == *shard)) {
+            return Err(plan::no_common_snapshot().into());
+        }
+        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Locks })))
     }
 
     /// A write whose strings each shard would read by its own clock does not run as it is. In one that is made of such a write
@@ -401,9 +427,10 @@ impl Session {
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
-        let mut writers = self.participants.iter().filter(|participant| participant.has_written);
+        let mut holders = self.participants.iter().filter(|participant| participant.is_own());
         TransactionScope {
-            has_written_home: writers.any(|participant| Some(participant.shard) == home),
+            holds_any: holders.clone().next().is_some(),
+            holds_home: holders.any(|participant| Some(participant.shard) == home),
             is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
@@ -446,6 +473,7 @@ impl Session {
         );
         if let Some(participant) = self.participants.get_mut(index) {
             participant.must_decide |= must_decide;
+            participant.has_locked |= matches!(statement.command, Command::Lock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
             participant.pin(reason);
@@ -454,22 +482,12 @@ impl Session {
 }
 
 /// What would have to be atomic over all shards, which is refused.
-fn every_shard_refusal(command: &Command) -> PgError {
-    let whole_table = |name: &str| {
-        PgError::unsupported(
-            format!("{name} of a sharded or reference table is not supported"),
-            "It would have to run on every shard in one transaction.",
-            "Do it shard by shard: SET shardgate.shard sends statements to one shard unchanged.",
-        )
-    };
-    match command {
-        Command::Lock => whole_table("LOCK"),
-        _ => PgError::unsupported(
-            "this statement would write to every shard",
-            "It changes a reference table, which has a copy on every shard.",
-            "Change it before it is declared with shardgate.reference_table.",
-        ),
-    }
+fn every_shard_refusal() -> PgError {
+    PgError::unsupported(
+        "this statement would write to every shard",
+        "It changes a reference table, which has a copy on every shard.",
+        "Change it before it is declared with shardgate.reference_table.",
+    )
 }
 
 /// A text of this size is read in well under a millisecond.

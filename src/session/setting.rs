@@ -11,11 +11,12 @@ use bytes::Bytes;
 
 use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
-use super::transaction::{LocalSetting, Status};
+use super::transaction::{LocalSetting, Status, Told};
 use super::{Failure, Session};
 use crate::backend::{ConnectionError, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Isolation, TransactionModes};
 use crate::wire::originate;
 
@@ -79,7 +80,8 @@ impl Session {
     pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
         self.custom_names.insert(name);
         if self.transaction.is_open() {
-            self.transaction.sets.push(LocalSetting { name: name.to_owned(), value: value.clone(), is_local });
+            let setting = LocalSetting { name: name.to_owned(), value: value.clone(), is_local };
+            self.transaction.sets.push(Told::Setting(setting));
         }
         if is_local {
             self.report_settings();
@@ -90,6 +92,40 @@ impl Session {
             None => self.settings.without(name),
         };
         self.change_settings(Arc::new(settings));
+    }
+
+    /// SET CONSTRAINTS counts to the end of the transaction: on the shards that it is on, which check now what is not deferred any
+    /// more, and on those to come.
+    pub(super) async fn set_constraints(&mut self, text: &str) -> Result<(), Failure> {
+        if !self.transaction.is_open() {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET CONSTRAINTS can only be used in transaction blocks");
+        }
+        let is_shard = |participant: &&Participant| participant.has_begun && participant.shard != MAP_DATABASE;
+        let begun: Vec<ShardId> = self.participants.iter().filter(is_shard).map(|participant| participant.shard).collect();
+        if begun.is_empty() {
+            self.try_constraints(text).await?;
+        }
+        if self.transaction.is_open() {
+            self.transaction.sets.push(Told::Constraints(text.to_owned()));
+        }
+        for shard in begun {
+            let index = self.join(shard).await?;
+            self.sync(index).await?;
+        }
+        originate::command_complete(&mut self.client.output, "SET CONSTRAINTS");
+        Ok(())
+    }
+
+    /// What PostgreSQL has to say against it.
+    async fn try_constraints(&mut self, text: &str) -> Result<(), Failure> {
+        let home = self.home()?;
+        let mut connection = self.checkout_any(&home, &self.settings_now()).await?;
+        let tried = connection.simple(&format!("BEGIN;{text}\n;ROLLBACK")).await;
+        if connection.status != b'I' {
+            connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
+        }
+        connection.release();
+        tried.map(drop).map_err(|error| refused(&home.name, error))
     }
 
     pub(super) async fn reset(&mut self, name: &str) -> Result<(), Failure> {
@@ -138,7 +174,7 @@ impl Session {
     /// What is in force now, SET LOCAL included: for connections outside the transaction that work for it.
     pub(super) fn settings_now(&self) -> Arc<Settings> {
         let mut now = Arc::clone(&self.settings);
-        for set in self.transaction.sets.iter().filter(|set| set.is_local) {
+        for set in self.transaction.sets.iter().filter_map(Told::setting).filter(|set| set.is_local) {
             let value = set.value.as_deref().or_else(|| self.login_settings.get(&set.name));
             now = Arc::new(match value {
                 Some(value) => now.with(&set.name, value),
@@ -150,7 +186,8 @@ impl Session {
 
     /// The value that is in force for the session: the transaction's, the session's, or the one at login.
     pub(super) fn effective(&self, name: &str) -> Option<&str> {
-        let in_transaction = self.transaction.sets.iter().rev().find(|set| set.name == name && set.is_local);
+        let in_transaction =
+            self.transaction.sets.iter().rev().filter_map(Told::setting).find(|set| set.name == name && set.is_local);
         match in_transaction {
             Some(LocalSetting { value: Some(value), .. }) => Some(value),
             Some(_) | None => self.settings.get(name),
@@ -188,9 +225,9 @@ fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {
 }
 
 /// The settings that a participant has when its transaction has been committed, or prepared.
-pub(super) fn settings_after(participant: &Participant, sets: &[LocalSetting]) -> Settings {
+pub(super) fn settings_after(participant: &Participant, sets: &[Told]) -> Settings {
     let mut settings = (*participant.connection.settings).clone();
-    for set in sets.iter().take(participant.settings_known).filter(|set| !set.is_local) {
+    for set in sets.iter().take(participant.settings_known).filter_map(Told::setting).filter(|set| !set.is_local) {
         settings = match &set.value {
             Some(value) => settings.with(&set.name, value),
             None => settings.without(&set.name),
@@ -199,7 +236,7 @@ pub(super) fn settings_after(participant: &Participant, sets: &[LocalSetting]) -
     settings
 }
 
-pub(super) fn note_committed(participant: &mut Participant, sets: &[LocalSetting], session: &Arc<Settings>) {
+pub(super) fn note_committed(participant: &mut Participant, sets: &[Told], session: &Arc<Settings>) {
     let settings = settings_after(participant, sets);
     participant.connection.settings = if settings == **session { Arc::clone(session) } else { Arc::new(settings) };
 }

@@ -419,7 +419,7 @@ impl Session {
     pub(super) async fn write_text_of(&mut self, writing: &Writing, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let texts = match &writing.kind {
             WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards.len(), shard_of_row)?,
-            WritingKind::Parts | WritingKind::Copies => vec![text.to_owned(); writing.shards.len()],
+            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => vec![text.to_owned(); writing.shards.len()],
             WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
                 return Err(PgError::internal("a staged write in stages").into());
             }

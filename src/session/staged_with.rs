@@ -28,7 +28,7 @@ impl Session {
                 "Run the parts of the statement one after the other, in a transaction.",
             )
             .into()),
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Rows(_) | WritingKind::Streamed { .. } => {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks | WritingKind::Rows(_) | WritingKind::Streamed { .. } => {
                 self.write_text_of(&writing, &text, &Asked::Own).await
             }
         };

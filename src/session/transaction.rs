@@ -14,7 +14,9 @@
 use std::sync::Arc;
 
 use crate::backend::Settings;
+use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
+use crate::execute::numbers::Restart;
 use crate::sql::analysis::{Isolation, TransactionModes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,24 @@ pub(super) enum Status {
     Failed,
 }
 
-/// SET inside a transaction, for shards that join later.
+/// What a shard that joins later is told, in this order.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    Setting(LocalSetting),
+    /// SET CONSTRAINTS, as the client wrote it.
+    Constraints(String),
+}
+
+impl Told {
+    pub fn setting(&self) -> Option<&LocalSetting> {
+        match self {
+            Told::Setting(setting) => Some(setting),
+            Told::Constraints(_) => None,
+        }
+    }
+}
+
+/// SET inside a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct LocalSetting {
     pub name: String,
@@ -53,13 +72,15 @@ pub(super) struct Transaction {
     pub status: Status,
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
-    pub sets: Vec<LocalSetting>,
+    pub sets: Vec<Told>,
     /// Some participants are spares: see `snapshot`.
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
     pub has_snapshots_open: bool,
     /// Its time, once a statement over several shards has asked for it.
     pub instant: Option<String>,
+    /// Sequences that begin anew when it is committed, and how many savepoints there were; the last of one name counts.
+    pub restarts: Vec<(usize, Restart)>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
@@ -76,6 +97,7 @@ impl Transaction {
             has_spares: false,
             has_snapshots_open: false,
             instant: None,
+            restarts: Vec::new(),
             lost: None,
             settings_before: None,
         }
@@ -136,6 +158,7 @@ impl Transaction {
         self.has_spares = false;
         self.has_snapshots_open = false;
         self.instant = None;
+        self.restarts.clear();
         self.lost = None;
         self.settings_before.take()
     }
@@ -157,15 +180,22 @@ impl Transaction {
 
     pub fn release_savepoint(&mut self, index: usize) {
         self.savepoints.truncate(index);
+        self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
     }
 
     /// Back to the savepoint, which stays. Returns the settings at that point.
     pub fn rollback_to(&mut self, index: usize) -> Option<Arc<Settings>> {
         self.status = Status::Open;
         self.savepoints.truncate(index + 1);
+        self.restarts.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
         self.sets.truncate(savepoint.set_count);
         Some(Arc::clone(&savepoint.settings))
+    }
+
+    /// What the transaction knows of a sequence that it has restarted.
+    pub fn restart_of(&mut self, sequence: &SequenceName) -> Option<&mut Restart> {
+        self.restarts.iter_mut().rev().map(|(_, restart)| restart).find(|restart| restart.sequence == *sequence)
     }
 
     /// The BEGIN that a shard gets when it joins.
@@ -220,7 +250,8 @@ mod tests {
         transaction.begin(TransactionModes::default(), &before);
         transaction.savepoint("a".into(), &before);
         let changed = Arc::new(before.with("work_mem", "1MB"));
-        transaction.sets.push(LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false });
+        let setting = LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false };
+        transaction.sets.push(Told::Setting(setting));
         transaction.savepoint("a".into(), &changed);
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'E');

@@ -7,6 +7,7 @@
 //!   streamed COPY FROM STDIN: row by row while they come        (copy_rows.rs)
 //!   staged   its queries are answered first                    (staged.rs)
 //!   moved    an UPDATE of the key, as DELETE and INSERT         (moved.rs)
+//!   locks    LOCK TABLE on every shard, one after the other, home first
 //!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
 //! ```
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
@@ -44,6 +45,8 @@ pub(super) struct Writing {
 pub(super) enum WritingKind {
     Parts,
     Copies,
+    /// LOCK TABLE, in the client's transaction.
+    Locks,
     /// For each row of VALUES the place of its shard in [`Writing::shards`].
     Rows(Vec<usize>),
     /// COPY FROM STDIN. `group`: of a sharded table, whose rows are split; rows of a reference table go to all shards.
@@ -106,7 +109,7 @@ impl Session {
         if let WritingKind::Moved(moving) = &writing.kind {
             return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
         }
-        self.check_commit_support(&writing.shards).await?;
+        self.check_several(writing).await?;
         let begins_here = !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
@@ -116,7 +119,9 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies => self.write_on(writing, &Request::Query(&alone), Shown::DescribedRows).await,
+            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
+                self.write_restarting(&statement.command, writing, &Request::Query(&alone), Shown::DescribedRows).await
+            }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
@@ -149,6 +154,15 @@ impl Session {
         }
     }
 
+    /// Can what is written be committed on all of them?
+    async fn check_several(&mut self, writing: &Writing) -> Result<(), Failure> {
+        match writing.kind {
+            WritingKind::Locks => Ok(()),
+            _ if writing.shards.len() == 1 => Ok(()),
+            _ => self.check_commit_support(&writing.shards).await,
+        }
+    }
+
     /// Execute of a portal that writes on several shards.
     pub(super) async fn write_bound(
         &mut self,
@@ -168,15 +182,18 @@ impl Session {
             .into());
         }
         self.check_parameters(&bind, &description.parameter_types)?;
-        self.check_commit_support(&writing.shards).await?;
+        self.check_several(writing).await?;
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
         let typed = self.made_of(statement, statement.key.text.clone(), description.parameter_types.clone().into());
         let tag = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies => {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
-                self.write_on(writing, &request, Shown::Rows).await?
+                match statement.analysis() {
+                    Some(analysis) => self.write_restarting(&analysis.command, writing, &request, Shown::Rows).await?,
+                    None => return Err(PgError::internal("an empty statement writes").into()),
+                }
             }
             WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
@@ -197,7 +214,8 @@ impl Session {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
-                participant.has_written = true;
+                participant.has_written |= writing.kind != WritingKind::Locks;
+                participant.has_locked |= writing.kind == WritingKind::Locks;
             }
         }
         match &writing.kind {
@@ -217,6 +235,16 @@ impl Session {
                 };
                 for row in in_order(parts, shard_of_row, may_leave_out)? {
                     self.client.output.extend_from_slice(&row);
+                }
+                Ok(tag)
+            }
+            WritingKind::Locks => {
+                // Whoever else locks them waits on the first shard, and not crosswise.
+                let mut tag = String::new();
+                for (place, shard) in writing.shards.iter().enumerate() {
+                    let shown = if place == 0 { shown } else { Shown::Nothing };
+                    let parts = self.write_and_read(std::slice::from_ref(shard), request, shown).await?;
+                    tag = parts.into_iter().next().unwrap_or_default().tag;
                 }
                 Ok(tag)
             }

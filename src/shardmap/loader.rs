@@ -145,7 +145,7 @@ async fn load_delta(
     let rows_read = rows.count() + changed_keys.len();
     let mut keys = std::mem::take(&mut rows.removed_keys);
     keys.extend(changed_keys);
-    let changes_tables = rows.change_tables();
+    let changes_tables = rows.change_tables(known);
     let mut snapshot = merge(known, rows)?;
     if changes_tables {
         snapshot.tables_version = header.epoch.counter;

@@ -62,12 +62,16 @@ impl ChangedRows {
             + self.removed_keys.len()
     }
 
-    /// Plans made before are stale.
-    pub(super) fn change_tables(&self) -> bool {
+    /// Plans made before are stale. They know which sequences there are, not how far these have come.
+    pub(super) fn change_tables(&self, known: &MapSnapshot) -> bool {
+        let is_known = |sequence: &ClusterSequence| {
+            let known = known.sequences.get(&(sequence.schema.clone(), sequence.name.clone()));
+            known.is_some_and(|known| known.increment == sequence.increment)
+        };
         !(self.shards.is_empty()
             && self.tables.is_empty()
             && self.functions.is_empty()
-            && self.sequences.is_empty()
+            && self.sequences.iter().all(is_known)
             && self.removed_shards.is_empty()
             && self.removed_tables.is_empty()
             && self.removed_functions.is_empty()

@@ -1,7 +1,9 @@
-//! Sequences of the whole cluster: declared, drawn from in blocks, set, confirmed after a fail-over of the map.
+//! Sequences of the whole cluster: declared, drawn from in blocks, set, restarted, confirmed after a fail-over of the map.
 //!
 //! As in [`super::changes`], one method for each stored function. Drawing a block changes nothing that routes and takes no epoch;
 //! a block that was drawn and then lost, with its proxy, is a gap.
+
+use std::ops::Range;
 
 use sqlx::Row;
 
@@ -25,7 +27,7 @@ pub struct NewSequence<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberBlock {
     pub first: i64,
-    /// At least 1.
+    /// At least 1, but for one of another generation than was wanted: 0.
     pub count: i64,
     /// Void when the sequence has another one by now.
     pub generation: i64,
@@ -46,15 +48,23 @@ impl Store {
     }
 
     /// `None`: the map has failed over since the counter was last known to be right ([`Store::confirm_sequence`]).
-    pub async fn reserve_numbers(&self, schema: &str, name: &str, wanted: i64) -> Result<Option<NumberBlock>, StoreError> {
+    /// `known`: of this generation only.
+    pub async fn reserve_numbers(
+        &self,
+        schema: &str,
+        name: &str,
+        wanted: i64,
+        known: Option<i64>,
+    ) -> Result<Option<NumberBlock>, StoreError> {
         // One row in any case.
         let query = sqlx::query(
             "SELECT r.first_number, r.how_many, r.generation FROM (VALUES (1)) one(row)
-             LEFT JOIN shardgate_map.reserve_numbers($1, $2, $3) r ON true",
+             LEFT JOIN shardgate_map.reserve_numbers($1, $2, $3, $4) r ON true",
         )
         .bind(schema)
         .bind(name)
-        .bind(wanted);
+        .bind(wanted)
+        .bind(known);
         let row = self.change(query).await?;
         let first: Option<i64> = row.try_get(0).map_err(StoreError::reading)?;
         let Some(first) = first else { return Ok(None) };
@@ -77,6 +87,63 @@ impl Store {
             .bind(number)
             .bind(is_called);
         self.change(query).await.map(drop)
+    }
+
+    /// Blocks that were given away are void, and those to come begin with what is returned: (number, how often it was set).
+    /// `unused`: what the caller has left of its block. `None`: as with [`Store::reserve_numbers`].
+    pub async fn begin_restart(
+        &self,
+        actor: &str,
+        (schema, name): (&str, &str),
+        start: i64,
+        unused: Option<Range<i128>>,
+    ) -> Result<Option<(i128, i64)>, StoreError> {
+        // One row in any case.
+        let query = sqlx::query(
+            "SELECT r.next_number::text, r.settings FROM (VALUES (1)) one(row)
+             LEFT JOIN shardgate_map.begin_restart($1, $2, $3, $4, $5::text::numeric, $6::text::numeric) r ON true",
+        )
+        .bind(actor)
+        .bind(schema)
+        .bind(name)
+        .bind(start)
+        .bind(unused.as_ref().map(|unused| unused.start.to_string()))
+        .bind(unused.map(|unused| unused.end.to_string()));
+        let row = self.change(query).await?;
+        let next: Option<String> = row.try_get(0).map_err(StoreError::reading)?;
+        let Some(next) = next.and_then(|next| next.parse().ok()) else { return Ok(None) };
+        Ok(Some((next, read(&row, 1)?)))
+    }
+
+    /// Has it been set or restarted since [`Store::begin_restart`]?
+    pub async fn is_set_since(&self, schema: &str, name: &str, settings: i64) -> Result<bool, StoreError> {
+        let query = sqlx::query(
+            "SELECT NOT EXISTS (SELECT FROM shardgate_map.sequence_counter k
+                                WHERE k.schema_name = $1 AND k.sequence_name = $2 AND k.settings = $3)",
+        )
+        .bind(schema)
+        .bind(name)
+        .bind(settings);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// The next number is this one; those from `skip_from` to what was given by now are left out. `false`: it was set meanwhile.
+    pub async fn finish_restart(
+        &self,
+        actor: &str,
+        (schema, name): (&str, &str),
+        next_number: i128,
+        skip_from: i128,
+        settings: i64,
+    ) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.finish_restart($1, $2, $3, $4::text::numeric, $5::text::numeric, $6)")
+            .bind(actor)
+            .bind(schema)
+            .bind(name)
+            .bind(next_number.to_string())
+            .bind(skip_from.to_string())
+            .bind(settings);
+        read(&self.change(query).await?, 0)
     }
 
     /// After a fail-over of the map. `used_up_to`: what the shards hold, and what may be on its way to them.

@@ -486,7 +486,10 @@ pub enum Command {
         /// It makes a table of rows that are not all on the home shard, or perhaps not.
         table_as: Option<Arc<TableAs>>,
     },
-    Truncate,
+    Truncate {
+        /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.
+        restarts: Vec<Oid>,
+    },
     Lock,
     /// VACUUM, ANALYZE, REINDEX, CLUSTER, CHECKPOINT.
     Maintenance,

@@ -58,6 +58,10 @@ pub struct AddedColumn {
 pub enum AddedValue {
     /// The next number of a cluster-wide sequence, for each row.
     Number(SequenceName),
+    /// A `shardgate.unique_id()`, for each row.
+    UniqueId,
+    /// A `gen_random_uuid()`, for each row.
+    Uuid,
     /// What this expression is at the time of the transaction, for all rows.
     Constant(String),
 }

@@ -18,7 +18,7 @@ use super::lexer::{self, TokenKind};
 use super::query::{Resolved, column_name, resolve};
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
-use crate::catalog::{Relation, SequenceName, quoted_identifier};
+use crate::catalog::{Column, Relation, SequenceName, quoted_identifier};
 use crate::error::PgError;
 
 /// One number.
@@ -153,11 +153,11 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
         Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
         _ => return Err(unreadable()),
     };
-    let drawn: Vec<(usize, &str, SequenceName)> = relation
+    let drawn: Vec<(usize, &str, Number)> = relation
         .columns
         .iter()
         .enumerate()
-        .filter_map(|(index, column)| Some((index, column.name.as_str(), column.cluster_sequence()?)))
+        .filter_map(|(index, column)| Some((index, column.name.as_str(), number_of(column)?)))
         .collect();
     let mut edits = Edits { found: Vec::new() };
     // That the client gives no value for such a column has been seen to.
@@ -188,18 +188,26 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
     Ok(edits)
 }
 
+/// What a column gets that has no value.
+fn number_of(column: &Column) -> Option<Number> {
+    match column.is_unique_id() {
+        true => Some(Number::Unique),
+        false => column.cluster_sequence().map(Number::Next),
+    }
+}
+
 /// How rows of VALUES fit the table's columns.
 struct ColumnList<'c> {
     /// Columns that are put before the client's own; only where it names its columns.
-    added: Vec<(&'c str, SequenceName)>,
+    added: Vec<(&'c str, Number)>,
     /// Where the client's list of names begins.
     names_at: Option<usize>,
-    /// By the position of a value: the sequence of its column.
-    by_position: Vec<(usize, SequenceName)>,
+    /// By the position of a value: what its column gets.
+    by_position: Vec<(usize, Number)>,
 }
 
 impl<'c> ColumnList<'c> {
-    fn of(insert: &nodes::InsertStmt, relation: &'c Relation, drawn: &[(usize, &'c str, SequenceName)]) -> Self {
+    fn of(insert: &nodes::InsertStmt, relation: &'c Relation, drawn: &[(usize, &'c str, Number)]) -> Self {
         let named: Vec<(&str, i32)> = insert
             .cols()
             .iter()
@@ -210,16 +218,13 @@ impl<'c> ColumnList<'c> {
             .collect();
         if named.is_empty() {
             debug_assert!(drawn.iter().all(|(index, ..)| *index < relation.columns.len()));
-            let by_position = drawn.iter().map(|(index, _, sequence)| (*index, sequence.clone())).collect();
+            let by_position = drawn.iter().map(|(index, _, number)| (*index, number.clone())).collect();
             return Self { added: Vec::new(), names_at: None, by_position };
         }
         let place = |name: &str| named.iter().position(|(given, _)| *given == name);
-        let added: Vec<_> = drawn
-            .iter()
-            .filter(|(_, name, _)| place(name).is_none())
-            .map(|(_, name, sequence)| (*name, sequence.clone()))
-            .collect();
-        let by_position = drawn.iter().filter_map(|(_, name, sequence)| Some((place(name)?, sequence.clone()))).collect();
+        let added: Vec<_> =
+            drawn.iter().filter(|(_, name, _)| place(name).is_none()).map(|(_, name, number)| (*name, number.clone())).collect();
+        let by_position = drawn.iter().filter_map(|(_, name, number)| Some((place(name)?, number.clone()))).collect();
         let first = named.first().and_then(|(_, location)| usize::try_from(*location).ok());
         Self { names_at: first.filter(|_| !added.is_empty()), added, by_position }
     }
@@ -233,22 +238,19 @@ impl<'c> ColumnList<'c> {
         edits: &mut Edits,
     ) -> Result<(), PgError> {
         if self.names_at.is_some() {
-            let numbers = self
-                .added
-                .iter()
-                .flat_map(|(_, sequence)| [Piece::Number(Number::Next(sequence.clone())), Piece::Added(", ".into())]);
+            let numbers = self.added.iter().flat_map(|(_, number)| [Piece::Number(number.clone()), Piece::Added(", ".into())]);
             edits.insert(range.start + 1, numbers.collect());
         }
         let mut count = 0;
         for (position, value) in row.iter().enumerate() {
             count = position + 1;
-            let of_column = self.by_position.iter().find(|(of, _)| *of == position).map(|(_, sequence)| sequence);
+            let of_column = self.by_position.iter().find(|(of, _)| *of == position).map(|(_, number)| number);
             match (value, of_column) {
-                (Node::SetToDefault(default), Some(sequence)) => {
+                (Node::SetToDefault(default), Some(number)) => {
                     let start = usize::try_from(default.location).map_err(|_| unreadable())?;
                     let word = text.get(start..start + DEFAULT.len()).filter(|word| word.eq_ignore_ascii_case(DEFAULT));
                     word.ok_or_else(unreadable)?;
-                    edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(Number::Next(sequence.clone()))]);
+                    edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(number.clone())]);
                 }
                 (Node::FuncCall(call), _) if is_next(call, context) => {
                     if let Some(Call { number, range }) = Call::of(text, call, context)? {
@@ -261,10 +263,10 @@ impl<'c> ColumnList<'c> {
         // Without names the last columns may have no value.
         let mut missing = Vec::new();
         let given = count;
-        for (position, sequence) in self.by_position.iter().filter(|(position, _)| *position >= given) {
+        for (position, number) in self.by_position.iter().filter(|(position, _)| *position >= given) {
             missing.extend((count..*position).map(|_| Piece::Added(format!(", {DEFAULT}"))));
             missing.push(Piece::Added(", ".into()));
-            missing.push(Piece::Number(Number::Next(sequence.clone())));
+            missing.push(Piece::Number(number.clone()));
             count = position + 1;
         }
         if !missing.is_empty() {
@@ -277,7 +279,7 @@ impl<'c> ColumnList<'c> {
 const DEFAULT: &str = "DEFAULT";
 const OVERRIDING: &str = "OVERRIDING SYSTEM VALUE ";
 
-fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], overriding: &str, edits: &mut Edits) -> Result<(), PgError> {
+fn default_values(text: &str, drawn: &[(usize, &str, Number)], overriding: &str, edits: &mut Edits) -> Result<(), PgError> {
     let words: Vec<_> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
     let is = |index: usize, word: &str| {
         words.get(index).and_then(|token| text.get(token.start..token.end)).is_some_and(|found| found.eq_ignore_ascii_case(word))
@@ -286,11 +288,11 @@ fn default_values(text: &str, drawn: &[(usize, &str, SequenceName)], overriding:
     let (Some(first), Some(last)) = (words.get(at), words.get(at + 1)) else { return Err(unreadable()) };
     let names: Vec<String> = drawn.iter().map(|(_, name, _)| quoted_identifier(name)).collect();
     let mut pieces = vec![Piece::Added(format!("({}) {overriding}VALUES (", names.join(", ")))];
-    for (place, (_, _, sequence)) in drawn.iter().enumerate() {
+    for (place, (_, _, number)) in drawn.iter().enumerate() {
         if place > 0 {
             pieces.push(Piece::Added(", ".into()));
         }
-        pieces.push(Piece::Number(Number::Next(sequence.clone())));
+        pieces.push(Piece::Number(number.clone()));
     }
     pieces.push(Piece::Added(")".into()));
     edits.replace(first.start..last.end, pieces);

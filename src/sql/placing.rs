@@ -154,7 +154,7 @@ pub fn of_relations<'n>(
     source: Source<'_>,
 ) -> Placement {
     let mut reader = Reader::new(context, source.text, source.literals);
-    let (mut has_sharded, mut has_reference, mut has_any) = (false, false, false);
+    let (mut has_sharded, mut has_reference, mut has_view, mut has_any) = (false, false, false, false);
     let mut refused = None;
     for name in names {
         has_any = true;
@@ -172,7 +172,11 @@ pub fn of_relations<'n>(
                 reader.notes.has_unknown_names |= relation.is_none();
                 reader.parts.push(Part::Home);
             }
-            Resolved::View(_) | Resolved::System => reader.parts.push(Part::Home),
+            Resolved::View(_) => {
+                has_view = true;
+                reader.parts.push(Part::Home);
+            }
+            Resolved::System => reader.parts.push(Part::Home),
             Resolved::Map(name) | Resolved::Proxy(name) => refused = Some(own_relation(&name)),
             Resolved::Mixed(detail) => {
                 refused = Some(PgError::unsupported("the table cannot be placed", detail, "Distribute the parent table."));
@@ -180,7 +184,9 @@ pub fn of_relations<'n>(
         }
     }
     let is_everywhere = match &command {
-        Command::Lock | Command::Copy(_) => has_reference && !has_sharded,
+        Command::Copy(_) => has_reference && !has_sharded,
+        // With a view its tables are locked, wherever they are.
+        Command::Lock => has_sharded || has_reference || (has_view && !context.map.tables.is_empty()),
         Command::Maintenance => has_sharded || has_reference || !has_any,
         _ => has_sharded || has_reference,
     };

@@ -107,7 +107,8 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             schema_guard::guard(node, context)?;
             let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
             let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
-            let placement = placing::of_relations(relations.iter().copied(), Command::Truncate, Effect::Write, context, source);
+            let command = Command::Truncate { restarts: Vec::new() };
+            let placement = placing::of_relations(relations.iter().copied(), command, Effect::Write, context, source);
             Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, truncate.restart_seqs, context))
         }
         Node::LockStmt(lock) => {

@@ -1,13 +1,13 @@
 //! TRUNCATE: which tables it empties, CASCADE's among them.
 //!
 //! Each shard empties its own part, so the statement runs on every shard as it is. That is not the same where a trigger fires
-//! for it: once on each shard.
+//! for it: once on each shard. Columns that the whole cluster numbers are restarted by the proxy.
 
 use std::collections::BTreeSet;
 
 use pg_raw_parse::nodes;
 
-use super::analysis::{Part, Scope};
+use super::analysis::{Command, Part, Scope};
 use super::context::Context;
 use super::placing::Placement;
 use super::query::{Resolved, placed, resolve};
@@ -40,16 +40,11 @@ pub fn of_all_that_is_emptied(
     if !is_everywhere {
         return placement;
     }
-    // Of those that are named the schema guard has spoken.
     let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
-    if restarts && let Some(relation) = emptied.iter().copied().find(is_numbered) {
-        let refusal = PgError::unsupported(
-            format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", relation.name),
-            "Its numbers come from a cluster-wide sequence, of which every proxy holds a block.",
-            "Use CONTINUE IDENTITY.",
-        );
-        return Placement { scope: Scope::Refused(refusal), ..placement };
-    }
+    let restarts = match restarts {
+        true => emptied.iter().copied().filter(is_numbered).map(|relation| relation.oid).collect(),
+        false => Vec::new(),
+    };
     let fires = |relation: &&Relation| relation.triggers.iter().any(|trigger| trigger.fires_on.truncate);
     let scope = match emptied.into_iter().find(fires) {
         None => Scope::EveryShard,
@@ -59,7 +54,7 @@ pub fn of_all_that_is_emptied(
             "Use DELETE, or disable the trigger meanwhile.",
         )),
     };
-    Placement { scope, ..placement }
+    Placement { scope, command: Command::Truncate { restarts }, ..placement }
 }
 
 /// The relations named, their children, and with CASCADE all that refer to them.

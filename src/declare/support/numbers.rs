@@ -11,6 +11,8 @@
 /// Idempotent; part of the support objects' transaction.
 pub(super) const OBJECTS: &str = r#"
 CREATE TABLE IF NOT EXISTS shardgate.number_sequences (sequence oid PRIMARY KEY);
+-- Blocks of an earlier generation come too late.
+ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS generation bigint NOT NULL DEFAULT 0;
 CREATE TABLE IF NOT EXISTS shardgate.number_blocks (
     sequence oid NOT NULL,
     -- Positions of the local sequence, and what they stand for.
@@ -123,12 +125,32 @@ BEGIN
             HINT = 'Give that column a sequence of its own.';
     END IF;
 END $$;
-CREATE OR REPLACE FUNCTION shardgate.add_numbers(sequence regclass, first_number bigint, how_many bigint, increment bigint) RETURNS void
+-- TRUNCATE ... RESTART IDENTITY, which is the sequence's owner's to do, has set it back: it is used up again. Harmless to call.
+CREATE OR REPLACE FUNCTION shardgate.use_up(sequence regclass) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    last bigint;
+BEGIN
+    SELECT CASE WHEN s.seqincrement > 0 THEN s.seqmax ELSE s.seqmin END INTO last
+    FROM pg_sequence s JOIN shardgate.number_sequences k ON k.sequence = s.seqrelid WHERE s.seqrelid = use_up.sequence;
+    IF FOUND THEN
+        -- The restart makes the rest part of the transaction.
+        EXECUTE format('ALTER SEQUENCE %s RESTART', sequence);
+        PERFORM setval(sequence, last);
+    END IF;
+END $$;
+DROP FUNCTION IF EXISTS shardgate.add_numbers(regclass, bigint, bigint, bigint);
+CREATE OR REPLACE FUNCTION shardgate.add_numbers(sequence regclass, first_number bigint, how_many bigint, increment bigint,
+    generation bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     before bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('shardgate numbers', sequence::oid::bigint));
+    IF EXISTS (SELECT FROM shardgate.number_sequences k
+               WHERE k.sequence = add_numbers.sequence::oid AND k.generation > add_numbers.generation) THEN
+        RETURN;
+    END IF;
     DELETE FROM shardgate.number_blocks b WHERE b.sequence = add_numbers.sequence::oid AND b.first_n < (
         SELECT k.first_n FROM shardgate.number_blocks k WHERE k.sequence = add_numbers.sequence::oid
         ORDER BY k.first_n DESC OFFSET 32 LIMIT 1);
@@ -136,25 +158,40 @@ BEGIN
     INSERT INTO shardgate.number_blocks AS b (sequence, first_n, last_n, first_number, increment)
     VALUES (add_numbers.sequence::oid, before + 1, before + how_many, add_numbers.first_number, add_numbers.increment);
 END $$;
-CREATE OR REPLACE FUNCTION shardgate.void_numbers(sequence regclass, number bigint) RETURNS void
+DROP FUNCTION IF EXISTS shardgate.void_numbers(regclass, bigint);
+CREATE OR REPLACE FUNCTION shardgate.void_numbers(sequence regclass, number bigint, generation bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- A position that nobody else has: the blocks to come begin after it.
-    position bigint := nextval(('shardgate.numbers_' || sequence::oid)::regclass);
+    position bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('shardgate numbers', sequence::oid::bigint));
+    -- One that nobody else has: the blocks to come begin after it.
+    position := nextval(('shardgate.numbers_' || sequence::oid)::regclass);
+    UPDATE shardgate.number_sequences AS k SET generation = greatest(k.generation, void_numbers.generation)
+    WHERE k.sequence = void_numbers.sequence::oid;
     DELETE FROM shardgate.number_blocks b WHERE b.sequence = void_numbers.sequence::oid;
     INSERT INTO shardgate.number_blocks AS b (sequence, first_n, last_n, first_number, increment)
     VALUES (void_numbers.sequence::oid, position, position, number, 1);
 END $$;
 CREATE OR REPLACE FUNCTION shardgate.numbers_left(OUT schema_name text, OUT sequence_name text, OUT how_many bigint)
-RETURNS SETOF record LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT n.nspname, c.relname,
-           coalesce((SELECT max(b.last_n) FROM shardgate.number_blocks b WHERE b.sequence = s.sequence), 0)
-           - coalesce(pg_sequence_last_value(to_regclass('shardgate.numbers_' || s.sequence)), 0)
-    FROM shardgate.number_sequences s JOIN pg_class c ON c.oid = s.sequence AND c.relkind = 'S'
-    JOIN pg_namespace n ON n.oid = c.relnamespace
-$$;
+RETURNS SETOF record LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known record;
+BEGIN
+    FOR known IN SELECT n.nspname, c.relname, s.sequence FROM shardgate.number_sequences s
+                 JOIN pg_class c ON c.oid = s.sequence AND c.relkind = 'S' JOIN pg_namespace n ON n.oid = c.relnamespace
+    LOOP
+        schema_name := known.nspname;
+        sequence_name := known.relname;
+        how_many := 0;
+        -- While blocks are given or made void, positions and blocks do not belong together: it would seem that somebody waits.
+        IF pg_try_advisory_xact_lock_shared(hashtextextended('shardgate numbers', known.sequence::bigint)) THEN
+            SELECT coalesce(max(b.last_n), 0) - coalesce(pg_sequence_last_value(to_regclass('shardgate.numbers_' || known.sequence)), 0)
+            INTO how_many FROM shardgate.number_blocks b WHERE b.sequence = known.sequence;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
 CREATE OR REPLACE FUNCTION shardgate.numbers_used(sequence regclass) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -184,9 +221,10 @@ CREATE OR REPLACE FUNCTION shardgate.unique_id() RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'shardgate.unique_id() is not supported in this place',
-        DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES, and into SELECT without tables.',
+        DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES and COPY, and into SELECT without tables.',
         HINT = 'SELECT shardgate.unique_id() first, and use its result.';
 END $$;
 REVOKE EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name),
-    shardgate.add_numbers(regclass, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint), shardgate.numbers_left(), shardgate.numbers_used(regclass) FROM PUBLIC;
+    shardgate.add_numbers(regclass, bigint, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint, bigint),
+    shardgate.numbers_left(), shardgate.numbers_used(regclass) FROM PUBLIC;
 "#;

@@ -23,6 +23,20 @@ pub fn number_cell(format: &CopyFormat, number: i64, type_oid: u32) -> Result<Ad
     }))
 }
 
+/// A random uuid (version 4) of these bytes, in the format of the data.
+pub fn uuid_cell(format: &CopyFormat, random: u128) -> Vec<u8> {
+    // The version and the variant have places of their own.
+    let uuid = (random & !((0xf << 76) | (0x3 << 62))) | (0x4 << 76) | (0x2 << 62);
+    match format {
+        CopyFormat::Binary => uuid.to_be_bytes().to_vec(),
+        CopyFormat::Text { .. } | CopyFormat::Csv { .. } => {
+            let digits = format!("{uuid:032x}");
+            let part = |range| digits.get(range).unwrap_or_default();
+            [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-").into_bytes()
+        }
+    }
+}
+
 pub fn not_binary(detail: &str) -> PgError {
     PgError::unsupported(
         "COPY in binary format is not supported for this table",

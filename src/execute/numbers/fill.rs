@@ -3,6 +3,7 @@
 //! A shard that uses its numbers fast gets larger blocks, up to a bound, and smaller ones again when it does not: rows of a COPY
 //! or of an INSERT ... SELECT wait in the shard until the next block is there.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ use crate::shardmap::{Shard, ShardState};
 pub(super) struct Demand {
     size: i64,
     filled_at: Instant,
+    /// Of the sequence.
+    generation: i64,
 }
 
 impl Demand {
@@ -31,7 +34,7 @@ impl Demand {
             Some(known) if now.duration_since(known.filled_at) < FAST => known.size.saturating_mul(2),
             Some(known) => known.size / 2,
         };
-        Self { size: size.clamp(block, SIZE_MAX.max(block)), filled_at: now }
+        Self { size: size.clamp(block, SIZE_MAX.max(block)), filled_at: now, generation: known.map_or(0, |known| known.generation) }
     }
 
     /// Is it time for another block? Not before somebody has waited for the first: most tables are numbered by the proxies
@@ -76,11 +79,14 @@ impl Numbers {
         for row in rows {
             let Ok((schema, sequence, left)) = serde_json::from_str::<(String, String, i64)>(&row) else { continue };
             let name = (schema, sequence);
+            // A sequence that was set begins with the proxies again.
+            let Ok((sequence, _)) = self.sequence(&name) else { continue };
             let known = self.demand.lock().get(&(shard.id, name.clone())).copied();
+            let known = known.filter(|known| known.generation == sequence.generation);
             if !names.contains(&name) || !Demand::is_due(known, left, self.block) {
                 continue;
             }
-            let demand = Demand::next(known, left, self.block, Instant::now());
+            let demand = Demand { generation: sequence.generation, ..Demand::next(known, left, self.block, Instant::now()) };
             match self.give(&mut link, &name, demand.size).await {
                 Ok(()) => {
                     given += 1;
@@ -94,17 +100,21 @@ impl Numbers {
 
     /// A block for the shard. When it does not arrive its numbers are a gap.
     async fn give(&self, link: &mut Link, name: &SequenceName, size: i64) -> Result<(), PgError> {
-        let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, size).await? else {
+        let (sequence, _) = self.sequence(name)?;
+        let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, size, Some(sequence.generation)).await? else {
             self.unconfirmed.lock().insert(name.clone());
             return Ok(());
         };
-        let (sequence, _) = self.sequence(name)?;
+        if block.count == 0 {
+            return Ok(());
+        }
         let sql = format!(
-            "SELECT shardgate.add_numbers({}, {}, {}, {})",
+            "SELECT shardgate.add_numbers({}, {}, {}, {}, {})",
             as_regclass(name),
             block.first,
             block.count,
-            sequence.increment
+            sequence.increment,
+            block.generation
         );
         link.values(sql).await.map(drop).map_err(|error| unreachable(&link.shard.name, &error))
     }
@@ -125,30 +135,48 @@ impl Numbers {
     pub async fn set(self: &Arc<Self>, actor: &str, name: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
         self.map.store().set_sequence(actor, &name.0, &name.1, number, is_called).await?;
         let epoch = self.map.refresh().await?;
-        let (this, name) = (Arc::clone(self), name.clone());
-        let voiding = self.runtime.spawn(async move { this.void_everywhere(&name, number).await });
-        voiding.await.map_err(|_| PgError::internal("setval was interrupted"))??;
+        self.void(name, number).await?;
         if !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
             tracing::warn!(%epoch, "a proxy has not heard of a setval in time");
         }
         Ok(())
     }
 
-    /// What the shards have was given to them before.
+    /// What the shards have was given to them before the sequence's generation that is known here. Numbers up to this one may be
+    /// in use.
+    pub(super) async fn void(self: &Arc<Self>, name: &SequenceName, number: i64) -> Result<(), PgError> {
+        let (this, name) = (Arc::clone(self), name.clone());
+        self.on_runtime(async move { this.void_everywhere(&name, number).await }).await
+    }
+
     async fn void_everywhere(&self, name: &SequenceName, number: i64) -> Result<(), PgError> {
+        let (sequence, _) = self.sequence(name)?;
         let shards: Vec<Arc<Shard>> =
             self.map.snapshot().shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect();
         for shard in shards {
-            let link = self.link(&shard);
-            let mut link = link.lock().await;
             let sql = format!(
-                "SELECT shardgate.void_numbers(s.sequence::regclass, {number}) FROM shardgate.number_sequences s \
+                "SELECT shardgate.void_numbers(s.sequence::regclass, {number}, {}) FROM shardgate.number_sequences s \
                  WHERE s.sequence = to_regclass({})",
+                sequence.generation,
                 quoted(name)
             );
-            link.values(sql).await.map_err(|error| unreachable(&shard.name, &error))?;
+            self.ask(&shard, sql).await?;
         }
         Ok(())
+    }
+
+    /// On the runtime that owns the connections.
+    pub(super) async fn on_runtime<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, PgError>> + Send + 'static,
+    ) -> Result<T, PgError> {
+        self.runtime.spawn(work).await.map_err(|_| PgError::internal("a call to a shard was interrupted"))?
+    }
+
+    pub(super) async fn ask(&self, shard: &Arc<Shard>, sql: String) -> Result<Vec<String>, PgError> {
+        let link = self.link(shard);
+        let mut link = link.lock().await;
+        link.values(sql).await.map_err(|error| unreachable(&shard.name, &error))
     }
 
     /// Tells the map up to where numbers are used, when it has failed over and may have forgotten. Every shard must answer.
@@ -211,7 +239,7 @@ const SIZE_MAX: i64 = 1 << 18;
 const FAST: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(250);
 const BUSY: Duration = Duration::from_millis(20);
-const SEEN_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// More proxies than this would have to have drawn a block each since the shards last heard of the sequence.
 const HELD_BLOCKS: i128 = 64;
 

@@ -11,8 +11,10 @@
 //! Connections to shards belong to the runtime on which [`Numbers`] was made; calls from other runtimes are carried there.
 
 mod fill;
+mod restart;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
 use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
 use fill::Demand;
+pub use restart::Restart;
 
 /// One a proxy.
 pub struct Numbers {
@@ -57,6 +60,12 @@ impl Held {
         // Beyond the last one nothing is left.
         self.next = self.next.saturating_add(self.increment);
         Some(number)
+    }
+
+    /// From its next number to after its last.
+    fn unused(&self) -> Option<Range<i128>> {
+        let next = i128::from(self.next);
+        (self.left > 0).then(|| next..next + i128::from(self.left) * i128::from(self.increment))
     }
 
     /// A newer generation than is known is right: the map has been asked after the change.
@@ -119,7 +128,7 @@ impl Numbers {
     async fn reserve(&self, name: &SequenceName, wanted: i64) -> Result<NumberBlock, PgError> {
         let deadline = tokio::time::Instant::now() + CONFIRM_PATIENCE;
         loop {
-            if let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, wanted).await? {
+            if let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, wanted, None).await? {
                 return Ok(block);
             }
             if tokio::time::Instant::now() >= deadline {

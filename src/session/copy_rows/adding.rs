@@ -1,10 +1,12 @@
 //! Columns that a COPY leaves out: numbers of cluster-wide sequences, drawn row by row in the order of the data, and what reads the
 //! clock of the transaction, evaluated once.
 
+use rand::Rng;
+
 use super::{Failure, Session, Stream};
 use crate::catalog::SequenceName;
 use crate::error::PgError;
-use crate::execute::copy_in::{AddedCell, not_binary, number_cell, put_header, put_row};
+use crate::execute::copy_in::{AddedCell, not_binary, number_cell, put_header, put_row, uuid_cell};
 use crate::session::numbers::with_position;
 use crate::shard_key::Oid;
 use crate::shardmap::ShardId;
@@ -14,9 +16,11 @@ use crate::sql::staging::{StageKind, type_name};
 /// What is put before each row.
 #[derive(Debug, Default)]
 pub(super) struct Adding {
-    /// Of each added column; those of numbers are of the row that came last.
+    /// Of each added column; those that are drawn are of the row that came last.
     cells: Vec<AddedCell>,
     numbers: Vec<(usize, SequenceName, Oid)>,
+    unique_ids: Vec<(usize, Oid)>,
+    uuids: Vec<usize>,
     /// The row that came last, with its cells.
     line: Vec<u8>,
 }
@@ -52,6 +56,8 @@ impl Session {
         for (index, column) in copy.added.iter().enumerate() {
             match &column.value {
                 AddedValue::Number(sequence) => adding.numbers.push((index, sequence.clone(), column.type_oid)),
+                AddedValue::UniqueId => adding.unique_ids.push((index, column.type_oid)),
+                AddedValue::Uuid => adding.uuids.push(index),
                 AddedValue::Constant(expression) => {
                     // As the column gets it: an assignment converts alike.
                     let value = format!("CAST(({expression}) AS {})", type_name(column.type_oid, &self.context.catalog)?);
@@ -91,12 +97,23 @@ impl Session {
         Ok(format!("pg_catalog.encode(pg_catalog.{send}({value}), 'hex')"))
     }
 
-    /// The numbers of the next row.
+    /// What the next row has of its own.
     pub(super) async fn draw_for_row(&mut self, copy: &CopyIn, adding: &mut Adding) -> Result<(), Failure> {
         for (index, sequence, type_oid) in &adding.numbers {
             let number = self.draw_number(sequence).await?;
             if let Some(cell) = adding.cells.get_mut(*index) {
                 *cell = number_cell(&copy.format, number, *type_oid)?;
+            }
+        }
+        for (index, type_oid) in &adding.unique_ids {
+            let id = self.gateway.control.unique_id().await?;
+            if let Some(cell) = adding.cells.get_mut(*index) {
+                *cell = number_cell(&copy.format, id, *type_oid)?;
+            }
+        }
+        for index in &adding.uuids {
+            if let Some(cell) = adding.cells.get_mut(*index) {
+                *cell = Some(uuid_cell(&copy.format, rand::rng().random()));
             }
         }
         Ok(())

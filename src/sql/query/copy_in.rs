@@ -14,6 +14,7 @@ use super::relations::{Resolved, resolve};
 use super::scope::Frame;
 use crate::catalog::{Column, Relation};
 use crate::error::PgError;
+use crate::shard_key::oid;
 use crate::sql::analysis::{KeyCondition, Numbers};
 use crate::sql::copy_in::{AddedColumn, AddedValue, CopyIn, CopyKey, KeySource, is_listed, listed_columns};
 use crate::sql::staging::clock_default;
@@ -39,7 +40,15 @@ impl<'c> Reader<'c> {
             true => relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.as_str()).collect(),
             false => listed,
         };
-        let added = if copy.attlist().is_empty() { Vec::new() } else { self.added_columns(copy, relation, &columns) };
+        let may_draw = |column: &Column| match &target.kind {
+            TargetKind::Sharded { key, .. } => key.iter().any(|key| key.column.column == column.name),
+            TargetKind::Replicated => true,
+            TargetKind::Home => false,
+        };
+        let added = match copy.attlist().is_empty() {
+            true => Vec::new(),
+            false => self.added_columns(copy, relation, &columns, &may_draw),
+        };
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         let mut findings = Findings::default();
         self.filter(copy.where_clause(), &scope, &mut findings)?;
@@ -60,8 +69,14 @@ impl<'c> Reader<'c> {
         Ok(Some(copy_in))
     }
 
-    /// What the shards would number or date, each for itself.
-    fn added_columns(&mut self, copy: &nodes::CopyStmt, relation: &Relation, columns: &[&str]) -> Vec<AddedColumn> {
+    /// What the shards would number or date, each for itself. `may_draw`: each row gets a value of its own before it has a shard.
+    fn added_columns(
+        &mut self,
+        copy: &nodes::CopyStmt,
+        relation: &Relation,
+        columns: &[&str],
+        may_draw: &dyn Fn(&Column) -> bool,
+    ) -> Vec<AddedColumn> {
         // One that an option names is PostgreSQL's to refuse: it is not copied.
         let is_forced = |name: &str| ["force_not_null", "force_null"].iter().any(|option| is_listed(copy, option, name));
         let is_left_out =
@@ -69,12 +84,14 @@ impl<'c> Reader<'c> {
         let added = relation.columns.iter().filter(is_left_out).filter_map(|column| {
             let value = match column.cluster_sequence() {
                 Some(sequence) => AddedValue::Number(sequence),
+                None if column.is_unique_id() => AddedValue::UniqueId,
+                None if is_uuid(column) && may_draw(column) => AddedValue::Uuid,
                 None => AddedValue::Constant(clock_default(column)?.to_owned()),
             };
             Some(AddedColumn { name: column.name.clone(), type_oid: column.type_oid, value })
         });
         let added: Vec<AddedColumn> = added.collect();
-        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_))) {
+        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_) | AddedValue::UniqueId)) {
             self.note_numbers(Numbers::Drawn);
         }
         added
@@ -105,4 +122,9 @@ impl<'c> Reader<'c> {
             is_forced_null: is_listed(copy, "force_null", name),
         })
     }
+}
+
+/// Its default is drawn as the proxy draws it.
+fn is_uuid(column: &Column) -> bool {
+    column.type_oid == oid::UUID && !column.is_generated && column.default.as_deref() == Some("gen_random_uuid()")
 }

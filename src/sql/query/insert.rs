@@ -250,10 +250,10 @@ impl<'c> Reader<'c> {
         self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
     }
 
-    /// A column that a cluster-wide sequence numbers is not given.
+    /// A column whose values the proxy draws is not given.
     fn leaves_numbers(&self, made: &MadeRows<'_, 'c>) -> bool {
         let mut columns = made.target.relation.iter().flat_map(|relation| &relation.columns);
-        columns.any(|column| column.cluster_sequence().is_some() && made.position(&column.name).is_none())
+        columns.any(|column| column.is_drawn_by_proxy() && made.position(&column.name).is_none())
     }
 
     /// Every key column is a constant of the select list.
@@ -334,7 +334,7 @@ impl<'c> Reader<'c> {
         };
         for column in &relation.columns {
             let draws = column.is_numbered_by_shard();
-            let is_numbered = column.cluster_sequence().is_some();
+            let is_numbered = column.is_drawn_by_proxy();
             if column.is_generated || is_given(&column.name) {
                 continue;
             }
@@ -366,11 +366,11 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// Columns of cluster-wide sequences.
+    /// Columns of cluster-wide sequences, and of unique ids.
     fn note_numbered_columns(&mut self, insert: &nodes::InsertStmt, made: &MadeRows<'_, 'c>, is_values: bool) {
         let columns = &made.columns;
         let Some(relation) = made.target.relation else { return };
-        for column in relation.columns.iter().filter(|column| column.cluster_sequence().is_some()) {
+        for column in relation.columns.iter().filter(|column| column.is_drawn_by_proxy()) {
             let is_named = columns.contains(&column.name);
             let is_ever = is_named && gives_value(insert, columns, &column.name);
             let is_always = is_named && !uses_default(insert, columns, &column.name);

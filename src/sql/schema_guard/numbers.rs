@@ -10,7 +10,7 @@ use crate::sql::context::Context;
 use crate::sql::{drawing, tree};
 
 pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
-    refuse_unique_defaults(node, context)?;
+    check_unique_defaults(node, context)?;
     match node {
         Node::AlterSeqStmt(alter) => match alter.sequence().and_then(|name| declared(name, context)) {
             Some((_, name)) => Err(altered(&name)),
@@ -30,58 +30,49 @@ pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
                 None => Ok(()),
             }
         }
-        Node::TruncateStmt(truncate) if truncate.restart_seqs => {
-            let mut tables = truncate.relations().iter().filter_map(|relation| match relation {
-                Node::RangeVar(table) => context.catalog.resolve(table.schemaname(), table.relname()?, &context.search_path),
-                _ => None,
-            });
-            match tables.find(|table| table.columns.iter().any(|column| column.cluster_sequence().is_some())) {
-                Some(table) => Err(PgError::unsupported(
-                    format!("TRUNCATE ... RESTART IDENTITY of table \"{}\" is not supported", table.name),
-                    "Its numbers come from a sequence of the whole cluster, which cannot be set back in a transaction.",
-                    "TRUNCATE the table, then: SELECT setval('sequence', 1, false).",
-                )),
-                None => Ok(()),
-            }
-        }
         _ => Ok(()),
     }
 }
 
-/// DEFAULT of a column. A shard has no unique ids: rows that it makes itself would have none.
-fn refuse_unique_defaults(node: Node<'_>, context: &Context) -> Result<(), PgError> {
-    let mut defaults = Vec::new();
-    let mut add_column = |column: Node<'_>| {
-        let Node::ColumnDef(column) = column else { return };
-        for constraint in column.constraints() {
-            if let Node::Constraint(constraint) = constraint
-                && constraint.contype == nodes::ConstrType::CONSTR_DEFAULT
-            {
-                defaults.push(gives_unique_ids(constraint.raw_expr(), context));
-            }
-        }
-    };
+/// DEFAULT of a column. A shard has no unique ids: the proxy gives them to the rows to come, and to nothing that computes with them.
+fn check_unique_defaults(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     match node {
-        Node::CreateStmt(create) => create.table_elts().iter().for_each(add_column),
-        Node::AlterTableStmt(alter) => {
-            for command in alter.cmds() {
-                match command {
-                    Node::AlterTableCmd(command) if command.subtype == nodes::AlterTableType::AT_AddColumn => {
-                        add_column(command.def())
-                    }
-                    Node::AlterTableCmd(command)
-                        if command.subtype == nodes::AlterTableType::AT_ColumnDefault
-                            && gives_unique_ids(command.def(), context) =>
-                    {
-                        return Err(unique_default());
-                    }
-                    _ => {}
+        Node::CreateStmt(create) => create.table_elts().iter().try_for_each(|element| match element {
+            Node::ColumnDef(column) => default_of(column).map_or(Ok(()), |default| check_is_alone(default, context)),
+            _ => Ok(()),
+        }),
+        Node::AlterTableStmt(alter) => alter.cmds().iter().try_for_each(|command| match command {
+            Node::AlterTableCmd(command) => match (command.subtype, command.def()) {
+                // The rows that are there would get theirs from the shards.
+                (nodes::AlterTableType::AT_AddColumn, Node::ColumnDef(column))
+                    if default_of(column).is_some_and(|default| gives_unique_ids(default, context)) =>
+                {
+                    Err(unique_default("The rows that are there would get values too, and the shards have none."))
                 }
-            }
-        }
-        _ => return Ok(()),
+                (nodes::AlterTableType::AT_ColumnDefault, default) => check_is_alone(default, context),
+                (_, _) => Ok(()),
+            },
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
     }
-    if defaults.contains(&true) { Err(unique_default()) } else { Ok(()) }
+}
+
+fn default_of(column: &nodes::ColumnDef) -> Option<Node<'_>> {
+    column.constraints().iter().find_map(|constraint| match constraint {
+        Node::Constraint(constraint) if constraint.contype == nodes::ConstrType::CONSTR_DEFAULT => Some(constraint.raw_expr()),
+        _ => None,
+    })
+}
+
+fn check_is_alone(default: Node<'_>, context: &Context) -> Result<(), PgError> {
+    match default {
+        Node::FuncCall(call) if drawing::is_unique_id(call, context) => Ok(()),
+        default if gives_unique_ids(default, context) => {
+            Err(unique_default("The proxy gives the number itself, and computes nothing with it."))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn gives_unique_ids(expression: Node<'_>, context: &Context) -> bool {
@@ -93,11 +84,11 @@ fn gives_unique_ids(expression: Node<'_>, context: &Context) -> bool {
     found
 }
 
-fn unique_default() -> PgError {
+fn unique_default(detail: &str) -> PgError {
     PgError::unsupported(
-        "shardgate.unique_id() is not supported as a default",
-        "The proxy gives its numbers; rows that a shard makes by itself (triggers, INSERT ... SELECT) would have none.",
-        "Give it in VALUES, or use bigserial: distributed tables number their rows over the whole cluster.",
+        "this default with shardgate.unique_id() is not supported",
+        detail,
+        "Add the column without it, then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT shardgate.unique_id().",
     )
 }
 

@@ -178,3 +178,66 @@ async fn every_job_is_taken_once(stage: &Stage) {
     taken.sort_unstable();
     assert_eq!(taken, (1..=90).collect::<Vec<i64>>());
 }
+
+/// LOCK TABLE holds every shard's part, and whoever else wants it waits on the first of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_locked_on_every_shard() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let (mut client, mut other) = (stage.client().await, stage.client().await);
+    assert_eq!(client.ask("LOCK TABLE accounts").await, "E(25P01 LOCK TABLE can only be used in transaction blocks) Z(I)");
+    for table in ["accounts", "currencies"] {
+        assert_eq!(client.ask(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE")).await, "C(BEGIN) C(LOCK TABLE) Z(T)");
+        for shard in 0..3 {
+            let direct = stage.cluster.connect_shard(shard).await;
+            let error = direct
+                .batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ROW EXCLUSIVE MODE NOWAIT"))
+                .await
+                .expect_err("it is locked");
+            assert_eq!(error.code().map(|code| code.code()), Some("55P03"), "{table} on shard {shard}");
+        }
+        // Those who may share it do.
+        assert_eq!(
+            other.ask(&format!("BEGIN; LOCK {table} IN SHARE MODE NOWAIT; COMMIT")).await,
+            "C(BEGIN) C(LOCK TABLE) C(COMMIT) Z(I)"
+        );
+        let told = other.ask(&format!("BEGIN; LOCK {table} IN EXCLUSIVE MODE NOWAIT")).await;
+        assert_eq!(told, format!("C(BEGIN) E(55P03 could not obtain lock on relation \"{table}\") Z(E)"));
+        succeed(&mut other, "ROLLBACK").await;
+        succeed(&mut client, "COMMIT").await;
+    }
+    // As messages of the extended protocol, and two at once: neither waits for the other crosswise.
+    for round in 0..5 {
+        for session in [&mut client, &mut other] {
+            session.query(&format!("BEGIN; LOCK TABLE accounts; UPDATE accounts SET balance = balance + {round}; COMMIT"));
+            session.flush().await;
+        }
+        for session in [&mut client, &mut other] {
+            assert_eq!(session.transcript().await, "C(BEGIN) C(LOCK TABLE) C(UPDATE 90) C(COMMIT) Z(I)");
+        }
+    }
+    succeed(&mut client, "BEGIN").await;
+    client.unnamed("LOCK TABLE accounts, currencies, notes", &[]).sync();
+    assert_eq!(client.transcript().await, "1 2 C(LOCK TABLE) Z(T)");
+    assert_eq!(client.value("SELECT count(*) FROM accounts a, notes n, currencies c").await, "0");
+    succeed(&mut client, "ROLLBACK").await;
+    // One snapshot cannot be that of several shards.
+    let told = client.ask("BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE accounts").await;
+    assert!(told.starts_with("C(BEGIN) E(0A000 cannot use a second shard in a REPEATABLE READ"), "{told}");
+    stage.assert_log_is_clean();
+}
+
+/// The session that gathers rows is another one on the shard: it must not wait for its own transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_a_locked_home_table_are_gathered_by_who_has_locked_it() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "INSERT INTO notes VALUES (1, 'one'), (2, 'two')").await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE").await;
+    let told = client.ask("SELECT n.text, a.owner FROM notes n JOIN accounts a ON a.balance = n.id * 100 ORDER BY 2 LIMIT 1").await;
+    assert_eq!(told, "T(text,owner) D(one,o1) C(SELECT 1) Z(T)");
+    client.unnamed("SELECT count(*) FROM notes n, accounts a WHERE a.id < $1 AND n.id <> a.balance", &["10"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(18) C(SELECT 1) Z(T)");
+    succeed(&mut client, "COMMIT").await;
+    stage.assert_log_is_clean();
+}

@@ -101,13 +101,23 @@ ROLLBACK;
 --! end
 --! script
 BEGIN;
---! refused
 TRUNCATE items RESTART IDENTITY;
+INSERT INTO items (v) VALUES ('first'), ('second') RETURNING id, v;
+SELECT lastval(), nextval('items_id_seq');
+SELECT id, v FROM items ORDER BY id;
 ROLLBACK;
+SELECT currval('items_id_seq'), lastval();
+INSERT INTO items (v) VALUES ('after') RETURNING id;
 --! end
 --! script
 BEGIN;
---! refused
 TRUNCATE kinds, stamped RESTART IDENTITY CASCADE;
+INSERT INTO kinds (name) VALUES ('k'), ('l') RETURNING id;
+COPY kinds (name) FROM STDIN;
+m
+n
+\.
+SELECT id, name FROM kinds ORDER BY id;
 ROLLBACK;
+INSERT INTO kinds (name) VALUES ('after') RETURNING id;
 --! end

@@ -7,3 +7,5 @@ INSERT INTO deliveries VALUES (40, 1, 4, 41), (40, 2, 5, 41);
 INSERT INTO ledger VALUES ('a'), ('b');
 INSERT INTO stamped (id, note) SELECT g, CASE g % 3 WHEN 0 THEN 'today' ELSE 'later' END FROM generate_series(1, 30) g;
 INSERT INTO holidays (id, day, note) SELECT g, date '2024-01-01' + g, 'day ' || g FROM generate_series(1, 12) g;
+INSERT INTO links SELECT g, 1, NULL, 1 FROM generate_series(1, 12) g;
+INSERT INTO links SELECT g, 2, 1, 2 FROM generate_series(1, 12) g;
