@@ -13,3 +13,4 @@ CREATE TABLE dated (id int PRIMARY KEY, n int, at boolean DEFAULT now() > '2020-
 CREATE TABLE ledger (what text);
 CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz, day date, whole timestamp(0), note text);
 CREATE TABLE holidays (id int PRIMARY KEY, at timestamptz, day date, note text);
+CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text);
