@@ -151,6 +151,7 @@ pub struct Column {
 #[derive(Clone, Debug)]
 pub struct Unique {
     pub name: String,
+    /// Not a deferrable one: within a transaction two rows may have the same values.
     pub is_primary: bool,
     /// An exclusion constraint.
     pub is_exclusion: bool,

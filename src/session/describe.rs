@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::participant::Participant;
 use super::{Failure, Session};
-use crate::backend::{Connection, Reply, is_record};
+use crate::backend::{Connection, Pooled, Reply, is_record};
 use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
 use crate::shardmap::{Shard, ShardId, ShardState};
@@ -106,11 +106,66 @@ impl Session {
     }
 
     /// What the home shard says against a text, on a connection that has nothing to do with the transaction, which may have
-    /// failed.
+    /// failed, and whose locks this does not wait for.
     pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let home = self.home()?;
         let statement = self.prepare(text, Box::default()).await?;
-        self.describe_outside(&home, &statement).await
+        if !self.has_begun_on(home.id) {
+            return self.describe_outside(&home, &statement).await;
+        }
+        let mut connection = self.checkout_any(&home, &self.settings_now()).await?;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        run_own(&mut connection, BEGIN_IMPATIENT).await?;
+        let described = describe_on(&mut connection, &statement, prepared_max).await;
+        run_own(&mut connection, "ROLLBACK").await?;
+        connection.release();
+        described
+    }
+
+    /// What the home shard says of a text, which may be wrong without the transaction's end.
+    pub(super) async fn describe_aside(&mut self, text: &[u8]) -> Result<Description, Failure> {
+        let statement = self.prepare(text, Box::default()).await?;
+        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let mut aside = self.open_aside().await?;
+        let described = describe_on(self.connection_of(&mut aside)?, &statement, prepared_max).await;
+        self.close_aside(aside).await?;
+        described
+    }
+
+    /// A connection to the home shard for what the client does not see. Where the transaction has begun there it is that one's, with
+    /// a savepoint: another would wait for its locks (of TRUNCATE, of DDL), and it for the other.
+    pub(super) async fn open_aside(&mut self) -> Result<Aside, Failure> {
+        let home = self.home()?;
+        if !self.has_begun_on(home.id) {
+            return Ok(Aside::Outside(self.checkout(&home, &self.settings_now()).await?));
+        }
+        let mut aside = Aside::Inside(self.join_clean(home.id).await?);
+        run_own(self.connection_of(&mut aside)?, SAVEPOINT).await?;
+        Ok(aside)
+    }
+
+    pub(super) fn connection_of<'a>(&'a mut self, aside: &'a mut Aside) -> Result<&'a mut Connection, PgError> {
+        match aside {
+            Aside::Inside(index) => {
+                let participant = self.participants.get_mut(*index);
+                participant.map(|participant| &mut *participant.connection).ok_or_else(|| PgError::internal("participant is gone"))
+            }
+            Aside::Outside(connection) => Ok(connection),
+        }
+    }
+
+    pub(super) async fn close_aside(&mut self, mut aside: Aside) -> Result<(), Failure> {
+        if matches!(aside, Aside::Inside(_)) {
+            run_own(self.connection_of(&mut aside)?, BACK).await?;
+        }
+        if let Aside::Outside(connection) = aside {
+            connection.release();
+        }
+        Ok(())
+    }
+
+    fn has_begun_on(&self, shard: ShardId) -> bool {
+        self.participants.iter().any(|participant| participant.shard == shard && participant.has_begun)
     }
 
     /// On a connection that has nothing to do with the transaction.
@@ -144,6 +199,17 @@ impl Session {
         }
         Err(reason.into())
     }
+}
+
+/// Where the home shard is asked without the client's knowledge.
+pub(super) enum Aside {
+    /// The transaction's own connection: its place among the participants.
+    Inside(usize),
+    Outside(Pooled),
+}
+
+async fn run_own(connection: &mut Connection, sql: &str) -> Result<(), Failure> {
+    connection.simple(sql).await.map(drop).map_err(|error| Failure::Error(super::lost("home", &error)))
 }
 
 fn is_away(error: &PgError) -> bool {
@@ -248,5 +314,9 @@ pub(super) fn put_with_formats(out: &mut BytesMut, rows: &[u8], formats: &[u8]) 
     changed.map_err(|error| PgError::internal(format!("row description: {error}")))
 }
 
+const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
+const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside; RELEASE SAVEPOINT shardgate_aside";
+/// It asks about the text of an error: that is told without it, too.
+const BEGIN_IMPATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 /// FirstNormalObjectId: types below are the same in every database.
 const FIRST_USER_OID: u32 = 16_384;

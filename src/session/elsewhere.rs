@@ -8,6 +8,7 @@ use super::client::Client;
 use super::describe::TypeNames;
 use super::last_step::Asked;
 use super::route::Route;
+use super::staged::sqlstate;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
@@ -153,7 +154,7 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         match self.describe_apart(alone.as_bytes()).await {
-            Err(failure @ Failure::Shard(_)) => failure,
+            Err(Failure::Shard(said)) if sqlstate(&said) != Some(LOCK_NOT_AVAILABLE) => Failure::Shard(said),
             // It is right in itself: the place is in a text that the client has not written.
             Ok(_) | Err(_) => Failure::Shard(without_position(body)),
         }
@@ -256,7 +257,7 @@ impl Session {
     }
 
     /// A shard joins, and what had to come before the statement has been answered.
-    async fn join_clean(&mut self, shard: ShardId) -> Result<usize, Failure> {
+    pub(super) async fn join_clean(&mut self, shard: ShardId) -> Result<usize, Failure> {
         let index = self.join(shard).await?;
         self.sync(index).await?;
         Ok(index)
@@ -415,3 +416,5 @@ fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_uppercase().collect::<String>() + characters.as_str()).unwrap_or_default()
 }
+
+const LOCK_NOT_AVAILABLE: SqlState = SqlState(*b"55P03");

@@ -247,9 +247,6 @@ impl Session {
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }
-        if let Err(error) = self.finish_schema_change().await {
-            tracing::warn!(%error, "a schema change is left open in the map database");
-        }
         match end {
             SessionEnd::Fatal(error) => {
                 self.gateway.counters.error(&error.code.0);
@@ -262,6 +259,11 @@ impl Session {
                 self.cancel.cancel().await;
             }
             SessionEnd::Terminated => {}
+        }
+        // The catalogues are read anew without waiting for what the transaction has locked.
+        self.participants.clear();
+        if let Err(error) = self.finish_schema_change().await {
+            tracing::warn!(%error, "a schema change is left open in the map database");
         }
     }
 

@@ -504,7 +504,7 @@ impl Session {
         // In a transaction a mistake would end it on the home shard.
         if self.transaction.is_open() {
             let text = Bytes::clone(&prepared.key.text);
-            return self.describe_apart(&text).await.map(drop);
+            return self.describe_aside(&text).await.map(drop);
         }
         self.describe(prepared).await.map(drop)
     }
@@ -634,10 +634,9 @@ impl Session {
         let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();
         let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
         let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
-        let home = self.home()?;
-        let mut connection = self.checkout(&home, &self.settings_now()).await?;
-        let found = connection.simple(&sql).await;
-        connection.release();
+        let mut aside = self.open_aside().await?;
+        let found = self.connection_of(&mut aside)?.simple(&sql).await;
+        self.close_aside(aside).await?;
         let rows = found.map_err(|error| {
             tracing::debug!(%error, "collations of a sub-select not found");
             PgError::unsupported(

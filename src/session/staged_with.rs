@@ -36,7 +36,7 @@ impl Session {
         let Some(returned) = returned(query) else { return Ok(answer) };
         // A write without anything to write was not sent, and nobody has described it.
         if answer.columns.is_empty() {
-            let description = self.describe_apart(returned.as_bytes()).await?;
+            let description = self.describe_aside(returned.as_bytes()).await?;
             answer.columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
         }
         self.check_types_are_exact(&answer.columns)?;

@@ -88,7 +88,7 @@ impl Pieces<'_> {
         let filter = self.tokens.word_at_top(set, &["where"]);
         let returning = self.tokens.word_at_top(filter.unwrap_or(set), &["returning"]);
         let end = self.end(returning);
-        let from = if update.from_clause().is_empty() { None } else { Some(self.from(set)?) };
+        let from = if update.from_clause().is_empty() { None } else { Some(self.tokens.from_at_top(set)?) };
         let assigned = self.assignments(update, set + 1, from.or(filter).or(returning))?;
         // Anything else that cannot run on several shards is not about moving rows.
         assigned.iter().any(|(name, _)| key.contains(&name.as_str())).then_some(())?;
@@ -162,15 +162,6 @@ impl Pieces<'_> {
             Some((target.name()?.to_owned(), self.tokens.slice(start + 2, end)?.to_owned()))
         };
         update.target_list().iter().zip(pieces).map(assignment).collect()
-    }
-
-    /// The word before what stands beside the target; not that of IS DISTINCT FROM.
-    fn from(&self, set: usize) -> Option<usize> {
-        let mut found = self.tokens.word_at_top(set, &["from"])?;
-        while self.tokens.is_word(found.checked_sub(1)?, "distinct") {
-            found = self.tokens.word_at_top(found + 1, &["from"])?;
-        }
-        Some(found)
     }
 
     /// A cast to the column's type, without its length.

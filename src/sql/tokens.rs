@@ -72,6 +72,15 @@ impl<'t> Tokens<'t> {
         None
     }
 
+    /// FROM as a clause, as [`Tokens::word_at_top`]; not that of IS DISTINCT FROM.
+    pub fn from_at_top(&self, from: usize) -> Option<usize> {
+        let mut found = self.word_at_top(from, &["from"])?;
+        while self.is_word(found.checked_sub(1)?, "distinct") {
+            found = self.word_at_top(found + 1, &["from"])?;
+        }
+        Some(found)
+    }
+
     /// The token that closes this parenthesis or bracket.
     pub fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;

@@ -225,7 +225,7 @@ struct IndexRow {
 
 // A column counts as itself only where the index compares it as the type does: see Unique::columns.
 const INDEXES: &str = "
-SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AS is_primary,
+SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AND i.indimmediate AS is_primary,
        i.indisunique AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
        i.indpred IS NOT NULL AS is_partial,
        ARRAY(SELECT a.attname::text

@@ -63,8 +63,12 @@ pub fn returned(text: &str) -> Option<String> {
     let parsed = parse::parse(text).ok()?;
     let (name, with, from) = match parsed.stmts().next()? {
         Node::InsertStmt(insert) => (insert.relation()?, insert.with_clause(), None),
-        Node::UpdateStmt(update) => (update.relation()?, update.with_clause(), Some("from")),
-        Node::DeleteStmt(delete) => (delete.relation()?, delete.with_clause(), Some("using")),
+        Node::UpdateStmt(update) => {
+            (update.relation()?, update.with_clause(), Some("from").filter(|_| !update.from_clause().is_empty()))
+        }
+        Node::DeleteStmt(delete) => {
+            (delete.relation()?, delete.with_clause(), Some("using").filter(|_| !delete.using_clause().is_empty()))
+        }
         _ => return None,
     };
     let tokens = Tokens::of(text);
@@ -73,7 +77,10 @@ pub fn returned(text: &str) -> Option<String> {
     let is_after = |index: usize| tokens.piece(index) == "(" || tokens.is_one_of(index, &AFTER_TARGET);
     let end = (first..returning).find(|index| is_after(*index)).unwrap_or(returning);
     let target = tokens.slice(first, end.checked_sub(1)?)?;
-    let others = from.and_then(|word| tokens.word_at_top(first, &[word])).filter(|from| *from < returning);
+    let others = from.and_then(|word| match word {
+        "from" => tokens.from_at_top(first),
+        word => tokens.word_at_top(first, &[word]),
+    });
     let others = others.and_then(|from| {
         let end = tokens.word_at_top(from, &["where", "returning"])?;
         tokens.slice(from + 1, end.checked_sub(1)?)
@@ -134,6 +141,8 @@ mod tests {
             ("DELETE FROM s.a AS x USING b, c d WHERE x.id = b.id RETURNING x.*, b.id;", "SELECT x.*, b.id FROM s.a AS x, b, c d"),
             ("UPDATE a SET v = (SELECT 1 FROM z) FROM b WHERE true RETURNING v", "SELECT v FROM a, b"),
             ("UPDATE a x SET v = 1 RETURNING v || 'x' AS w", "SELECT v || 'x' AS w FROM a x"),
+            ("UPDATE a SET v = 1 WHERE v IS DISTINCT FROM w RETURNING v", "SELECT v FROM a"),
+            ("UPDATE a SET v = w IS DISTINCT FROM 1 FROM b WHERE b.v IS DISTINCT FROM a.v RETURNING *", "SELECT * FROM a, b"),
             ("INSERT INTO a AS x (v) SELECT v FROM b RETURNING x.v", "SELECT x.v FROM a AS x"),
             ("WITH w AS (DELETE FROM z) DELETE FROM a USING w RETURNING w.v", "WITH w AS (DELETE FROM z) SELECT w.v FROM a, w"),
         ] {

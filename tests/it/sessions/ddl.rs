@@ -10,6 +10,7 @@ use crate::support::{Proxy, ProxyOptions, WireClient};
 async fn schema_changes_over_shards_are_whole_and_hold_up_nobody() {
     let stage = Stage::start(3, ProxyOptions::default()).await;
     in_the_clients_own_transaction(&stage).await;
+    locks_go_with_the_client(&stage).await;
     beside_a_long_transaction(&stage).await;
     indexes_made_concurrently(&stage).await;
     the_key_stays_as_it_is(&stage).await;
@@ -25,6 +26,17 @@ async fn on_shards(stage: &Stage, sql: &str) -> Vec<String> {
         found.push(direct.query_one(&format!("SELECT ({sql})::text"), &[]).await.expect(sql).get(0));
     }
     found
+}
+
+/// A client that leaves in the middle of its transaction leaves nothing behind that others wait for.
+async fn locks_go_with_the_client(stage: &Stage) {
+    let mut client = stage.client().await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "ALTER TABLE accounts ADD COLUMN gone int").await;
+    drop(client);
+    let mut other = stage.client().await;
+    succeed(&mut other, "ALTER TABLE accounts ADD COLUMN gone int").await;
+    succeed(&mut other, "ALTER TABLE accounts DROP COLUMN gone").await;
 }
 
 /// As migration tools do it: the change and the note of it are one.

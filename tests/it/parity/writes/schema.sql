@@ -14,3 +14,4 @@ CREATE TABLE ledger (what text);
 CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz, day date, whole timestamp(0), note text);
 CREATE TABLE holidays (id int PRIMARY KEY, at timestamptz, day date, note text);
 CREATE TABLE links (tenant int, id int, parent int, rank int, PRIMARY KEY (tenant, id), CONSTRAINT links_rank UNIQUE (tenant, rank) DEFERRABLE, CONSTRAINT links_parent FOREIGN KEY (tenant, parent) REFERENCES links DEFERRABLE);
+CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text);

@@ -39,6 +39,7 @@ ROLLBACK;
 WITH moved AS (DELETE FROM deliveries WHERE line = 1 AND id = 13 RETURNING *) INSERT INTO stock (id, n) SELECT id, n FROM moved;
 WITH moved AS (DELETE FROM deliveries RETURNING *) INSERT INTO stock (id, n) SELECT 600, -1 FROM moved WHERE id = 11;
 WITH moved AS (DELETE FROM deliveries RETURNING nothing) INSERT INTO loose SELECT 1, 2 FROM moved;
+WITH m AS (UPDATE stock SET n = 1 WHERE n IS DISTINCT FROM n RETURNING *) INSERT INTO ledger SELECT m.note FROM m;
 -- Parts that would see what another has written, and what is watched.
 -- Parts that have nothing to write return no rows, and their columns are known all the same.
 WITH m AS (INSERT INTO loose (id, n) SELECT id, n FROM stock WHERE false RETURNING *) INSERT INTO ledger SELECT 'none' FROM m;
