@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::prepared::IdHasher;
 use crate::shard_key::Format;
-use crate::wire::{Bind, FieldDescription, row_description};
+use crate::wire::{Bind, FieldDescription, for_each_column, row_description};
 
 /// What one shard calls a table or a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +85,13 @@ impl ForeignOids {
         if self.to_home.oids.is_empty() {
             return;
         }
-        let Some((count, mut rest)) = body.split_first_chunk_mut::<2>() else { return };
-        for _ in 0..u16::from_be_bytes(*count) {
-            let Some(name_end) = rest.iter().position(|&byte| byte == 0) else { return };
-            let Some(fields) = rest.get_mut(name_end + 1..) else { return };
-            let Some((fixed, after)) = fields.split_first_chunk_mut::<FIXED_BYTES>() else { return };
-            let [t0, t1, t2, t3, _, _, y0, y1, y2, y3, ..] = fixed;
+        let translated = for_each_column(body, |[t0, t1, t2, t3, _, _, y0, y1, y2, y3, ..]| {
             for [a, b, c, d] in [[t0, t1, t2, t3], [y0, y1, y2, y3]] {
                 [*a, *b, *c, *d] = self.at_home(u32::from_be_bytes([*a, *b, *c, *d])).to_be_bytes();
             }
-            rest = after;
+        });
+        if let Err(error) = translated {
+            tracing::debug!(%error, "a row description that cannot be read");
         }
     }
 
@@ -111,6 +108,12 @@ impl ForeignOids {
             column.table_oid = self.at_home(column.table_oid);
         }
         nested
+    }
+
+    /// The columns whose values have to be translated, of these that the home shard's oids describe.
+    pub fn nested_among(&self, columns: &[FieldDescription]) -> NestedValues {
+        let binary = columns.iter().enumerate().filter(|(_, column)| column.format != 0);
+        NestedValues(binary.filter_map(|(index, column)| Some((index, self.from_home.nesting(column.type_oid)?))).collect())
     }
 
     /// The columns whose values have to be translated, by the home shard's RowDescription and the formats that Bind asks for.
@@ -257,9 +260,6 @@ fn split_value(rest: &mut [u8]) -> Option<(Option<&mut [u8]>, &mut [u8])> {
         Err(_) => Some((None, rest)),
     }
 }
-
-/// Table, column number, type, size, modifier, format.
-const FIXED_BYTES: usize = 18;
 
 /// A record of no declared type, or an array of such: may hold values of any type.
 pub fn is_record(oid: u32) -> bool {

@@ -125,7 +125,7 @@ impl Pieces {
 
     /// The groups go to PostgreSQL, which reads them as text.
     pub fn has_last_step(&self) -> bool {
-        matches!(&self.spec.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
+        matches!(&self.spec.merge.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
     }
 
     /// In which format the shards send each column, from now on. Before the first row only.
@@ -137,7 +137,7 @@ impl Pieces {
 
     /// Looked at before the first row, so that there is still another way.
     fn check_types(&mut self) -> Result<(), CombineError> {
-        match &self.spec.combine {
+        match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
                 let mut columns = self.columns.clone();
                 Groups::new(groups, &mut columns, self.spec.combine_bytes_max)?;
@@ -151,7 +151,7 @@ impl Pieces {
             }
             None => {}
         }
-        for key in &self.spec.order_by {
+        for key in &self.spec.merge.order_by {
             let type_oid = self.columns.get(key.column).map_or(0, |column| column.type_oid);
             if !is_ordered(type_oid, key.is_bytewise) || self.spec.cuts_floats && is_float(type_oid) {
                 return Err(unordered(key.column));
@@ -162,7 +162,7 @@ impl Pieces {
 
     /// Rows of a shard: bodies with their headers. `has_ended`: it has no more.
     pub fn take(&mut self, input: usize, rows: Vec<Bytes>, has_ended: bool) -> Result<(), CombineError> {
-        let order_by = if self.spec.has_groups() { &[] } else { self.spec.order_by.as_slice() };
+        let order_by = if self.spec.has_groups() { &[] } else { self.spec.merge.order_by.as_slice() };
         let Some(known) = self.inputs.get_mut(input) else { return Ok(()) };
         known.has_ended |= has_ended;
         for frame in rows {
@@ -207,7 +207,7 @@ impl Pieces {
     fn begin(&mut self) -> Result<(), CombineError> {
         self.limit = self.count(self.spec.limit)?;
         self.to_skip = self.count(self.spec.offset)?.unwrap_or(0);
-        self.stage = match &self.spec.combine {
+        self.stage = match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
                 let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
                 Stage::Grouping { groups: Box::new(groups), parts: vec![0; self.inputs.len()] }
@@ -258,7 +258,7 @@ impl Pieces {
             self.end();
             return Ok(None);
         }
-        let index = match self.spec.order_by.is_empty() {
+        let index = match self.spec.merge.order_by.is_empty() {
             // One shard after the other.
             true => match self.inputs.iter().position(|input| !input.has_ended || !input.rows.is_empty()) {
                 Some(index) => index,
@@ -286,7 +286,7 @@ impl Pieces {
             return Ok(Some(Next::Needs(vec![Need { input: index, rows }])));
         };
         input.bytes -= row.frame.len();
-        if is_over && !self.last.as_ref().is_some_and(|last| compare(&self.spec.order_by, &row.values, last).is_eq()) {
+        if is_over && !self.last.as_ref().is_some_and(|last| compare(&self.spec.merge.order_by, &row.values, last).is_eq()) {
             self.end();
             return Ok(None);
         }
@@ -301,7 +301,7 @@ impl Pieces {
         }
         self.given += 1;
         self.origin = index;
-        if self.spec.has_ties && self.limit == Some(self.given) {
+        if self.spec.merge.has_ties && self.limit == Some(self.given) {
             self.last = Some(row.values);
         }
         Ok(Some(Next::Row(without_last_columns(row.frame, self.spec.hidden_columns))))
@@ -312,7 +312,7 @@ impl Pieces {
         let mut least: Option<(usize, &Row)> = None;
         for (index, input) in self.inputs.iter().enumerate() {
             let Some(row) = input.rows.front() else { continue };
-            if least.is_none_or(|(_, known)| compare(&self.spec.order_by, &row.values, &known.values).is_lt()) {
+            if least.is_none_or(|(_, known)| compare(&self.spec.merge.order_by, &row.values, &known.values).is_lt()) {
                 least = Some((index, row));
             }
         }
@@ -344,8 +344,8 @@ impl Pieces {
         for parts in parts {
             groups.end_of_shard(parts)?;
         }
-        let rows = groups.finish(&self.spec.order_by)?;
-        if let Some(Combine::Groups(groups)) = &self.spec.combine
+        let rows = groups.finish(&self.spec.merge.order_by)?;
+        if let Some(Combine::Groups(groups)) = &self.spec.merge.combine
             && let Some(step) = &groups.last_step
         {
             return Ok(Some(Next::LastStep(last_step_text(step, &self.columns, &rows)?)));
@@ -358,7 +358,8 @@ impl Pieces {
         let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX);
         let wanted = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let last = skipped.saturating_add(wanted).checked_sub(1).and_then(|last| rows.get(last)).filter(|_| wanted > 0);
-        let is_tie = |row: &GroupRow| self.spec.has_ties && last.is_some_and(|last| row.ties_with(last, &self.spec.order_by));
+        let is_tie =
+            |row: &GroupRow| self.spec.merge.has_ties && last.is_some_and(|last| row.ties_with(last, &self.spec.merge.order_by));
         let visible = self.columns.len().saturating_sub(self.spec.hidden_columns);
         let kept = rows.iter().skip(skipped).enumerate().take_while(|(place, row)| *place < wanted || is_tie(row));
         kept.map(|(_, row)| {
@@ -423,7 +424,9 @@ const ROWS_MAX: u64 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::analysis::SortKey;
+    use std::sync::Arc;
+
+    use crate::sql::analysis::{Merge, SortKey};
 
     fn row(value: i64) -> Bytes {
         let mut frame = BytesMut::new();
@@ -434,7 +437,7 @@ mod tests {
     fn pieces(limit: Option<u64>) -> Pieces {
         let key = SortKey { column: 0, is_descending: false, is_nulls_first: false, is_bytewise: false };
         let limit = limit.map_or(Rows::Unsaid, Rows::Known);
-        let spec = Spec { order_by: vec![key], limit, ..Spec::default() };
+        let spec = Spec { merge: Arc::new(Merge { order_by: vec![key], ..Merge::default() }), limit, ..Spec::default() };
         let column =
             FieldDescription { name: b"n".to_vec(), table_oid: 0, attnum: 0, type_oid: 20, type_size: 8, typmod: -1, format: 0 };
         Pieces::new(spec, vec![column], 2).unwrap()
@@ -485,7 +488,7 @@ mod tests {
     #[test]
     fn what_has_no_known_order_is_said_before_the_first_row() {
         let mut spec = pieces(None).spec;
-        spec.order_by[0].is_bytewise = false;
+        Arc::make_mut(&mut spec.merge).order_by[0].is_bytewise = false;
         let column =
             FieldDescription { name: b"t".to_vec(), table_oid: 0, attnum: 0, type_oid: 25, type_size: -1, typmod: -1, format: 0 };
         assert!(Pieces::new(spec, vec![column], 2).is_err());

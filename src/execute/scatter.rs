@@ -9,6 +9,8 @@
 //!   OFFSET skipped, LIMIT reached            ──►  what is left is read and thrown away, or cancelled by the caller
 //! ```
 
+use std::sync::Arc;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
@@ -17,19 +19,16 @@ use super::sort_key::{SortValue, compare, decode, is_float};
 use crate::backend::{Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
 use crate::shard_key::Format;
-use crate::sql::analysis::{Combine, DistinctRows, SortKey};
+use crate::sql::analysis::{self as sql, Combine, DistinctRows, SortKey};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate, row_description, shard_tag};
 
 /// How the rows become one answer.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    pub order_by: Vec<SortKey>,
+    /// Order, ties, groups and rows that count once. What it says of rows and columns to leave out is below, with its values.
+    pub merge: Arc<sql::Merge>,
     pub limit: Rows,
     pub offset: Rows,
-    /// Rows that are equal to the last one in order come too.
-    pub has_ties: bool,
-    /// Parts of groups, or rows that count once.
-    pub combine: Option<Combine>,
     /// Bytes that groups and distinct rows may take.
     pub combine_bytes_max: usize,
     /// Columns at the end of each row that are not the client's.
@@ -105,19 +104,24 @@ impl Spec {
 
     /// The shards' rows are parts of groups, which are sorted when they are whole.
     pub(super) fn has_groups(&self) -> bool {
-        matches!(self.combine, Some(Combine::Groups(_)))
+        matches!(self.merge.combine, Some(Combine::Groups(_)))
     }
 }
 
 /// What is at the front of one shard's input.
 enum Head {
-    Row { total: usize, values: Vec<SortValue> },
+    /// A whole message of so many bytes.
+    Row {
+        total: usize,
+    },
     End,
 }
 
 struct Input<'a> {
     connection: &'a mut Connection,
     head: Head,
+    /// What the row at the front is sorted by.
+    values: Vec<SortValue>,
     /// ReadyForQuery has come.
     is_ready: bool,
     /// Columns whose values name types by this shard's oids.
@@ -130,7 +134,8 @@ pub async fn scatter<S: RowSink>(
     spec: &Spec,
     sink: &mut S,
 ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-    let input = |connection| Input { connection, head: Head::End, is_ready: false, nested: NestedValues::default() };
+    let input =
+        |connection| Input { connection, head: Head::End, values: Vec::new(), is_ready: false, nested: NestedValues::default() };
     let inputs = connections.into_iter().map(input).collect();
     let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
     let mut result = merge.run(sink).await;
@@ -164,12 +169,12 @@ impl Merge<'_, '_> {
             self.advance(index, sink.buffer()).await?;
         }
         let (limit, mut to_skip) = self.counts()?;
-        match &self.spec.combine {
+        match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
                 let last_step = groups.last_step.as_ref();
                 let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
                 let groups = self.take_groups(groups, sink).await?;
-                let rows = groups.finish(&self.spec.order_by)?;
+                let rows = groups.finish(&self.spec.merge.order_by)?;
                 return match last_step {
                     Some(step) => Ok(ScatterEnd { rows: 0, last_step: Some(last_step_text(step, &self.columns, &rows)?) }),
                     None => self.put_groups(&rows, (limit, to_skip), sink).await,
@@ -196,7 +201,7 @@ impl Merge<'_, '_> {
                 to_skip -= 1;
                 self.drop_row(index);
             } else {
-                if self.spec.has_ties && limit == Some(rows + 1) {
+                if self.spec.merge.has_ties && limit == Some(rows + 1) {
                     last = self.front(index).map(<[SortValue]>::to_vec);
                 }
                 self.move_row(index, sink.buffer());
@@ -237,7 +242,7 @@ impl Merge<'_, '_> {
 
     fn count_in(&self, column: usize) -> Result<Option<u64>, String> {
         let row = self.inputs.iter().find_map(|input| match input.head {
-            Head::Row { total, .. } => input.connection.input.get(FRAME_HEADER_BYTES..total),
+            Head::Row { total } => input.connection.input.get(FRAME_HEADER_BYTES..total),
             Head::End => None,
         });
         let Some(row) = row else { return Ok(None) };
@@ -252,15 +257,12 @@ impl Merge<'_, '_> {
     }
 
     fn front(&self, index: usize) -> Option<&[SortValue]> {
-        match &self.inputs.get(index)?.head {
-            Head::Row { values, .. } => Some(values),
-            Head::End => None,
-        }
+        self.inputs.get(index).filter(|input| !matches!(input.head, Head::End)).map(|input| input.values.as_slice())
     }
 
     fn ties(&self, index: usize, last: Option<&[SortValue]>) -> bool {
         match (self.front(index), last) {
-            (Some(front), Some(last)) => compare(&self.spec.order_by, front, last).is_eq(),
+            (Some(front), Some(last)) => compare(&self.spec.merge.order_by, front, last).is_eq(),
             _ => false,
         }
     }
@@ -268,7 +270,7 @@ impl Merge<'_, '_> {
     /// Not a row that was there before, where that counts.
     fn is_new(&mut self, index: usize) -> Result<bool, CombineError> {
         let Some(seen) = &mut self.seen else { return Ok(true) };
-        let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get(index) else { return Ok(true) };
+        let Some(Input { connection, head: Head::Row { total }, .. }) = self.inputs.get(index) else { return Ok(true) };
         seen.is_new(connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())
     }
 
@@ -276,7 +278,7 @@ impl Merge<'_, '_> {
     async fn take_groups<S: RowSink>(&mut self, mut groups: Groups, sink: &mut S) -> Result<Groups, ScatterError<S::Gone>> {
         for index in 0..self.inputs.len() {
             let mut parts = 0;
-            while let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get(index) {
+            while let Some(Input { connection, head: Head::Row { total }, .. }) = self.inputs.get(index) {
                 groups.add(index, connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())?;
                 parts += 1;
                 self.drop_row(index);
@@ -301,7 +303,7 @@ impl Merge<'_, '_> {
         let last = skipped.saturating_add(wanted).checked_sub(1).and_then(|last| rows.get(last)).filter(|_| wanted > 0);
         let visible = self.visible_columns();
         for row in rows.iter().skip(skipped) {
-            let is_tie = || self.spec.has_ties && last.is_some_and(|last| row.ties_with(last, &self.spec.order_by));
+            let is_tie = || self.spec.merge.has_ties && last.is_some_and(|last| row.ties_with(last, &self.spec.merge.order_by));
             if sent >= wanted && !is_tie() {
                 break;
             }
@@ -318,14 +320,17 @@ impl Merge<'_, '_> {
     fn least(&self) -> Option<usize> {
         let mut least: Option<(usize, &[SortValue])> = None;
         for (index, input) in self.inputs.iter().enumerate() {
-            let Head::Row { values, .. } = &input.head else { continue };
+            if matches!(input.head, Head::End) {
+                continue;
+            }
+            let values = input.values.as_slice();
             let is_less = match least {
                 None => true,
-                Some((_, known)) => compare(&self.spec.order_by, values, known).is_lt(),
+                Some((_, known)) => compare(&self.spec.merge.order_by, values, known).is_lt(),
             };
             if is_less {
                 least = Some((index, values));
-                if self.spec.order_by.is_empty() {
+                if self.spec.merge.order_by.is_empty() {
                     break;
                 }
             }
@@ -334,13 +339,13 @@ impl Merge<'_, '_> {
     }
 
     fn drop_row(&mut self, index: usize) {
-        if let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get_mut(index) {
+        if let Some(Input { connection, head: Head::Row { total }, .. }) = self.inputs.get_mut(index) {
             connection.input.advance(*total);
         }
     }
 
     fn move_row(&mut self, index: usize, output: &mut BytesMut) {
-        let Some(Input { connection, head: Head::Row { total, .. }, .. }) = self.inputs.get_mut(index) else { return };
+        let Some(Input { connection, head: Head::Row { total }, .. }) = self.inputs.get_mut(index) else { return };
         let frame = connection.input.get(..*total).unwrap_or_default();
         if self.spec.hidden_columns == 0 {
             output.extend_from_slice(frame);
@@ -371,18 +376,23 @@ impl Merge<'_, '_> {
             let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
             match header.tag {
                 shard_tag::DATA_ROW => {
-                    let order_by = if self.spec.has_groups() { &[] } else { self.spec.order_by.as_slice() };
-                    let values = sort_values(order_by, &self.columns, body, self.spec.cuts_floats).map_err(|reason| {
-                        if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
-                    })?;
-                    input.head = Head::Row { total: header.total, values };
+                    let order_by = if self.spec.has_groups() { &[] } else { self.spec.merge.order_by.as_slice() };
+                    read_sort_values(&mut input.values, order_by, &self.columns, body, self.spec.cuts_floats).map_err(
+                        |reason| {
+                            if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
+                        },
+                    )?;
+                    input.head = Head::Row { total: header.total };
                     return Ok(());
                 }
                 shard_tag::ROW_DESCRIPTION => {
-                    let mut columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
-                    input.nested = input.connection.oids.translate_columns(&mut columns);
                     if self.columns.is_empty() {
+                        let mut columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
+                        input.nested = input.connection.oids.translate_columns(&mut columns);
                         self.columns = columns;
+                    } else {
+                        // The others describe the same columns.
+                        input.nested = input.connection.oids.nested_among(&self.columns);
                     }
                 }
                 shard_tag::ERROR => {
@@ -446,23 +456,32 @@ pub(super) fn sort_values(
     row: &[u8],
     cuts_floats: bool,
 ) -> Result<Vec<SortValue>, String> {
-    if order_by.is_empty() {
-        return Ok(Vec::new());
+    let mut values = Vec::new();
+    read_sort_values(&mut values, order_by, columns, row, cuts_floats)?;
+    Ok(values)
+}
+
+/// Puts what the row is sorted by in place of what `values` held.
+fn read_sort_values(
+    values: &mut Vec<SortValue>,
+    order_by: &[SortKey],
+    columns: &[FieldDescription],
+    row: &[u8],
+    cuts_floats: bool,
+) -> Result<(), String> {
+    values.clear();
+    for key in order_by {
+        let column = columns.get(key.column).ok_or("a sort column is missing")?;
+        let value = data_row_columns(row).nth(key.column).ok_or("a row is too short")?.map_err(|error| error.to_string())?;
+        let format = if column.format == 0 { Format::Text } else { Format::Binary };
+        if cuts_floats && format == Format::Text && is_float(column.type_oid) {
+            return Err(format!("column {} shows fewer digits than it sorts by", key.column + 1));
+        }
+        let value = decode(column.type_oid, format, key.is_bytewise, value)
+            .ok_or_else(|| format!("the order of column {} is not known to the proxy", key.column + 1))?;
+        values.push(value);
     }
-    let values: Vec<Option<&[u8]>> = data_row_columns(row).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-    order_by
-        .iter()
-        .map(|key| {
-            let column = columns.get(key.column).ok_or("a sort column is missing")?;
-            let value = values.get(key.column).copied().ok_or("a row is too short")?;
-            let format = if column.format == 0 { Format::Text } else { Format::Binary };
-            if cuts_floats && format == Format::Text && is_float(column.type_oid) {
-                return Err(format!("column {} shows fewer digits than it sorts by", key.column + 1));
-            }
-            decode(column.type_oid, format, key.is_bytewise, value)
-                .ok_or_else(|| format!("the order of column {} is not known to the proxy", key.column + 1))
-        })
-        .collect()
+    Ok(())
 }
 
 /// A DataRow without its last columns. A row that cannot be read is left out whole: the caller has read it before.

@@ -233,20 +233,19 @@ pub(super) fn frame(tag: u8, body: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// A RowDescription with these result formats: none is text, one is for all columns, else one each.
-pub(super) fn with_formats(rows: &[u8], formats: &[u8]) -> Result<BytesMut, PgError> {
-    let mut fields = crate::wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-    let codes: Vec<i16> = formats.chunks_exact(2).map(|code| i16::from(code.get(1).copied().unwrap_or(0))).collect();
-    for (index, field) in fields.iter_mut().enumerate() {
-        field.format = match codes.len() {
-            0 => 0,
-            1 => codes.first().copied().unwrap_or(0),
-            _ => codes.get(index).copied().unwrap_or(0),
-        };
-    }
-    let mut out = BytesMut::new();
-    originate::row_description(&mut out, &fields);
-    Ok(out)
+/// Writes a RowDescription with these result formats: none is text, one is for all columns, else one each. `rows`: its body.
+pub(super) fn put_with_formats(out: &mut BytesMut, rows: &[u8], formats: &[u8]) -> Result<(), PgError> {
+    let length = u32::try_from(rows.len() + 4).map_err(|error| PgError::internal(error.to_string()))?;
+    out.put_u8(shard_tag::ROW_DESCRIPTION);
+    out.put_u32(length);
+    let start = out.len();
+    out.extend_from_slice(rows);
+    let mut codes = formats.chunks_exact(2);
+    let all = if codes.len() == 1 { codes.next() } else { None };
+    let changed = wire::for_each_column(out.get_mut(start..).unwrap_or_default(), |[.., high, low]| {
+        (*high, *low) = (0, all.or_else(|| codes.next()).and_then(|code| code.get(1)).copied().unwrap_or(0));
+    });
+    changed.map_err(|error| PgError::internal(format!("row description: {error}")))
 }
 
 /// FirstNormalObjectId: types below are the same in every database.

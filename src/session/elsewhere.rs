@@ -1,6 +1,6 @@
 //! Statements that do not run on one shard: several shards, their answers merged.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -16,8 +16,8 @@ use crate::plan::{self, Gathering, Plan};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
-use crate::sql::gather;
-use crate::sql::lexer::Literals;
+use crate::sql::{clock, gather};
+
 use crate::wire::{self, originate};
 
 /// What came of a statement on several shards.
@@ -172,25 +172,17 @@ impl Session {
         if merge.locking.is_some() {
             return self.lock_rows_bound(statement, &bind, shards).await;
         }
-        let types = self.describe(statement).await?.parameter_types.clone();
-        self.check_parameters(&bind, &types)?;
-        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, &types))?;
-        let fragment = match self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
-            Ok(fragment) => Bytes::from(fragment),
+        let description = self.describe(statement).await?;
+        let types = &description.parameter_types;
+        self.check_parameters(&bind, types)?;
+        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
+        let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
+            Ok(fragment) => fragment,
             Err(Failure::Error(refusal)) => {
                 let gathering = self.instead(shards.to_vec(), analysis, statement.text(), refusal)?;
                 return self.gather_bound(statement, client_bind, &gathering).await;
             }
             Err(failure) => return Err(failure),
-        };
-        let key = self.statement_text(fragment, types.into());
-        let fragment = Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&statement.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
         };
         let after_names =
             if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
@@ -220,7 +212,6 @@ impl Session {
         }
         let result = match result? {
             Scattered::LastStep(text) => {
-                let description = self.describe(statement).await?;
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
                 let asked = Asked { description: &description, after_names: bind.after_names, describes: false };
                 self.run_last_step(shard, &text, asked).await?
@@ -237,7 +228,25 @@ impl Session {
         }
     }
 
-    pub(super) fn spec(&self, merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+    /// What each of the shards runs. It is the same each time unless it reads the clock, and then kept with the statement.
+    async fn fragment(
+        &mut self,
+        statement: &Arc<Statement>,
+        (analysis, merge): (&Analysis, &Merge),
+        types: &[u32],
+        shards: &[ShardId],
+    ) -> Result<Arc<Statement>, Failure> {
+        if let Some(known) = statement.fragment.get().filter(|known| self.means_the_same(known)) {
+            return Ok(Arc::clone(known));
+        }
+        let text = fragment_text(analysis, merge, statement.text());
+        let reads_clock = clock::mentions_clock(&text);
+        let text = self.with_instant(text, shards).await?;
+        let fragment = Arc::new(self.made_of(statement, Bytes::from(text), types.into()));
+        if reads_clock { Ok(fragment) } else { Ok(Arc::clone(statement.fragment.get_or_init(|| fragment))) }
+    }
+
+    pub(super) fn spec(&self, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
         // From 1 on, which is the default, every float is printed so that it can be told from any other.
         let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
@@ -261,9 +270,9 @@ impl Session {
     pub(super) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
-        let mut names = Vec::with_capacity(shards.len());
+        let mut asked = Vec::with_capacity(shards.len());
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            names.push((participant.shard, participant.connection.pool().address.name.clone()));
+            asked.push(participant.shard);
             self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
         }
@@ -284,12 +293,12 @@ impl Session {
                 self.data_error_of_more(&frame)
             }
             Err(ScatterError::Shard { index, frame, .. }) => {
-                let name = names.get(index).map(|(_, name)| name.as_str()).unwrap_or_default();
-                Err(Failure::Shard(with_shard_named(&frame, name)))
+                let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
+                let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
+                Err(Failure::Shard(with_shard_named(&frame, name.unwrap_or_default())))
             }
             Err(ScatterError::Lost { index, error }) => {
-                let Some((shard, _)) = names.get(index) else { return Err(PgError::internal("shard is gone").into()) };
-                match self.participants.iter().position(|participant| participant.shard == *shard) {
+                match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
                     Some(index) => Err(self.participant_lost(index, &error)),
                     None => Err(PgError::internal("shard is gone").into()),
                 }
@@ -332,7 +341,7 @@ pub(super) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> 
     }
 }
 
-fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
         None => Ok(Rows::Unsaid),
         Some(Count::Column(column)) => Ok(Rows::Column(*column)),
@@ -344,11 +353,9 @@ fn spec(merge: &Merge, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     // In this order PostgreSQL looks at them.
     let offset = value(&merge.offset, b"2201X", "OFFSET")?;
     Ok(Spec {
-        order_by: merge.order_by.clone(),
+        merge: Arc::clone(merge),
         limit: value(&merge.limit, b"2201W", "LIMIT")?,
         offset,
-        has_ties: merge.has_ties,
-        combine: merge.combine.clone(),
         combine_bytes_max: 0,
         hidden_columns: merge.hidden_columns,
         describes: false,

@@ -9,7 +9,7 @@ mod document;
 mod head;
 
 use std::future::poll_fn;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Buf, Bytes};
@@ -31,7 +31,7 @@ use crate::execute::gather::Sent;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
-use crate::sql::lexer::Literals;
+
 use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
 
 /// A statement's EXPLAIN, taken apart.
@@ -304,15 +304,7 @@ impl Session {
     /// The text that each of several shards explains, as a statement of the client's types.
     async fn fragment_of(&mut self, prepared: &Arc<Statement>, sql: &str) -> Result<Arc<Statement>, Failure> {
         let types = self.described_types(prepared).await?;
-        let key = self.statement_text(Bytes::copy_from_slice(sql.as_bytes()), types.into());
-        Ok(Arc::new(Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&prepared.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
-        }))
+        Ok(Arc::new(self.made_of(prepared, Bytes::copy_from_slice(sql.as_bytes()), types.into())))
     }
 
     /// Reads one shard's answer to its end. Notices go to the client as they come.

@@ -8,11 +8,11 @@
 //! statement parses it, otherwise the home shard does. Either way the client hears PostgreSQL's own errors, and a statement that
 //! is used once costs one trip.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::describe::{Description, prepare_on, with_formats};
+use super::describe::{Description, prepare_on, put_with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
@@ -21,6 +21,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Effect, Numbers};
+use crate::sql::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
@@ -144,20 +145,25 @@ impl Session {
         }
         let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
-        Ok(Arc::new(Statement {
-            id,
-            key,
-            analyzed: read.analyzed,
-            context_id: self.context.id,
-            literals: read.literals,
-            description: OnceLock::new(),
-        }))
+        Ok(Arc::new(Statement::new(id, key, read.analyzed, self.context.id, read.literals)))
     }
 
     /// A text with what its names mean now.
     pub(super) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
         let search_path = Arc::clone(&self.statement_search_path);
         Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path })
+    }
+
+    /// A text that was made of a statement, to run in its place.
+    pub(super) fn made_of(&self, statement: &Statement, text: Bytes, types: Box<[u32]>) -> Statement {
+        let key = self.statement_text(text, types);
+        Statement::new(self.gateway.registry.id(&key), key, Arc::clone(&statement.analyzed), 0, Literals::new())
+    }
+
+    /// Names in it mean what they meant when it was made.
+    pub(super) fn means_the_same(&self, statement: &Statement) -> bool {
+        let key = &statement.key;
+        key.catalog_version == self.schema_version() && *key.search_path == *self.statement_search_path
     }
 
     /// The Parse that is still unanswered: the home shard says whether it is right.
@@ -211,14 +217,7 @@ impl Session {
         }
         let read = self.read_anew(statement.text()).await?;
         let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
-        let renewed = Arc::new(Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: read.analyzed,
-            context_id: self.context.id,
-            literals: read.literals,
-            description: OnceLock::new(),
-        });
+        let renewed = Arc::new(Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals));
         self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
         Ok(renewed)
     }
@@ -502,7 +501,7 @@ impl Session {
 
     fn put_rows(&mut self, rows: Option<&[u8]>, formats: &[u8]) -> Result<(), PgError> {
         match rows {
-            Some(rows) => self.client.output.extend_from_slice(&with_formats(rows, formats)?),
+            Some(rows) => put_with_formats(&mut self.client.output, rows, formats)?,
             None => originate::bare(&mut self.client.output, shard_tag::NO_DATA),
         }
         Ok(())

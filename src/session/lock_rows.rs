@@ -15,12 +15,12 @@
 //! With LIMIT the rows are kept until all are locked, within `cross_shard.merge_bytes_max`. What is skipped by OFFSET is
 //! locked too, as in PostgreSQL.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::cursor::Heard;
-use super::describe::{Description, TypeNames, prepare_on, with_formats};
+use super::describe::{Description, TypeNames, prepare_on, put_with_formats};
 use super::elsewhere::fragment_text;
 use super::gather::bind_body;
 use super::participant::Participant;
@@ -31,7 +31,6 @@ use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
 use crate::routing::{Inputs, Parameter};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
-use crate::sql::lexer::Literals;
 use crate::wire::{self, FieldDescription, originate};
 
 /// The statement as it runs on the shards.
@@ -87,8 +86,7 @@ impl Session {
         let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let plan = self.lock_plan(statement, bind, shards, &description).await?;
         if describes {
-            let described = with_formats(&rows, bind.result_formats)?;
-            self.client.buffer().extend_from_slice(&described);
+            put_with_formats(self.client.buffer(), &rows, bind.result_formats)?;
         }
         let count = match (plan.spec.limit, plan.wait) {
             (Rows::Known(0), _) => 0,
@@ -151,17 +149,7 @@ impl Session {
             .into());
         }
         let has_limit = matches!(spec.limit, Rows::Known(_));
-        let make = |session: &Self, text: String| {
-            let key = session.statement_text(Bytes::from(text), types.into());
-            Statement {
-                id: session.gateway.registry.id(&key),
-                key,
-                analyzed: Arc::clone(&statement.analyzed),
-                context_id: 0,
-                literals: Literals::new(),
-                description: OnceLock::new(),
-            }
-        };
+        let make = |session: &Self, text: String| session.made_of(statement, Bytes::from(text), types.into());
         let guide = match has_limit && locking.wait != LockWait::Skip {
             true => {
                 let text = text_without_locks(analysis, &merge, &locking, statement.text());

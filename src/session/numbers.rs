@@ -8,7 +8,7 @@
 //! wrong. Sequences of the home shard keep their values on its connection: what another client has drawn there is never shown.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -208,14 +208,7 @@ impl Session {
             types.resize(parameter_count, 0);
         }
         let key = self.statement_text(Bytes::from(text), types.into());
-        let changed = Arc::new(Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: read.analyzed,
-            context_id: self.context.id,
-            literals: read.literals,
-            description: OnceLock::new(),
-        });
+        let changed = Arc::new(Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals));
         let prepared = Prepared { statement: changed, drawing };
         if self.drawn.prepared.len() >= PREPARED_MAX {
             self.drawn.prepared.clear();

@@ -7,7 +7,7 @@
 //! A statement is prepared on a connection when it is first executed there: `pg_prepared_statements` shows what the home shard's
 //! connection has, under the proxy's names.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -26,7 +26,6 @@ use crate::routing::{Inputs, Parameter};
 use crate::shard_key::{Format, Oid};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
-use crate::sql::lexer::Literals;
 use crate::sql::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
@@ -240,15 +239,7 @@ impl Session {
     /// values: they read neither tables nor clocks.
     async fn evaluated(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<Vec<Value>, Failure> {
         let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
-        let key = self.statement_text(Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
-        let probe = Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&execution.prepared.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
-        };
+        let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
         let (sql, shift) = execution.sql(&probe);
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
@@ -328,15 +319,7 @@ impl Session {
         let description = self.describe(prepared).await?;
         let types = description.parameter_types.clone();
         let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
-        let key = self.statement_text(Bytes::from(text), types.into());
-        let fragment = Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&prepared.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
-        };
+        let fragment = self.made_of(prepared, Bytes::from(text), types.into());
         let (sql, shift) = execution.sql(&fragment);
         let after_names = match bind {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),

@@ -13,7 +13,7 @@
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
 //! one reference table meet on the home shard first, so that they wait for each other there and never across shards.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::copy_in::CopyIn;
-use crate::sql::lexer::{self, Literals, TokenKind};
+use crate::sql::lexer::{self, TokenKind};
 use crate::sql::moving::Moving;
 use crate::sql::value_rows::{value_rows, with_rows};
 use crate::wire::{self, originate, shard_tag};
@@ -186,15 +186,7 @@ impl Session {
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
-        let key = self.statement_text(statement.key.text.clone(), description.parameter_types.clone().into());
-        let typed = Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&statement.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
-        };
+        let typed = self.made_of(statement, statement.key.text.clone(), description.parameter_types.clone().into());
         let tag = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };

@@ -22,7 +22,7 @@ pub struct Analysis {
     pub scope: Scope,
     pub effect: Effect,
     /// How the answers of several shards become one; the error says why they cannot.
-    pub merge: Result<Merge, PgError>,
+    pub merge: Result<Arc<Merge>, PgError>,
     /// Highest `$n` used; 0 for none.
     pub parameter_count: u16,
     /// For `EXPLAIN (SHARDS)`: which condition pinned the shard, or why it is not narrowed. [`Fact::sentence`] makes words of it.

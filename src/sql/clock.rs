@@ -76,7 +76,7 @@ pub fn is_movable(text: &str) -> bool {
     replaced(text).is_ok_and(|replaced| replaced.is_some())
 }
 
-fn mentions_clock(text: &str) -> bool {
+pub fn mentions_clock(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     ["now", "current_", "localtime", "_timestamp", "age", "today", "tomorrow", "yesterday"].iter().any(|word| lower.contains(word))
 }

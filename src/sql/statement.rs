@@ -59,7 +59,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         command,
         scope,
         effect,
-        merge,
+        merge: merge.map(Arc::new),
         parameter_count: parameter_count(source),
         why,
         shard_hint: shard_hint(source),

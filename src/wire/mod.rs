@@ -17,7 +17,9 @@ mod shard;
 pub use decode::{DecodeError, Reader};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader};
 pub use frontend::{Bind, Parse, Target, bind, close, describe, execute, parse, query};
-pub use shard::{ErrorFields, FieldDescription, data_row_columns, error_fields, parameter_status, row_description};
+pub use shard::{
+    ErrorFields, FieldDescription, data_row_columns, error_fields, for_each_column, parameter_status, row_description,
+};
 
 /// Tags of messages from clients.
 pub mod client_tag {

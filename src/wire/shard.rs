@@ -78,6 +78,22 @@ pub fn row_description(body: &[u8]) -> Result<Vec<FieldDescription>, DecodeError
         .collect()
 }
 
+/// What follows each name in the body of a RowDescription: table, column, type, its size, its modifier, format.
+pub type ColumnNumbers = [u8; 18];
+
+/// Changes a RowDescription where it lies. One that cannot be read stays as it is from there on.
+pub fn for_each_column(body: &mut [u8], mut change: impl FnMut(&mut ColumnNumbers)) -> Result<(), DecodeError> {
+    let (count, mut rest) = body.split_first_chunk_mut::<2>().ok_or(DecodeError::Truncated)?;
+    for _ in 0..u16::from_be_bytes(*count) {
+        let name_end = rest.iter().position(|&byte| byte == 0).ok_or(DecodeError::Truncated)?;
+        let numbers = rest.get_mut(name_end + 1..).and_then(|numbers| numbers.split_first_chunk_mut());
+        let (numbers, after) = numbers.ok_or(DecodeError::Truncated)?;
+        change(numbers);
+        rest = after;
+    }
+    Ok(())
+}
+
 /// The columns of a DataRow, in order; `None` is NULL.
 pub fn data_row_columns(body: &[u8]) -> impl Iterator<Item = Result<Option<&[u8]>, DecodeError>> {
     let mut reader = Reader::new(body);

@@ -194,7 +194,11 @@ impl TableLoad {
 
     /// The home shard's own rows, and the bytes that they take.
     pub fn home(&self, query: &str) -> Option<String> {
-        self.reads_home.then(|| format!("{} {query}\n;{}", self.insert, self.size))
+        let Self { insert, size, .. } = self;
+        self.reads_home.then(|| match &self.input.inserted {
+            Some(columns) => format!("{insert} SELECT {} FROM ({query}\n) x;{size}", columns.join(", ")),
+            None => format!("{insert} {query}\n;{size}"),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::super::describe::put_with_formats;
 use super::super::inner_query::Bound;
 use super::super::route::Route;
 use super::super::statement::Statement;
@@ -241,8 +242,7 @@ impl Session {
                         None => TEXT,
                     };
                     if let (None, false) = (bound, is_move) {
-                        let described = super::super::describe::with_formats(&cursor.rows, formats)?;
-                        self.client.output.extend_from_slice(&described);
+                        put_with_formats(&mut self.client.output, &cursor.rows, formats)?;
                     }
                     self.walk(merged, steps, formats, is_move).await
                 }

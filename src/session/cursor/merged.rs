@@ -3,7 +3,7 @@
 //! The portals are bound when the cursor is made, so that its snapshots are of that time, and are read by FETCH statements,
 //! whose results may have any format. Between two pieces the shards' connections serve whatever else the transaction does.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use crate::execute::{Need, Next, Pieces, Spec};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Scroll;
-use crate::sql::lexer::Literals;
+
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 pub(super) struct MergedCursor {
@@ -83,15 +83,7 @@ impl Session {
             Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
             Err(failure) => return Err(failure.into()),
         };
-        let key = self.statement_text(Bytes::from(fragment), types.clone().into());
-        let fragment = Statement {
-            id: self.gateway.registry.id(&key),
-            key,
-            analyzed: Arc::clone(&statement.analyzed),
-            context_id: 0,
-            literals: Literals::new(),
-            description: OnceLock::new(),
-        };
+        let fragment = self.made_of(statement, Bytes::from(fragment), types.clone().into());
         if merge.locking.is_some() {
             return Err(no_cursor().into());
         }
@@ -130,7 +122,7 @@ impl Session {
         let fragment_columns = heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default();
         let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
         let known = self.dates_are_iso();
-        let sorted = spec.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
+        let sorted = spec.merge.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
         let has_other_dates = !known && sorted.into_iter().any(|column| is_date(column.type_oid));
         let pieces = Pieces::new(spec, fragment_columns, shards.len());
         let cursor = |pieces| MergedCursor {

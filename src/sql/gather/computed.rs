@@ -148,6 +148,7 @@ fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {
         relation: "a sub-select".to_owned(),
         create,
         columns: Vec::new(),
+        inserted: None,
         fragment,
         predicates: Vec::new(),
         indexes: Vec::new(),

@@ -368,6 +368,11 @@ impl<'c> Inputs<'c> {
                 relation.columns.iter().filter(|column| needed.contains(&quoted_identifier(&column.name))).all(is_exact);
             let distinct = if wanted.counts_rows || has_primary || !is_of_one_kind { "" } else { "DISTINCT " };
             let columns = needed;
+            let through = relation.columns.iter().filter(|column| columns.contains(&quoted_identifier(&column.name)));
+            let through: Vec<Through> = through.map(|column| sent_through(catalog, column)).collect();
+            let cast = |to: fn(&Through) -> &'static str| -> Vec<String> {
+                columns.iter().zip(&through).map(|(name, through)| format!("{name}{}", to(through))).collect()
+            };
             let name = format!("{INPUT_PREFIX}{}", index + 1);
             let only = if wanted.with_children { "" } else { "ONLY " };
             Ok(Input {
@@ -375,7 +380,12 @@ impl<'c> Inputs<'c> {
                 create: create(&name, relation, key.as_deref()),
                 predicates: wanted.predicates(),
                 round: 0,
-                fragment: format!("SELECT {distinct}{} FROM {only}{}", columns.join(", "), qualified(relation)),
+                fragment: format!(
+                    "SELECT {distinct}{} FROM {only}{}",
+                    cast(|through| through.sent_as).join(", "),
+                    qualified(relation)
+                ),
+                inserted: through.iter().any(|through| *through != OWN_TYPE).then(|| cast(|through| through.own)),
                 relation: format!("{}.{}", relation.schema, relation.name),
                 columns,
                 indexes: wanted.lookups.iter().map(|columns| index_on(&name, columns)).collect(),
@@ -450,6 +460,27 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
 fn index_on(name: &str, columns: &[String]) -> String {
     let columns: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
     format!("CREATE INDEX ON {TEMPORARY_SCHEMA}.{} ({})", quoted_identifier(name), columns.join(", "))
+}
+
+/// Casts of a column whose values travel as another type: to that one, and back.
+#[derive(PartialEq, Eq)]
+struct Through {
+    sent_as: &'static str,
+    own: &'static str,
+}
+
+const OWN_TYPE: Through = Through { sent_as: "", own: "" };
+
+/// What is printed of an xml value lacks its declaration; its text has all.
+fn sent_through(catalog: &Catalog, column: &Column) -> Through {
+    const XML: Oid = 142;
+    const XML_ARRAY: Oid = 143;
+    let domain = catalog.types.get(&column.type_oid).filter(|found| found.kind == 'd');
+    match domain.map_or(column.type_oid, |domain| domain.base) {
+        XML => Through { sent_as: "::pg_catalog.text", own: "::pg_catalog.xml" },
+        XML_ARRAY => Through { sent_as: "::pg_catalog.text[]", own: "::pg_catalog.xml[]" },
+        _ => OWN_TYPE,
+    }
 }
 
 /// A domain may refuse the NULL that a column has which is not loaded.

@@ -76,6 +76,8 @@ pub struct Input {
     pub columns: Vec<String>,
     /// The SELECT that yields them, without a WHERE where there are predicates.
     pub fragment: String,
+    /// Columns as they are inserted where some are sent as another type.
+    pub inserted: Option<Vec<String>>,
     /// Rows that fail one of these are not needed.
     pub predicates: Vec<Vec<Piece>>,
     /// CREATE INDEX, worth its time where much is loaded.

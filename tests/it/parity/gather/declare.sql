@@ -4,6 +4,7 @@ SELECT shardgate.distribute_table('shop.orders', 'id', partitions => 9);
 SELECT shardgate.distribute_table('shop.items', 'order_id', colocate_with => 'shop.orders');
 SELECT shardgate.distribute_table('shop.people', 'id', partitions => 6);
 SELECT shardgate.distribute_table('nobody', 'id');
+SELECT shardgate.distribute_table('papers', 'id');
 SELECT shardgate.distribute_table('edges', 'source', partitions => 8);
 SELECT shardgate.distribute_table('secrets', 'id', partitions => 5);
 SELECT shardgate.reference_table('skus');

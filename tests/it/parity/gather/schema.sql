@@ -20,6 +20,8 @@ CREATE TABLE ranks (level level PRIMARY KEY, bonus int);
 CREATE TABLE notes (id int PRIMARY KEY, person_id int, body text);
 CREATE TABLE shop.settings (name text PRIMARY KEY, value text);
 CREATE TABLE secrets (id int PRIMARY KEY, owner text, body text, hidden text);
+CREATE DOMAIN page AS xml;
+CREATE TABLE papers (id int PRIMARY KEY, body xml, pages xml[], front page);
 CREATE VIEW adults AS SELECT id, name, age, level FROM people WHERE age >= 18;
 CREATE VIEW person_posts (person, who, n, title) AS SELECT p.id, p.name, o.n, o.title FROM people p JOIN posts o ON o.person_id = p.id;
 CREATE VIEW post_counts AS SELECT person_id, count(*) AS posts, max(stars) AS best FROM posts GROUP BY person_id;

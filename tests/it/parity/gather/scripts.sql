@@ -286,3 +286,18 @@ SELECT * FROM brief;
 COMMIT;
 SELECT * FROM brief;
 --! end
+-- The declaration of an xml value is not part of what it prints.
+--! script
+INSERT INTO papers VALUES (1, '<?xml version="1.0"?><a>1</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>1</f>'), (2, '<?xml version="1.0"?><a>2</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>2</f>'), (3, '<?xml version="1.0"?><a>3</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>3</f>'), (4, '<?xml version="1.0"?><a>4</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>4</f>'), (5, '<?xml version="1.0"?><a>5</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>5</f>'), (6, '<?xml version="1.0"?><a>6</a>', ARRAY['<?xml version="1.0"?><b/>', NULL, '<c d="e">&lt;</c>']::xml[], '<?xml version="1.0" standalone="yes"?><f>6</f>');
+SELECT p.id, p.body::text, p.pages::text[], p.front::text, p.body FROM papers p JOIN papers q ON q.id = p.id + 1 ORDER BY p.id;
+SELECT xmlagg(body ORDER BY id)::text FROM papers;
+SELECT string_agg(x.t, ',' ORDER BY x.id) FROM (SELECT p.id, p.front::text AS t FROM papers p, papers q WHERE p.id = q.id - 1) x;
+DELETE FROM papers WHERE id > 3;
+BEGIN;
+UPDATE papers SET body = '<?xml version="1.0"?><new/>' WHERE id <> 2;
+SELECT p.id, p.body::text, p.pages::text[], p.front::text, p.body FROM papers p JOIN papers q ON q.id = p.id + 1 ORDER BY p.id;
+SELECT xmlagg(body ORDER BY id)::text FROM papers;
+SELECT string_agg(x.t, ',' ORDER BY x.id) FROM (SELECT p.id, p.front::text AS t FROM papers p, papers q WHERE p.id = q.id - 1) x;
+ROLLBACK;
+DELETE FROM papers;
+--! end
