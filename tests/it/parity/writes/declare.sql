@@ -16,3 +16,4 @@ SELECT setval('kinds_id_seq', 1000);
 SELECT shardgate.distribute_table('stamped', 'id', colocate_with => 'stock');
 SELECT shardgate.reference_table('holidays');
 SELECT shardgate.distribute_table('deferred', 'id', colocate_with => 'stock');
+SELECT shardgate.distribute_table('moods', 'id', colocate_with => 'stock');

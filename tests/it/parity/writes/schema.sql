@@ -14,3 +14,7 @@ CREATE TABLE ledger (what text);
 CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz, day date, whole timestamp(0), note text);
 CREATE TABLE holidays (id int PRIMARY KEY, at timestamptz, day date, note text);
 CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text);
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE FUNCTION mood_of(text) RETURNS mood LANGUAGE sql IMMUTABLE AS $$ SELECT 'ok'::mood $$;
+CREATE CAST (text AS mood) WITH FUNCTION mood_of(text) AS ASSIGNMENT;
+CREATE TABLE moods (id int PRIMARY KEY, m mood);
