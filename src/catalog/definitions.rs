@@ -64,6 +64,10 @@ impl Definitions {
         self.0.contains_key(object)
     }
 
+    pub fn get(&self, object: &ObjectName) -> Option<&str> {
+        self.0.get(object).map(String::as_str)
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -237,6 +237,13 @@ pub struct Type {
 }
 
 impl Catalog {
+    /// A function of users makes the column's values of text: a string that is assigned to it is another value than the same text.
+    pub fn has_cast_from_text(&self, column: &Column) -> bool {
+        let cast = ObjectName::new("cast", format!("text as {}", column.type_name));
+        let is_assignment = |cast: &str| cast.ends_with("method f") && !cast.contains(", context e,");
+        self.definitions.get(&cast).is_some_and(is_assignment)
+    }
+
     /// One sentence a difference, `here` being this catalogue and `there` the other; empty when the schemas are alike.
     /// Owners, privileges, storage parameters and sequence positions do not count.
     pub fn diff(&self, other: &Catalog) -> Vec<String> {

@@ -74,6 +74,7 @@ fn is_watched(relation: &Relation, context: &Context) -> bool {
         || !relation.parents.is_empty()
         || !relation.children.is_empty()
         || is_referred_to
+        || relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column))
 }
 
 struct Pieces<'t> {

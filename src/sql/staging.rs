@@ -28,6 +28,7 @@ use super::query::{Resolved, resolve};
 use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
+use crate::catalog::Relation;
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
@@ -328,7 +329,7 @@ impl Finder<'_> {
                 let rows = self.rows.clone();
                 self.defaults(insert, context, Some(&rows));
             }
-            Node::SelectStmt(select) => match self.source_range() {
+            Node::SelectStmt(select) => match self.source_range().filter(|_| !casts_text(insert, context)) {
                 Some((start, end)) => {
                     self.add(start, end, (start, end), StageKind::Source, has_locks(select));
                     self.defaults(insert, context, None);
@@ -650,9 +651,9 @@ fn is_time(value: &nodes::SQLValueFunction) -> bool {
     )
 }
 
-/// No trigger and no row of the same table looks at the rows of one statement together.
-fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
-    let relation = insert.relation().and_then(|name| match resolve(context, name, &context.search_path) {
+/// What an INSERT inserts into.
+fn inserted_into<'c>(insert: &nodes::InsertStmt, context: &'c Context) -> Option<&'c Relation> {
+    match resolve(context, insert.relation()?, &context.search_path) {
         Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(relation),
         Resolved::Home(None)
         | Resolved::View(_)
@@ -660,15 +661,25 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
         | Resolved::Map(_)
         | Resolved::Proxy(_)
         | Resolved::Mixed(_) => None,
-    });
+    }
+}
+
+/// No trigger and no row of the same table looks at the rows of one statement together.
+fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
     insert.on_conflict_clause().is_none()
         && insert.returning_clause().is_none()
-        && relation.is_some_and(|relation| {
+        && inserted_into(insert, context).is_some_and(|relation| {
             relation.triggers.is_empty()
                 && relation.rules.is_empty()
                 && relation.children.is_empty()
                 && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid)
         })
+}
+
+/// The rows of a query, which are inserted as constants, could be others: text has lost whether it was a string.
+fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
+    let relation = inserted_into(insert, context);
+    relation.is_some_and(|relation| relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column)))
 }
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {

@@ -23,3 +23,14 @@ UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING 
 UPDATE stock SET id = source.id + 1 FROM source WHERE source.id = stock.id;
 --! refused
 WITH s AS (SELECT other AS id FROM deliveries) UPDATE stock SET id = s.id + 1000 FROM s WHERE s.id = stock.id;
+-- A cast of users' own makes another value of a text than is in a string.
+INSERT INTO moods VALUES (1, 'sad'), (2, 'sad'::text), (3, upper('sad')), (4, 'ok');
+UPDATE moods SET m = (SELECT v FROM source WHERE source.id = moods.id);
+UPDATE moods SET m = 'sad'::text WHERE id < 3;
+--! refused
+INSERT INTO moods SELECT id + 100, v FROM source;
+--! refused
+INSERT INTO moods SELECT id + 100, 'sad' FROM source;
+--! refused
+UPDATE moods SET id = id + 500, m = 'sad'::text WHERE id = 1;
+SELECT * FROM moods ORDER BY id;

@@ -15,3 +15,7 @@ CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz, day date, whole timest
 CREATE TABLE holidays (id int PRIMARY KEY, at timestamptz, day date, note text);
 CREATE TABLE links (tenant int, id int, parent int, rank int, PRIMARY KEY (tenant, id), CONSTRAINT links_rank UNIQUE (tenant, rank) DEFERRABLE, CONSTRAINT links_parent FOREIGN KEY (tenant, parent) REFERENCES links DEFERRABLE);
 CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text);
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE FUNCTION mood_of(text) RETURNS mood LANGUAGE sql IMMUTABLE AS $$ SELECT 'ok'::mood $$;
+CREATE CAST (text AS mood) WITH FUNCTION mood_of(text) AS ASSIGNMENT;
+CREATE TABLE moods (id int PRIMARY KEY, m mood);
