@@ -40,7 +40,7 @@ ROLLBACK;
 MERGE INTO stock USING (SELECT other AS id FROM deliveries UNION ALL SELECT 12) d ON stock.id = d.id WHEN MATCHED THEN UPDATE SET n = 0;
 MERGE INTO stock USING (SELECT 900 AS id FROM deliveries WHERE other = 41) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
 MERGE INTO stock USING (SELECT NULL::int AS id UNION ALL SELECT other FROM deliveries WHERE line = 1) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
-MERGE INTO stock USING (SELECT other AS id, -1 AS n FROM deliveries WHERE line = 1) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
+MERGE INTO stock USING (SELECT max(other) + 1000 AS id, -1 AS n FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, d.n);
 --! refused
 MERGE INTO stock USING (SELECT other::numeric AS id FROM deliveries) d ON stock.id = d.id WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
 --! refused

@@ -3,7 +3,7 @@ WITH x AS (SELECT id, n FROM deliveries WHERE line = 1) UPDATE stock SET n = x.n
 WITH x AS (SELECT other AS id, sum(n) AS n FROM deliveries GROUP BY other) UPDATE stock SET n = x.n FROM x WHERE stock.id = x.id;
 --! any order
 WITH x AS (SELECT max(n) AS n FROM deliveries) UPDATE stock SET n = x.n FROM x WHERE stock.id < 5 RETURNING id, stock.n, x.n AS most;
-WITH x AS (SELECT what FROM ledger) UPDATE stock SET note = x.what FROM x WHERE length(x.what) = stock.id;
+WITH x AS (SELECT min(what) AS what, length(what) AS n FROM ledger GROUP BY 2) UPDATE stock SET note = x.what FROM x WHERE x.n = stock.id;
 WITH x AS (SELECT other FROM deliveries), y AS (SELECT other + 1 AS id FROM x WHERE other > 14) DELETE FROM stock USING y WHERE stock.id = y.id;
 WITH x AS (SELECT other FROM deliveries) DELETE FROM stock WHERE id IN (SELECT other FROM x) AND n > (SELECT min(other) FROM x);
 WITH x AS (SELECT 5 AS id) DELETE FROM stock WHERE NOT EXISTS (SELECT FROM x WHERE id = 6);
