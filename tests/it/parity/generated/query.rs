@@ -219,6 +219,7 @@ impl<'s> Generator<'s> {
         // Arguments do not refer to outer levels: the aggregate would be one of theirs.
         let own = Scope { levels: vec![scope.inner().to_vec()] };
         let (mut items, mut kinds, mut groups) = (Vec::new(), Vec::new(), 0);
+        let mut has_sets = self.chance(30);
         match wanted {
             Some(wanted) => {
                 for kind in wanted {
@@ -231,7 +232,11 @@ impl<'s> Generator<'s> {
                 groups = self.random.random_range(0..3);
                 for _ in 0..groups {
                     let kind = self.any_kind(&own);
-                    items.push(self.expression(kind, &own, 1).fixed());
+                    // PostgreSQL does not sort by what is constant, also where a grouping set leaves it out.
+                    let column = has_sets.then(|| self.column(kind, &own)).flatten();
+                    has_sets &= column.is_some();
+                    let item = column.unwrap_or_else(|| self.expression(kind, &own, 1).fixed());
+                    items.push(item);
                     kinds.push(kind);
                 }
                 for _ in 0..self.random.random_range(1..4) {
@@ -244,11 +249,11 @@ impl<'s> Generator<'s> {
         let list: Vec<String> = (1..=groups).map(|ordinal| ordinal.to_string()).collect();
         let group_by = match groups {
             0 => String::new(),
-            _ => match self.random.random_range(0..10) {
+            _ if !has_sets => format!(" GROUP BY {}", list.join(", ")),
+            _ => match self.random.random_range(0..3) {
                 0 => format!(" GROUP BY ROLLUP ({})", list.join(", ")),
                 1 => format!(" GROUP BY CUBE ({})", list.join(", ")),
-                2 => format!(" GROUP BY GROUPING SETS (({}), ())", list.join(", ")),
-                _ => format!(" GROUP BY {}", list.join(", ")),
+                _ => format!(" GROUP BY GROUPING SETS (({}), ())", list.join(", ")),
             },
         };
         let having = match self.random.random_range(0..5) {
