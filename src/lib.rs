@@ -54,6 +54,9 @@
 //! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
 //!   that has joined the session's transaction.
 
+// What is awaited is moved into who awaits it, for every statement: what is rare and large is boxed.
+#![deny(clippy::large_futures)]
+
 pub mod auth;
 pub mod backend;
 pub mod catalog;

@@ -57,8 +57,8 @@ pub enum Reply {
     ParseUnnamed,
     Bind,
     Close,
-    /// ParameterDescription, then RowDescription or NoData.
-    DescribeStatement,
+    /// ParameterDescription, then RowDescription or NoData: what the connection has of this statement.
+    Columns(StatementId),
     DescribePortal,
     /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
     Execute,
@@ -104,6 +104,8 @@ pub struct Connection {
     /// Where cancel requests for this backend go; a pooler in between may have given no key.
     pub cancel_handle: Option<Arc<CancelHandle>>,
     pub prepared: PreparedStatements,
+    /// The first half of the answer to [`Reply::Columns`].
+    pub parameters_described: Vec<u32>,
     /// Which statement is parsed as the unnamed one.
     pub unnamed: Option<StatementId>,
     pub settings: Arc<Settings>,
@@ -139,6 +141,7 @@ impl Connection {
             status: b'I',
             cancel_handle: greeting.backend_key.map(|key| Arc::new(CancelHandle { endpoint: Arc::clone(endpoint), key })),
             prepared: PreparedStatements::default(),
+            parameters_described: Vec::new(),
             unnamed: None,
             settings: Arc::new(Settings::default()),
             custom_names: CustomNames::default(),

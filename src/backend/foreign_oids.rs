@@ -4,6 +4,7 @@
 //! type of their elements, composite values that of each field. Parameters of these kinds are translated the other way. What
 //! both shards number alike is not listed, and what is not listed stays as it is: system types, and what only that shard has.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::prepared::IdHasher;
 use crate::shard_key::Format;
-use crate::wire::{Bind, FieldDescription, for_each_column, row_description};
+use crate::wire::{Bind, FieldDescription, bind, for_each_column, row_description};
 
 /// What one shard calls a table or a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,12 @@ struct Translation {
 pub struct ForeignOids {
     /// Of the catalogue that it was made for; 0: of none.
     pub version: u64,
+    /// Of another shard than the home shard.
+    is_foreign: bool,
     to_home: Translation,
     from_home: Translation,
+    /// Types of users, by the home shard's oids.
+    types: ByOid<u32>,
 }
 
 /// Columns, or parameters, whose values in binary form name types.
@@ -72,11 +77,32 @@ impl ForeignOids {
         let pairs = shard.iter().filter_map(|(name, there)| Some((*there, *home.get(name)?)));
         let pairs: Vec<(OidName, OidName)> = pairs.collect();
         let reversed = pairs.iter().map(|(there, home)| (*home, *there));
-        Self { version, to_home: Translation::of(pairs.iter().copied()), from_home: Translation::of(reversed) }
+        let types = home.iter().filter(|(name, _)| name.starts_with(TYPE));
+        Self {
+            version,
+            is_foreign: true,
+            to_home: Translation::of(pairs.iter().copied()),
+            from_home: Translation::of(reversed),
+            types: types.filter_map(|(name, home)| Some((home.oid, shard.get(name)?.oid))).collect(),
+        }
+    }
+
+    /// Of a shard whose oids are not known.
+    pub fn unknown() -> Self {
+        Self { is_foreign: true, ..Self::default() }
+    }
+
+    /// These types, as a Parse declares them, there; 0, which leaves it to the shard, where that is not known.
+    pub fn types_there<'t>(&self, types: &'t [u32]) -> Cow<'t, [u32]> {
+        if !self.is_foreign || !types.iter().any(|oid| is_user_type(*oid)) {
+            return Cow::Borrowed(types);
+        }
+        let there = |oid: &u32| if is_user_type(*oid) { self.types.get(oid).copied().unwrap_or(0) } else { *oid };
+        types.iter().map(there).collect()
     }
 
     #[inline]
-    fn at_home(&self, oid: u32) -> u32 {
+    pub fn at_home(&self, oid: u32) -> u32 {
         self.to_home.at(oid)
     }
 
@@ -158,6 +184,18 @@ impl ForeignOids {
         let values = there.get_mut(bind.values_start()..)?;
         self.from_home.translate_values(&nested, values);
         Some(there)
+    }
+}
+
+impl ForeignOids {
+    /// The part of a Bind after the names, for this shard. `types`: the parameters', as the home shard has them.
+    pub fn bind_there<'b>(&self, types: &[u32], after_names: &'b [u8]) -> Cow<'b, [u8]> {
+        if self.from_home.oids.is_empty() {
+            return Cow::Borrowed(after_names);
+        }
+        let body = [&NO_NAMES[..], after_names].concat();
+        let there = bind(&body).ok().and_then(|bind| self.parameters_there(types, &bind, after_names));
+        there.map_or(Cow::Borrowed(after_names), Cow::Owned)
     }
 }
 
@@ -266,11 +304,22 @@ pub fn is_record(oid: u32) -> bool {
     matches!(oid, RECORD | RECORD_ARRAY)
 }
 
+/// Made by users: other types have the same oids on every shard.
+pub fn is_user_type(oid: u32) -> bool {
+    oid >= FIRST_USER_OID
+}
+
+/// FirstNormalObjectId.
+const FIRST_USER_OID: u32 = 16_384;
 const RECORD: u32 = 2249;
 const RECORD_ARRAY: u32 = 2287;
 /// PostgreSQL's own stack ends before.
 const DEPTH_MAX: usize = 100;
 
+/// Of a portal and of a statement.
+const NO_NAMES: [u8; 2] = [0, 0];
+/// How the names of types begin.
+const TYPE: &[u8] = b"t";
 /// What [`OidNames`] is read from: a name that is the same on every shard, the oid, and the letter of [`Nesting`].
 pub const OID_NAMES_SQL: &str = "SELECT 'c' || pg_catalog.format('%I.%I', n.nspname, c.relname), c.oid, '' \
      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -299,6 +348,9 @@ mod tests {
         let home = names(&[("cpublic.t", 20001), ("tpublic.mood", 20002), ("tpublic.same", 20003)]);
         let shard = names(&[("cpublic.t", 30001), ("tpublic.mood", 20001), ("tpublic.same", 20003), ("tonly.here", 40000)]);
         let oids = ForeignOids::between(1, &shard, &home);
+        assert_eq!(*oids.types_there(&[23, 20002, 20003, 50000]), [23, 20001, 20003, 0]);
+        assert_eq!(*ForeignOids::unknown().types_there(&[23, 20002]), [23, 0]);
+        assert_eq!(*ForeignOids::default().types_there(&[23, 20002]), [23, 20002], "at home");
         let mut body = [&[0, 3][..], &field("a", 30001, 20001), &field("b", 0, 23), &field("", 40000, 20003)].concat();
         oids.translate(&mut body);
         assert_eq!(body, [&[0, 3][..], &field("a", 20001, 20002), &field("b", 0, 23), &field("", 40000, 20003)].concat());

@@ -15,10 +15,10 @@ mod settings;
 mod target;
 
 pub use connection::{CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
-pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record};
+pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record, is_user_type};
 pub use health::{Backoff, Health};
 pub use open::{OpenError, open};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
-pub use prepared::{PreparedStatements, StatementId, StatementRegistry, StatementText};
+pub use prepared::{ColumnsDigest, PreparedStatements, StatementId, StatementRegistry, StatementText};
 pub use settings::{CustomNames, Settings};
 pub use target::ShardAddress;

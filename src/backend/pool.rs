@@ -363,8 +363,8 @@ impl Pool {
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let attempt =
-            tokio::time::timeout(self.limits.connect_timeout, super::open::open(&self.address, &self.credentials, runtime));
+        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
+        let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match &opened {
             Ok(_) => self.counters.connected(),

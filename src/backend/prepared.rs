@@ -4,13 +4,16 @@
 //! parsed a text serves every client that prepares the same text. The texts that a connection holds are bounded: the one
 //! that was prepared first is closed to make room.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use moka::sync::Cache;
 use smallvec::SmallVec;
+
+use crate::wire::{FieldDescription, row_description};
 
 /// Number of a text in this proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +50,31 @@ pub struct StatementText {
     pub search_path: Arc<str>,
 }
 
+/// The columns that a statement gives, as far as PostgreSQL holds a prepared statement to them: names, types by the home shard's
+/// oids, modifiers. Collations too, but no message tells these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnsDigest(u64);
+
+impl ColumnsDigest {
+    /// `rows`: the body of a RowDescription; `None`: no rows.
+    pub fn of(rows: Option<&[u8]>) -> Self {
+        match rows.map(row_description) {
+            Some(Ok(columns)) => Self::of_columns(&columns),
+            None | Some(Err(_)) => Self::by(|hasher| (NO_COLUMNS, rows).hash(hasher)),
+        }
+    }
+
+    pub fn of_columns(columns: &[FieldDescription]) -> Self {
+        Self::by(|hasher| columns.iter().for_each(|column| (&column.name, column.type_oid, column.typmod).hash(hasher)))
+    }
+
+    fn by(hash: impl FnOnce(&mut DefaultHasher)) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
 /// Gives every statement text its id. Bounded: a text that fell out gets a new id when it is prepared again.
 pub struct StatementRegistry {
     ids: Cache<Arc<StatementText>, StatementId>,
@@ -66,7 +94,8 @@ impl StatementRegistry {
 /// What one connection has prepared.
 #[derive(Default)]
 pub struct PreparedStatements {
-    known: HashSet<StatementId, std::hash::BuildHasherDefault<IdHasher>>,
+    /// With the columns that it gives here; `None`: it was not asked for them.
+    known: HashMap<StatementId, Option<ColumnsDigest>, std::hash::BuildHasherDefault<IdHasher>>,
     order: VecDeque<StatementId>,
     /// May be there or not. At most [`DOUBTFUL_MAX`] and one for each Parse that is under way.
     doubtful: VecDeque<StatementId>,
@@ -75,16 +104,29 @@ pub struct PreparedStatements {
 impl PreparedStatements {
     #[inline]
     pub fn has(&self, id: StatementId) -> bool {
-        self.known.contains(&id)
+        self.known.contains_key(&id)
+    }
+
+    /// What the statement gives, as the connection has it.
+    #[inline]
+    pub fn columns(&self, id: StatementId) -> Option<ColumnsDigest> {
+        self.known.get(&id).copied().flatten()
+    }
+
+    pub fn note_columns(&mut self, id: StatementId, columns: ColumnsDigest) {
+        if let Some(known) = self.known.get_mut(&id) {
+            *known = Some(columns);
+        }
     }
 
     /// Remembers that a Parse is sent. Returns the statements to close before it, so that at most `max` are held and the name
     /// is free.
     pub fn insert(&mut self, id: StatementId, max: usize) -> SmallVec<[StatementId; 2]> {
         let mut to_close = SmallVec::new();
-        if !self.known.insert(id) {
+        if self.known.contains_key(&id) {
             return to_close;
         }
+        self.known.insert(id, None);
         if let Some(place) = self.doubtful.iter().position(|doubtful| *doubtful == id) {
             self.doubtful.remove(place);
             to_close.push(id);
@@ -105,7 +147,7 @@ impl PreparedStatements {
     /// Something failed between Parse and the end: whether the connection has the statement is not known. To close one that it
     /// does not have is no error, to parse one that it has is.
     pub fn doubt(&mut self, id: StatementId) {
-        if self.known.remove(&id) {
+        if self.known.remove(&id).is_some() {
             self.order.retain(|known| *known != id);
             self.doubtful.push_back(id);
         }
@@ -122,7 +164,7 @@ impl PreparedStatements {
 #[derive(Default)]
 pub struct IdHasher(u64);
 
-impl std::hash::Hasher for IdHasher {
+impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -139,6 +181,8 @@ impl std::hash::Hasher for IdHasher {
 }
 
 const DOUBTFUL_MAX: usize = 16;
+/// Before what is hashed where there are none.
+const NO_COLUMNS: u8 = 0;
 
 #[cfg(test)]
 mod tests {

@@ -264,6 +264,16 @@ impl Catalog {
 }
 
 impl Relation {
+    /// Writing its rows is all that happens: no trigger, rule or policy looks on, and no other table holds a part of them.
+    pub fn stands_alone(&self) -> bool {
+        self.kind == RelationKind::Table
+            && self.triggers.is_empty()
+            && self.rules.is_empty()
+            && !self.has_row_security
+            && self.parents.is_empty()
+            && self.children.is_empty()
+    }
+
     /// How the definitions name it: `table public.books`.
     pub fn whole(&self) -> String {
         format!("{} {}.{}", self.kind.word(), self.schema, self.name)

@@ -179,19 +179,19 @@ async fn run(
     let void = |()| vec![Some(String::new())];
     let number = |number: i32| vec![Some(number.to_string())];
     match function {
-        Function::AddShard => shards::add(control, user, arguments).await.map(void),
+        Function::AddShard => Box::pin(shards::add(control, user, arguments)).await.map(void),
         Function::DropShard => shards::drop(control, user, arguments).await.map(void),
         Function::DistributeTable => sharding::distribute(control, caller, arguments).await.map(void),
         Function::CreateDistributedTable => sharding::create_distributed(control, caller, arguments).await.map(void),
         Function::ReferenceTable | Function::CreateReferenceTable => {
-            references::declare(control, caller, arguments.text("table_name")?).await.map(void)
+            Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)
         }
         Function::MapKey => keys::map(control, caller, arguments).await.map(number),
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
         Function::Locate => keys::locate(control, caller, arguments).await,
-        Function::DeclareFunction => functions::declare(control, caller, arguments).await.map(void),
+        Function::DeclareFunction => Box::pin(functions::declare(control, caller, arguments)).await.map(void),
         Function::UniqueId => control.unique_id().await.map(|id| vec![Some(id.to_string())]),
     }
 }

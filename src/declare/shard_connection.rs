@@ -40,7 +40,7 @@ impl ShardConnection {
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
     pub(super) async fn open(name: &str, url: &str) -> Result<Self, PgError> {
         let options = options(name, url)?;
-        let opening = tokio::time::timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&options)).await;
+        let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
         let connection = match opening {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(unable_to_connect(name, &error)),

@@ -52,7 +52,7 @@ pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &A
         partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
         on_shards: arguments.text("on_shards")?,
     };
-    declare(control, caller, &request).await
+    Box::pin(declare(control, caller, &request)).await
 }
 
 pub(super) async fn create_distributed(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
@@ -79,7 +79,7 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         },
         on_shards: "all",
     };
-    declare(control, caller, &request).await
+    Box::pin(declare(control, caller, &request)).await
 }
 
 fn parse_strategy(text: &str) -> Result<Strategy, PgError> {

@@ -47,9 +47,9 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
         return control.reached().await;
     };
     let mut home_connection = control.open(&home).await?;
-    let home_catalog = match_schemas(&mut home_connection, &home, &mut shard).await?;
+    let home_catalog = Box::pin(match_schemas(&mut home_connection, &home, &mut shard)).await?;
     control.map.store().add_shard(actor, &new).await?;
-    let result = prepare(control, actor, &mut home_connection, &mut shard, &home_catalog).await;
+    let result = Box::pin(prepare(control, actor, &mut home_connection, &mut shard, &home_catalog)).await;
     shard.close().await;
     home_connection.close().await;
     result
@@ -192,7 +192,7 @@ async fn prepare(
         return Err(error);
     }
     let gates = locked.close_gates().await?;
-    let result = set_online(control, actor, home, shard).await;
+    let result = Box::pin(set_online(control, actor, home, shard)).await;
     match result {
         Ok(()) => gates.open_when_reached(control, home).await,
         Err(error) => {

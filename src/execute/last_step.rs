@@ -2,10 +2,10 @@
 //!
 //! It goes to one of the shards that had their part, on the same connection: in the same transaction, with the same settings.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
 use super::RowSink;
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, NestedValues};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// What runs, and how the client asked for it.
@@ -46,19 +46,30 @@ pub async fn last_step<S: RowSink>(
 ) -> Result<LastStepEnd, LastStepError<S::Gone>> {
     connection.unnamed = None;
     connection.pending.clear();
-    put(&mut connection.output, step);
+    put(connection, step);
     connection.flush().await.map_err(LastStepError::Lost)?;
     let mut end = LastStepEnd::Answered;
+    let mut nested = NestedValues::default();
     loop {
         let Some(Frame { header, is_complete: true }) = connection.peek().map_err(LastStepError::Lost)? else {
             connection.fill().await.map_err(LastStepError::Lost)?;
             continue;
         };
+        if header.tag == shard_tag::DATA_ROW {
+            connection.translate_row(&nested, FRAME_HEADER_BYTES..header.total);
+        }
         let bytes = connection.input.get(..header.total).unwrap_or_default();
         let body = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         match header.tag {
-            shard_tag::ROW_DESCRIPTION if !step.has_columns(body) => end = LastStepEnd::Differs,
-            shard_tag::ROW_DESCRIPTION if step.describes => originate::row_description(sink.buffer(), step.columns),
+            shard_tag::ROW_DESCRIPTION => {
+                let mut columns = row_description(body).unwrap_or_default();
+                nested = connection.oids.translate_columns(&mut columns);
+                if !step.has(&columns) {
+                    end = LastStepEnd::Differs;
+                } else if step.describes {
+                    originate::row_description(sink.buffer(), step.columns);
+                }
+            }
             shard_tag::DATA_ROW | shard_tag::COMMAND_COMPLETE if matches!(end, LastStepEnd::Answered) => {
                 sink.buffer().extend_from_slice(bytes);
             }
@@ -80,18 +91,19 @@ pub async fn last_step<S: RowSink>(
     }
 }
 
-fn put(out: &mut BytesMut, step: &LastStep<'_>) {
-    originate::parse(out, b"", step.text.as_bytes(), step.types);
-    originate::bind(out, b"", b"", step.after_names);
+fn put(connection: &mut Connection, step: &LastStep<'_>) {
+    let (oids, out) = (&connection.oids, &mut connection.output);
+    originate::parse(out, b"", step.text.as_bytes(), &oids.types_there(step.types));
+    originate::bind(out, b"", b"", &oids.bind_there(step.types, step.after_names));
     originate::describe(out, b'P', b"");
     originate::execute(out, b"", 0);
     originate::sync(out);
 }
 
 impl LastStep<'_> {
-    fn has_columns(&self, body: &[u8]) -> bool {
+    fn has(&self, found: &[FieldDescription]) -> bool {
         let is_same = |(here, there): (&FieldDescription, &FieldDescription)| here.type_oid == there.type_oid;
-        row_description(body).is_ok_and(|found| found.len() == self.columns.len() && found.iter().zip(self.columns).all(is_same))
+        found.len() == self.columns.len() && found.iter().zip(self.columns).all(is_same)
     }
 }
 

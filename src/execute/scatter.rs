@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::sort_key::{SortValue, compare, decode, is_float};
-use crate::backend::{Connection, ConnectionError, Frame, NestedValues};
+use crate::backend::{ColumnsDigest, Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
 use crate::shard_key::Format;
 use crate::sql::analysis::{self as sql, Combine, DistinctRows, SortKey};
@@ -35,6 +35,8 @@ pub struct Spec {
     pub hidden_columns: usize,
     /// The simple protocol: the client gets a RowDescription.
     pub describes: bool,
+    /// What the client was told of its columns.
+    pub told: Option<ColumnsDigest>,
     /// Floats in text are cut to fewer digits than they have: values that look the same may not be.
     pub cuts_floats: bool,
 }
@@ -81,6 +83,9 @@ pub enum ScatterError<G> {
     /// Rows that cannot be merged or combined exactly, and nothing has been sent.
     #[error("rows cannot be combined: {0}")]
     Inexact(String),
+    /// The rows have other columns than the client was told; nothing has been sent.
+    #[error("the columns have changed")]
+    Changed,
     #[error("{0}")]
     Error(PgError),
     #[error("the client has gone")]
@@ -183,7 +188,7 @@ impl Merge<'_, '_> {
             Some(Combine::Distinct(distinct)) => self.seen = Some(self.nothing_seen(distinct)?),
             None => {}
         }
-        self.describe(sink);
+        self.describe(sink)?;
         let mut rows = 0_u64;
         let mut last: Option<Vec<SortValue>> = None;
         while let Some(index) = self.least() {
@@ -215,11 +220,17 @@ impl Merge<'_, '_> {
         Ok(ScatterEnd { rows, last_step: None })
     }
 
-    fn describe<S: RowSink>(&mut self, sink: &mut S) {
+    fn describe<S: RowSink>(&mut self, sink: &mut S) -> Result<(), ScatterError<S::Gone>> {
+        let columns = self.columns.get(..self.visible_columns()).unwrap_or_default();
+        if self.spec.told.is_some_and(|told| told != ColumnsDigest::of_columns(columns)) {
+            // The statement has waited for the change.
+            return Err(ScatterError::Changed);
+        }
         self.is_answered = true;
         if self.spec.describes {
-            originate::row_description(sink.buffer(), self.columns.get(..self.visible_columns()).unwrap_or_default());
+            originate::row_description(sink.buffer(), columns);
         }
+        Ok(())
     }
 
     fn visible_columns(&self) -> usize {
@@ -296,7 +307,7 @@ impl Merge<'_, '_> {
         (limit, offset): (Option<u64>, u64),
         sink: &mut S,
     ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-        self.describe(sink);
+        self.describe(sink)?;
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         let wanted = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut sent = 0_usize;
@@ -386,13 +397,12 @@ impl Merge<'_, '_> {
                     return Ok(());
                 }
                 shard_tag::ROW_DESCRIPTION => {
+                    let mut columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
+                    input.nested = input.connection.oids.translate_columns(&mut columns);
                     if self.columns.is_empty() {
-                        let mut columns = row_description(body).map_err(|error| ScatterError::Order(error.to_string()))?;
-                        input.nested = input.connection.oids.translate_columns(&mut columns);
                         self.columns = columns;
-                    } else {
-                        // The others describe the same columns.
-                        input.nested = input.connection.oids.nested_among(&self.columns);
+                    } else if ColumnsDigest::of_columns(&columns) != ColumnsDigest::of_columns(&self.columns) {
+                        return Err(ScatterError::Changed);
                     }
                 }
                 shard_tag::ERROR => {

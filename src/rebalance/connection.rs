@@ -21,7 +21,7 @@ impl Reader {
     /// Not bounded: the caller is. Cancel safe.
     pub(super) async fn open(place: &str, url: &str) -> Result<Self, RebalanceError> {
         let options = options(url).ok_or_else(|| RebalanceError::Url { place: place.to_owned() })?;
-        let mut connection = PgConnection::connect_with(&options)
+        let mut connection = Box::pin(PgConnection::connect_with(&options))
             .await
             .map_err(|error| RebalanceError::Unreachable { place: place.to_owned(), reason: connect_failure(&error) })?;
         let settled = connection.execute(SETTINGS).await;

@@ -55,7 +55,7 @@ pub async fn resolve(
 ) -> Result<Target, PgError> {
     match single_key_target(map, parts, inputs) {
         Some(target) => Ok(target),
-        None => resolve_in_rounds(map, parts, inputs, resolution).await,
+        None => Box::pin(resolve_in_rounds(map, parts, inputs, resolution)).await,
     }
 }
 

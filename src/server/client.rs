@@ -77,13 +77,12 @@ impl Doorkeeper {
         let accepted_at = Instant::now();
         let login_deadline = tokio::time::Instant::from_std(accepted_at) + self.login_timeout;
         let place = self.take_place();
-        match timeout_at(login_deadline, self.login(stream, place.is_some())).await {
+        match timeout_at(login_deadline, Box::pin(self.login(stream, place.is_some()))).await {
             Ok(Ok((startup, identity, reply))) => {
                 let Startup { stream, buffer, .. } = startup;
-                // Boxed by itself: what login needed is gone before the session begins.
                 let connected = Connected { stream, input: buffer, reply, address, accepted_at, login_deadline, runtime };
                 let session = Session::new(Arc::clone(&self.gateway), identity, connected);
-                session.run(&stop).await;
+                Box::pin(session.run(&stop)).await;
             }
             Ok(Err(outcome)) => self.gateway.counters.connection(outcome),
             Err(_) => {

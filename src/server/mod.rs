@@ -52,7 +52,7 @@ pub struct Server {
 
 /// Runs a proxy until `shutdown`, then drains it. Meanwhile takes over what comes by `reloads`.
 pub async fn serve(config: Config, mut reloads: mpsc::Receiver<Config>, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut server = Server::start(config).await?;
+    let mut server = Box::pin(Server::start(config)).await?;
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return server.drain().await,

@@ -17,7 +17,7 @@ pub(super) async fn run(recovery: Arc<Recovery>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let finished = recovery.round().await;
+        let finished = Box::pin(recovery.round()).await;
         if finished > 0 {
             tracing::info!(finished, "prepared transactions recovered");
         }

@@ -13,7 +13,7 @@ use crate::session::Gateway;
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
     let mut epochs = gateway.map.subscribe();
-    let versions = || (gateway.map.load().tables_version, gateway.map.load().schema_version);
+    let versions = || (gateway.map.load().declarations_version, gateway.map.load().schema_version);
     let mut known = versions();
     let mut last_look = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The short way: one statement about one key, outside of a transaction, for which everything is at hand.
+//! The short way: one statement about one key or a home table, outside of a transaction, for which everything is at hand.
 //!
 //! That is what most cycles of most applications are: `Bind, Describe, Execute, Sync` of a prepared statement, or a Query. The
 //! general way ([`super::extended`], [`super::simple`]) waits at many places where there is mostly nothing to wait for: for
@@ -18,10 +18,10 @@ use bytes::Buf;
 
 use super::participant::Participant;
 use super::{Session, SessionEnd};
-use crate::backend::{Pooled, Reply, StatementId};
+use crate::backend::{ColumnsDigest, Pooled, Reply, StatementId};
 use crate::routing::{Inputs, MapSource, SingleKey};
 use crate::shardmap::MapSnapshot;
-use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Part, Scope};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag, originate};
 
@@ -87,23 +87,22 @@ impl Session {
         let cycle = Cycle::read(&self.client.input)?;
         let statement = self.statements.get(cycle.bind.statement)?;
         let analysis = statement.analysis()?;
+        // Before a shard has said what its parameters and columns are, the general way asks.
+        let told = statement.told.get()?;
         let declared = &*statement.key.types;
-        let types = match statement.description.get() {
-            _ if declared.len() >= cycle.bind.parameter_count && !declared.contains(&0) => declared,
-            Some(description) => &description.parameter_types,
-            None => return None,
-        };
+        let is_declared = declared.len() >= cycle.bind.parameter_count && !declared.contains(&0);
+        let types = if is_declared { declared } else { &told.parameter_types };
         let expected = usize::from(analysis.parameter_count).max(declared.len());
-        if statement.context_id != self.context.id || cycle.bind.parameter_count != expected {
+        if !self.is_current(statement) || cycle.bind.parameter_count != expected {
             return None;
         }
         // In binary form they may name types, by other oids on other shards.
         let has_binary = cycle.bind.has_binary_results() || cycle.bind.has_binary_parameters();
-        if has_binary && !statement.description.get().is_some_and(|description| description.has_system_types_only()) {
+        if has_binary && !told.has_system_types_only() {
             return None;
         }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
-        let (map, mut connection) = self.place_at_once(analysis, &inputs, Some(statement.id))?;
+        let (map, mut connection) = self.place_at_once(analysis, &inputs, Some((statement.id, told.columns())))?;
         statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, cycle.bind.after_names));
         connection.output.extend_from_slice(cycle.rest);
         connection.expect(Reply::Bind, true);
@@ -151,12 +150,12 @@ impl Session {
     }
 
     /// The map that the statement is routed by and a connection where it can run, ready for it. `prepared`: the connection has
-    /// this statement.
+    /// this statement, with these columns.
     fn place_at_once(
         &self,
         analysis: &Analysis,
         inputs: &Inputs<'_>,
-        prepared: Option<StatementId>,
+        prepared: Option<(StatementId, ColumnsDigest)>,
     ) -> Option<(Arc<MapSnapshot>, Pooled)> {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
@@ -165,19 +164,25 @@ impl Session {
             && analysis.shard_hint.is_none()
             && !analysis.has_unknown_names;
         let Scope::Placed { parts, .. } = &analysis.scope else { return None };
-        let single_key = if is_plain { SingleKey::of(parts)? } else { return None };
+        if !is_plain {
+            return None;
+        }
         let snapshot = self.gateway.map.newest();
         if !self.gateway.has_catalog_for(&snapshot) || !self.context_is_of(&self.gateway.catalog.load(), &snapshot) {
             return None;
         }
-        let place = single_key.place(&*self.gateway.map, &snapshot, inputs)?;
-        let pool = self.known_pool(place.shard)?;
-        let is_home = snapshot.home().is_some_and(|home| home.id == place.shard);
+        let home = snapshot.home()?.id;
+        let shard = match parts.as_slice() {
+            [Part::Home] => home,
+            _ => SingleKey::of(parts)?.place(&*self.gateway.map, &snapshot, inputs)?.shard,
+        };
+        let pool = self.known_pool(shard)?;
+        let is_home = shard == home;
         let version = self.context.catalog.version;
         let connection = pool.take_ready(self.runtime, |connection| {
             connection.settings == self.settings
                 && connection.custom_names == self.custom_names
-                && prepared.is_none_or(|id| connection.prepared.has(id))
+                && prepared.is_none_or(|(id, columns)| connection.prepared.columns(id) == Some(columns))
                 && (is_home || connection.oids.version == version)
         })?;
         Some((Arc::clone(&snapshot), connection))

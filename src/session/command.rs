@@ -92,7 +92,7 @@ impl Session {
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         if let Command::Explain { .. } = &statement.command {
-            return self.explain(statement, text, None).await;
+            return Box::pin(self.explain(statement, text, None)).await;
         }
         if let Scope::Refused(refusal) = &statement.scope {
             self.gateway.counters.statement(RouteKind::Refused);
@@ -117,21 +117,21 @@ impl Session {
                 "End the transaction with COMMIT.",
             )
             .into()),
-            Command::SetConstraints => self.set_constraints(alone).await,
-            Command::Set { name, value, is_local } => self.set(name, value.as_deref(), *is_local, alone).await,
-            Command::SetConfig(calls) => self.set_config(calls, bind).await,
+            Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
+            Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
+            Command::SetConfig(calls) => Box::pin(self.set_config(calls, bind)).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
-            Command::Prepare { .. } => self.prepare_by_name(statement, text).await,
-            Command::Execute { .. } => self.execute_by_name(statement, text, bind).await,
+            Command::Prepare { .. } => Box::pin(self.prepare_by_name(statement, text)).await,
+            Command::Execute { .. } => Box::pin(self.execute_by_name(statement, text, bind)).await,
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
-            Command::Shardgate(call) => self.shardgate_call(call, bind).await,
+            Command::Shardgate(call) => Box::pin(self.shardgate_call(call, bind)).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
-                self.change_temporary(statement, text, None).await
+                Box::pin(self.change_temporary(statement, text, None)).await
             }
-            Command::Ddl { table_as: Some(table), .. } => self.create_table_as(table, statement, text).await,
-            Command::Ddl { .. } | Command::Maintenance => self.on_every_shard(statement, alone).await,
+            Command::Ddl { table_as: Some(table), .. } => Box::pin(self.create_table_as(table, statement, text)).await,
+            Command::Ddl { .. } | Command::Maintenance => Box::pin(self.on_every_shard(statement, alone)).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
                 Ok(())
@@ -149,13 +149,13 @@ impl Session {
         };
         self.check_not_failed(&analysis.command)?;
         if let Command::Explain { .. } = &analysis.command {
-            return self.explain(analysis, statement.text(), Some((statement, &bind))).await;
+            return Box::pin(self.explain(analysis, statement.text(), Some((statement, &bind)))).await;
         }
         if super::inner_query::has_inner_query(&analysis.command) {
             return self.execute_inner_query(analysis, statement, &bind).await;
         }
         if super::temporary::has_parameters(analysis) {
-            return self.change_temporary(analysis, statement.text(), Some((statement, &bind))).await;
+            return Box::pin(self.change_temporary(analysis, statement.text(), Some((statement, &bind)))).await;
         }
         let before = self.client.output.len();
         let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
@@ -274,10 +274,14 @@ impl Session {
     ///
     /// Where several have written they agree first ([`Session::commit_on_several`]).
     pub(super) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
-        match self.writer_count() {
-            0 | 1 => self.commit_one_writer().await?,
-            _ => Box::pin(self.commit_on_several()).await?,
+        let committed = match self.writer_count() {
+            0 | 1 => self.commit_one_writer().await,
+            _ => Box::pin(self.commit_on_several()).await,
+        };
+        if let (Err(_), Some(change)) = (&committed, &mut self.schema_change) {
+            change.keep_declared();
         }
+        committed?;
         let settings = Arc::clone(&self.settings);
         for participant in &mut self.participants {
             if participant.has_begun {
@@ -427,6 +431,7 @@ impl Session {
         self.on_those_who_know(index, &sql, index + 1).await?;
         self.forget_cursors_after(index).await;
         self.temporary_tables.transaction_ended();
+        self.note_own_change();
         if let Some(settings) = self.transaction.rollback_to(index) {
             self.change_settings(settings);
         }

@@ -87,7 +87,7 @@ impl Session {
         Ok(())
     }
 
-    async fn commit_support(&mut self, shard: ShardId) -> Result<Arc<CommitSupport>, PgError> {
+    pub(super) async fn commit_support(&mut self, shard: ShardId) -> Result<Arc<CommitSupport>, PgError> {
         let shard = self.gateway.shard(shard)?;
         let user = match self.effective("session_authorization") {
             Some(user) => user.to_owned(),

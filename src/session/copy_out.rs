@@ -65,9 +65,9 @@ impl Session {
             // By itself it is a transaction, which ends with it.
             Route::Scatter(shards) if query.has_locks() && !is_bound => {
                 let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
-                self.lock_rows_alone(&query, &bind, &shards).await
+                Box::pin(self.lock_rows_alone(&query, &bind, &shards)).await
             }
-            Route::Scatter(shards) => self.scatter_bound(&query, &bind, &shards).await,
+            Route::Scatter(shards) => Box::pin(self.scatter_bound(&query, &bind, &shards)).await,
             Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
             Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),
         };

@@ -4,27 +4,22 @@
 //! the next client that prepares the text costs no trip. Outside the session's transaction, unless it has touched the home
 //! shard, where it may have changed the schema.
 
-use std::borrow::Cow;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::client::Client;
+use super::gather::release;
 use super::participant::Participant;
+use super::told::hold_to;
 use super::{Failure, Session};
-use crate::backend::{Connection, Pooled, Reply, is_record};
+use crate::backend::{ColumnsDigest, Connection, Pooled, Reply, is_record, is_user_type};
 use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
 use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::Scope;
-use crate::wire::{self, FRAME_HEADER_BYTES, Reader, originate, shard_tag};
-
-/// Whose oids the declared parameter types are. Types that users make have other oids on each shard: where they mean nothing, the
-/// shard infers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TypeNames {
-    Home,
-    Foreign,
-}
+use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, originate, shard_tag};
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +28,16 @@ pub struct Description {
     /// Body of the RowDescription, all formats text; `None` when the statement returns no rows.
     pub rows: Option<Bytes>,
     system_types_only: OnceLock<bool>,
+    columns: OnceLock<ColumnsDigest>,
 }
 
 impl Description {
     pub fn new(parameter_types: Vec<u32>, rows: Option<Bytes>) -> Self {
-        Self { parameter_types, rows, system_types_only: OnceLock::new() }
+        Self { parameter_types, rows, system_types_only: OnceLock::new(), columns: OnceLock::new() }
+    }
+
+    pub fn columns(&self) -> ColumnsDigest {
+        *self.columns.get_or_init(|| ColumnsDigest::of(self.rows.as_deref()))
     }
 
     /// No parameter and no column is of a type that users made, or of one that can hold values of such types.
@@ -51,24 +51,24 @@ impl Description {
 }
 
 impl Session {
-    /// Clients know types by their oids on the home shard.
-    pub(super) fn type_names(&self, shard: ShardId, statement: &Statement) -> Result<TypeNames, PgError> {
-        let has_user_types = statement.key.types.iter().any(|oid| is_user_type(*oid));
-        Ok(if has_user_types && self.home()?.id != shard { TypeNames::Foreign } else { TypeNames::Home })
-    }
-
     pub(super) async fn describe(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         if let Some(known) = statement.description.get() {
             return Ok(Arc::clone(known));
         }
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
+            hold_to(statement, &known)?;
             return Ok(Arc::clone(statement.description.get_or_init(|| known)));
         }
-        let described = self.ask_for_description(statement).await;
-        if described.is_err() {
-            self.forget_unproven(statement.id);
+        match Box::pin(self.ask_for_description(statement)).await {
+            Ok(description) => {
+                hold_to(statement, &description)?;
+                Ok(description)
+            }
+            Err(failure) => {
+                self.forget_unproven(statement.id);
+                Err(failure)
+            }
         }
-        described
     }
 
     async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
@@ -86,12 +86,10 @@ impl Session {
                 self.drain_with_flush(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 participant.needs_sync = false;
-                describe_on(
-                    &mut participant.connection,
-                    statement,
-                    self.gateway.config.cross_shard.prepared_statements_max as usize,
-                )
-                .await?
+                let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+                self.cancel.started(&participant.connection);
+                let described = describe_on(&mut participant.connection, statement, prepared_max);
+                unless_gone(&mut self.client, described).await?
             }
             false => match self.describe_outside(&home, statement).await {
                 Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
@@ -171,9 +169,14 @@ impl Session {
     /// On a connection that has nothing to do with the transaction.
     async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
         let mut connection = self.checkout_any(shard, &self.settings_now()).await?;
+        self.learn_oids(&mut connection, shard).await?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let described = describe_on(&mut connection, statement, prepared_max).await;
-        connection.release();
+        self.cancel.started(&connection);
+        let described = describe_on(&mut connection, statement, prepared_max);
+        let described = unless_gone(&mut self.client, described).await;
+        if !matches!(described, Err(Failure::End(_))) {
+            release(&self.cancel, connection);
+        }
         described
     }
 
@@ -208,6 +211,15 @@ pub(super) enum Aside {
     Outside(Pooled),
 }
 
+/// Waits for a shard, unless the client goes; its session then cancels what the shard still does.
+pub(super) async fn unless_gone<T>(client: &mut Client, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        end = poll_fn(|context| client.poll_gone(context)) => Err(end.into()),
+    }
+}
+
 async fn run_own(connection: &mut Connection, sql: &str) -> Result<(), Failure> {
     connection.simple(sql).await.map(drop).map_err(|error| Failure::Error(super::lost("home", &error)))
 }
@@ -222,7 +234,7 @@ pub(super) async fn describe_on(
     statement: &Statement,
     prepared_max: usize,
 ) -> Result<Description, Failure> {
-    prepare_on(connection, statement, TypeNames::Home, false, prepared_max);
+    prepare_on(connection, statement, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
     // Read here, not by the relay: nothing of it goes to the client as it comes.
@@ -232,7 +244,10 @@ pub(super) async fn describe_on(
     loop {
         let (tag, body) = connection.next_frame().await.map_err(|error| Failure::Error(super::lost("home", &error)))?;
         match tag {
-            shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
+            shard_tag::PARAMETER_DESCRIPTION => {
+                description.parameter_types = parameter_types(&body)
+                    .map_err(|error| PgError::internal(format!("parameter description from shard: {error}")))?;
+            }
             shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
             shard_tag::ERROR => {
                 connection.prepared.doubt(statement.id);
@@ -240,10 +255,11 @@ pub(super) async fn describe_on(
             }
             shard_tag::READY => {
                 connection.status = body.first().copied().unwrap_or(b'E');
-                return match refusal {
-                    Some(frame) => Err(Failure::Shard(frame)),
-                    None => Ok(description),
-                };
+                if let Some(frame) = refusal {
+                    return Err(Failure::Shard(frame));
+                }
+                connection.prepared.note_columns(statement.id, description.columns());
+                return Ok(description);
             }
             _ => {}
         }
@@ -251,13 +267,7 @@ pub(super) async fn describe_on(
 }
 
 /// Puts a Parse before what follows when the connection does not have the statement.
-pub(super) fn prepare_on(
-    connection: &mut Connection,
-    statement: &Statement,
-    types: TypeNames,
-    is_visible: bool,
-    prepared_max: usize,
-) -> bool {
+pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_visible: bool, prepared_max: usize) -> bool {
     if connection.prepared.has(statement.id) {
         return false;
     }
@@ -265,26 +275,17 @@ pub(super) fn prepare_on(
         unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
         connection.expect(Reply::Close, false);
     }
-    let types: Cow<'_, [u32]> = match types {
-        TypeNames::Home => Cow::Borrowed(&statement.key.types),
-        TypeNames::Foreign => statement.key.types.iter().map(|oid| if is_user_type(*oid) { 0 } else { *oid }).collect(),
-    };
+    let types = connection.oids.types_there(&statement.key.types);
     statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &types));
     connection.expect(Reply::Parse(statement.id), is_visible);
     true
 }
 
-fn is_user_type(oid: u32) -> bool {
-    oid >= FIRST_USER_OID
-}
-
-fn parameter_types(body: &[u8]) -> Result<Vec<u32>, PgError> {
+/// The body of a ParameterDescription.
+pub(super) fn parameter_types(body: &[u8]) -> Result<Vec<u32>, DecodeError> {
     let mut reader = Reader::new(body);
-    let read = |reader: &mut Reader<'_>| {
-        let count = reader.count()?;
-        (0..count).map(|_| reader.u32()).collect::<Result<Vec<_>, _>>()
-    };
-    read(&mut reader).map_err(|error| PgError::internal(format!("parameter description from shard: {error}")))
+    let count = reader.count()?;
+    (0..count).map(|_| reader.u32()).collect()
 }
 
 pub(super) fn error_frame(body: &[u8]) -> Bytes {
@@ -300,8 +301,10 @@ pub(super) fn frame(tag: u8, body: &[u8]) -> Bytes {
 }
 
 /// Writes a RowDescription with these result formats: none is text, one is for all columns, else one each. `rows`: its body.
+/// On an error nothing is written.
 pub(super) fn put_with_formats(out: &mut BytesMut, rows: &[u8], formats: &[u8]) -> Result<(), PgError> {
     let length = u32::try_from(rows.len() + 4).map_err(|error| PgError::internal(error.to_string()))?;
+    let before = out.len();
     out.put_u8(shard_tag::ROW_DESCRIPTION);
     out.put_u32(length);
     let start = out.len();
@@ -311,12 +314,30 @@ pub(super) fn put_with_formats(out: &mut BytesMut, rows: &[u8], formats: &[u8]) 
     let changed = wire::for_each_column(out.get_mut(start..).unwrap_or_default(), |[.., high, low]| {
         (*high, *low) = (0, all.or_else(|| codes.next()).and_then(|code| code.get(1)).copied().unwrap_or(0));
     });
-    changed.map_err(|error| PgError::internal(format!("row description: {error}")))
+    changed.map_err(|error| {
+        out.truncate(before);
+        PgError::internal(format!("row description: {error}"))
+    })
 }
 
 const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside; RELEASE SAVEPOINT shardgate_aside";
 /// It asks about the text of an error: that is told without it, too.
 const BEGIN_IMPATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
-/// FirstNormalObjectId: types below are the same in every database.
-const FIRST_USER_OID: u32 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_description_that_cannot_be_read_leaves_nothing_behind() {
+        let whole = [&[0, 2][..], b"a\0", &[0; 18], b"b\0", &[0; 18]].concat();
+        let mut out = BytesMut::from("before");
+        for end in 0..whole.len() {
+            assert!(put_with_formats(&mut out, &whole[..end], &[0, 1]).is_err(), "cut at {end}");
+            assert_eq!(&out[..], b"before", "cut at {end}");
+        }
+        put_with_formats(&mut out, &whole, &[0, 1]).expect("written");
+        assert!(out.starts_with(b"beforeT") && out.ends_with(&[0, 1]));
+    }
+}

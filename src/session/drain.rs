@@ -95,6 +95,9 @@ impl Session {
             let frame = self.with_deadlock(self.with_own_position(frame));
             self.client.output.extend_from_slice(&frame);
         }
+        for (id, description) in noticed.described {
+            self.note_told(id, description);
+        }
         for sqlstate in &noticed.errors {
             self.gateway.counters.error(sqlstate);
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::client::Client;
-use super::describe::TypeNames;
 use super::last_step::Asked;
 use super::route::Route;
 use super::staged::sqlstate;
 use super::statement::Statement;
+use super::told::{changed, changed_meanwhile};
 use super::{Failure, Session, SessionEnd, lost};
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
@@ -62,7 +62,7 @@ impl Session {
             Route::Scatter(shards) => {
                 let merge = statement.merge.clone()?;
                 if merge.locking.is_some() {
-                    return self.lock_text(&shards, statement, text).await;
+                    return Box::pin(self.lock_text(&shards, statement, text)).await;
                 }
                 let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
                 let fragment = match self.with_instant(fragment_text(statement, &merge, text), &shards).await {
@@ -100,7 +100,7 @@ impl Session {
                     Err(failure) => Err(failure),
                 }
             }
-            Route::Write(writing) => self.write_text(&writing, statement, text).await,
+            Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
     }
@@ -109,7 +109,7 @@ impl Session {
         let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
-        match self.lock_rows_alone(&prepared, &bind, shards).await {
+        match Box::pin(self.lock_rows_alone(&prepared, &bind, shards)).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             locked => locked,
         }
@@ -171,12 +171,13 @@ impl Session {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
         if merge.locking.is_some() {
-            return self.lock_rows_bound(statement, &bind, shards).await;
+            return Box::pin(self.lock_rows_bound(statement, &bind, shards)).await;
         }
         let description = self.describe(statement).await?;
         let types = &description.parameter_types;
         self.check_parameters(&bind, types)?;
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
+        let spec = Spec { told: Some(description.columns()), ..spec };
         let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
             Ok(fragment) => fragment,
             Err(Failure::Error(refusal)) => {
@@ -191,11 +192,9 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let home = self.home()?.id;
         for participant in self.of_shards(shards) {
-            let types = if participant.shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            super::describe::prepare_on(connection, &fragment, types, false, prepared_max);
+            super::describe::prepare_on(connection, &fragment, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
@@ -315,6 +314,7 @@ impl Session {
                 format!("{}.", capitalised(&reason)),
                 "Add a condition on the shard key, or group and select by the whole shard key.",
             ))),
+            Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
             Err(ScatterError::Error(error)) => Err(error.into()),
             Err(ScatterError::Gone(end)) => Err(end.into()),
         }
@@ -360,6 +360,7 @@ fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         combine_bytes_max: 0,
         hidden_columns: merge.hidden_columns,
         describes: false,
+        told: None,
         cuts_floats: false,
     })
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::numbered::not_at_once;
 use super::{Failure, Session};
 use crate::backend::Reply;
 use crate::error::{PgError, SqlState};
@@ -39,7 +40,12 @@ impl Session {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
         let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
-        let run = if outside { self.run_outside(&shards, text).await } else { self.run_on_each(&shards, text).await };
+        let run = match &statement.command {
+            _ if outside => self.run_outside(&shards, text).await,
+            Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
+            Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
+            _ => self.run_on_each(&shards, text).await,
+        };
         if is_atomic {
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);

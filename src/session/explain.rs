@@ -274,13 +274,12 @@ impl Session {
         (portal, after_names): (&[u8], &[u8]),
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
-        let types = self.type_names(shard, fragment)?;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return Ok(()) };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        prepare_on(connection, fragment, types, false, prepared_max);
+        prepare_on(connection, fragment, false, prepared_max);
         fragment.id.with_name(|name| originate::bind(&mut connection.output, portal, name, after_names));
         originate::execute(&mut connection.output, portal, 0);
         originate::close(&mut connection.output, b'P', portal);

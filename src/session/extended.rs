@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::describe::{Description, prepare_on, put_with_formats};
+use super::describe::{Description, put_with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
 use super::{Failure, Session, SessionEnd};
@@ -20,7 +20,7 @@ use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Effect, Numbers};
+use crate::sql::analysis::{Command, Effect, Numbers};
 use crate::sql::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
@@ -38,6 +38,8 @@ pub(super) struct Batch {
     pub unanswered: Option<Arc<Statement>>,
     /// Names whose text no shard had seen when they were given.
     pub unproven: Vec<(Bytes, StatementId)>,
+    /// Shards have been asked for the columns of these.
+    pub unheard: Vec<Arc<Statement>>,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
     /// The open transaction was begun by the proxy for the statements of one Query.
@@ -166,6 +168,12 @@ impl Session {
         key.catalog_version == self.schema_version() && *key.search_path == *self.statement_search_path
     }
 
+    /// It was read as it would be now.
+    #[inline]
+    pub(super) fn is_current(&self, statement: &Statement) -> bool {
+        statement.context_id == self.context.id && self.means_the_same(statement)
+    }
+
     /// The Parse that is still unanswered: the home shard says whether it is right.
     async fn answer_parse(&mut self) -> Result<(), Failure> {
         if let Some(statement) = self.batch.unanswered.take() {
@@ -212,12 +220,18 @@ impl Session {
     pub(super) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
         let statement = self.statement(name)?;
         self.refresh_context().await?;
-        if statement.context_id == self.context.id && !self.is_in_doubt(&statement.analyzed) {
+        if self.is_current(&statement) && !self.is_in_doubt(&statement.analyzed) {
             return Ok(statement);
         }
         let read = self.read_anew(statement.text()).await?;
-        let key = self.statement_text(statement.key.text.clone(), statement.key.types.clone());
-        let renewed = Arc::new(Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals));
+        let told = self.told(&statement);
+        let types = told.as_ref().map_or_else(|| statement.key.types.clone(), |told| told.parameter_types.clone().into());
+        let key = self.statement_text(statement.key.text.clone(), types);
+        let renewed = Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals);
+        if let Some(told) = told {
+            statement.told.get_or_init(|| told);
+        }
+        let renewed = Arc::new(Statement { told: Arc::clone(&statement.told), ..renewed });
         self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
         Ok(renewed)
     }
@@ -240,7 +254,7 @@ impl Session {
             // What PostgreSQL has to say against the statement is about the client's own text.
             self.answer_parse().await?;
             self.describe(&statement).await?;
-            if let Some((changed, body)) = self.draw_for_bind(&statement, body).await? {
+            if let Some((changed, body)) = Box::pin(self.draw_for_bind(&statement, body)).await? {
                 let bind = wire::bind(&body).map_err(SessionEnd::from)?;
                 return self.bind_statement(changed, &bind, &body).await;
             }
@@ -302,6 +316,7 @@ impl Session {
             }
             Route::Scatter(shards) => {
                 self.answer_parse().await?;
+                self.describe(&statement).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, shards });
                 Box::pin(self.portal_bound(&portal)).await?;
@@ -310,6 +325,7 @@ impl Session {
             }
             Route::Write(writing) => {
                 self.answer_parse().await?;
+                self.describe(&statement).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.portals.insert(portal, Portal::Write { statement, bind, writing });
                 self.answer(shard_tag::BIND_COMPLETE);
@@ -317,6 +333,7 @@ impl Session {
             }
             Route::Gather(gathering) => {
                 self.answer_parse().await?;
+                self.describe(&statement).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.portals.insert(portal.clone(), Portal::Gather { statement, bind, gathering });
                 Box::pin(self.portal_bound(&portal)).await?;
@@ -392,17 +409,15 @@ impl Session {
             self.pin_if_needed(index, analysis);
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let types = self.type_names(shard, &statement)?;
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.needs_sync = true;
+        }
+        self.prepare_as_told(index, &statement, is_due).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
-        participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        if !prepare_on(connection, &statement, types, is_due, prepared_max) && is_due {
-            connection.expect(Reply::Local(shard_tag::PARSE_COMPLETE), true);
-        }
         let oids = Arc::clone(&connection.oids);
         let described = described.as_ref();
         let rows = described.and_then(|description| description.rows.as_deref());
@@ -442,11 +457,13 @@ impl Session {
         match wire::describe(body).map_err(SessionEnd::from)? {
             Target::Statement(name) => {
                 let statement = self.statement(name)?;
-                if let Some(analysis) = statement.analysis() {
+                // What returns no rows is described in a failed transaction too.
+                let has_rows = self.told(&statement).is_none_or(|told| told.rows.is_some());
+                if let Some(analysis) = statement.analysis().filter(|_| has_rows) {
                     self.check_not_failed(&analysis.command)?;
                 }
                 self.answer_parse().await?;
-                self.describe_statement(&statement).await
+                self.describe_statement(&statement, name).await
             }
             Target::Portal(name) => match self.portal(name)? {
                 Portal::Shard { shard, .. } => {
@@ -469,20 +486,32 @@ impl Session {
         }
     }
 
-    async fn describe_statement(&mut self, statement: &Arc<Statement>) -> Result<(), Failure> {
+    async fn describe_statement(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<(), Failure> {
         if let Some(index) = self.current_index() {
             self.drain_with_flush(index).await?;
         }
-        let own = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement));
-        if let Some(described) = own {
-            originate::parameter_description(&mut self.client.output, &described.parameter_types);
-            self.put_rows(described.rows.as_deref(), &[])?;
-            return Ok(());
+        let is_execution = statement.analysis().is_some_and(|analysis| matches!(analysis.command, Command::Execute { .. }));
+        let told = if is_execution { None } else { self.told(statement) };
+        let described = match &told {
+            // Without rows there is nothing that could have become other.
+            Some(told) if told.rows.is_none() => Ok(Arc::clone(told)),
+            Some(_) | None => self.description_now(statement, name).await,
+        };
+        // The parameters are what they were, whatever has become of the rest.
+        let parameters = described.as_ref().ok().or(told.as_ref()).map(|description| &description.parameter_types[..]);
+        if let Some(types) = parameters.or(is_execution.then_some(&[])) {
+            originate::parameter_description(&mut self.client.output, types);
         }
-        let description = self.describe(statement).await?;
-        originate::parameter_description(&mut self.client.output, &description.parameter_types);
-        self.put_rows(description.rows.as_deref(), &[])?;
+        self.put_rows(described?.rows.as_deref(), &[])?;
         Ok(())
+    }
+
+    async fn description_now(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<Arc<Description>, Failure> {
+        if let Some(own) = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement)) {
+            return Ok(Arc::new(own));
+        }
+        let statement = self.current_statement(name).await?;
+        self.describe(&statement).await
     }
 
     async fn describe_portal(&mut self, statement: &Arc<Statement>, bind: &[u8]) -> Result<(), Failure> {

@@ -60,7 +60,12 @@ impl Session {
             return Ok(());
         }
         // Another session has seen a newer catalogue: this connection goes without until it is checked out again.
-        let Some(home) = self.gateway.oids.home(version) else { return Ok(()) };
+        let Some(home) = self.gateway.oids.home(version) else {
+            if connection.oids.version == 0 {
+                connection.oids = Arc::new(ForeignOids::unknown());
+            }
+            return Ok(());
+        };
         let oids = Arc::new(ForeignOids::between(version, &names(connection, &shard.name).await?, &home));
         self.gateway.oids.shards.lock().insert(shard.id, Arc::clone(&oids));
         connection.oids = oids;

@@ -44,6 +44,8 @@ pub struct Gateway {
     pub counters: Counters,
     /// Parameter types and row descriptions as the home shard gave them.
     pub(super) descriptions: Cache<StatementId, Arc<Description>>,
+    /// The same as some shard said it first, by the home shard's oids of types.
+    pub(super) told: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
     /// What names mean, shared by all sessions with the same settings.
@@ -112,6 +114,7 @@ impl Gateway {
             clients: Clients::default(),
             counters,
             descriptions: Cache::new(STATEMENTS_MAX),
+            told: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),
@@ -149,7 +152,7 @@ impl Gateway {
     }
 
     /// A version of the schema that one session alone sees.
-    pub(super) fn temporary_version(&self) -> u64 {
+    pub(super) fn own_version(&self) -> u64 {
         self.next_temporary_version.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -100,7 +100,7 @@ impl Session {
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
         let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Answer };
-        self.gather(&prepared, asked).await.map(drop)
+        Box::pin(self.gather(&prepared, asked)).await.map(drop)
     }
 
     /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the statement.
@@ -185,12 +185,12 @@ impl Session {
         let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
         let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
-        self.gather(statement, Asked { gathering, text, lead, bind, describes, then }).await
+        Box::pin(self.gather(statement, Asked { gathering, text, lead, bind, describes, then })).await
     }
 
     /// The scratch session, where it is kept.
     async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
-        self.gather_all(statement, asked).await.map(|gathered| gathered.kept)
+        Box::pin(self.gather_all(statement, asked)).await.map(|gathered| gathered.kept)
     }
 
     async fn gather_all(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Gathered, Failure> {
@@ -220,14 +220,14 @@ impl Session {
             && self.computes_in_transport()
             && let Some(gathering) = bound(recipe)
         {
-            match self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await {
+            match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
                 Err(Failed { is_of_load: true, .. }) => tracing::debug!("sub-selects not computed on the shards"),
                 run => return run.map_err(|failed| failed.failure),
             }
         }
         let plain = recipe.plain.as_deref().unwrap_or(recipe);
         let gathering = bound(plain).ok_or_else(|| PgError::internal("a table's rows with parameters"))?;
-        let run = self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked }).await;
+        let run = Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await;
         run.map_err(|failed| failed.failure)
     }
 
@@ -283,7 +283,7 @@ impl Session {
         let names: Vec<String> =
             hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
         let mut loaded = None;
-        let run = self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded).await;
+        let run = Box::pin(self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded)).await;
         let failed = run.map_err(|error| {
             let is_of_load = loaded.is_none() && is_of_the_recipe(&error);
             Failed { failure: self.gather_failure(error, &hands, &asked), is_of_load }
@@ -305,7 +305,7 @@ impl Session {
             self.cancel.ended(&hands.scratch);
             return Ok(Gathered { kept: Some(hands.scratch), fragments });
         }
-        self.give_back(hands, failed.is_none()).await;
+        Box::pin(self.give_back(hands, failed.is_none())).await;
         failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
     }
 
@@ -406,7 +406,7 @@ impl Session {
                 end = poll_fn(|context| client.poll_gone(context)) => Err(GatherError::Gone(Ended::Session(end))),
             }
         };
-        let loaded = before(deadline, cancelled.as_mut(), watched).await?;
+        let loaded = before(deadline, cancelled.as_mut(), Box::pin(watched)).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
         *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {

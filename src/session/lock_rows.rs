@@ -20,12 +20,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::cursor::Heard;
-use super::describe::{Description, TypeNames, prepare_on, put_with_formats};
+use super::describe::{Description, prepare_on, put_with_formats};
 use super::elsewhere::fragment_text;
 use super::gather::bind_body;
 use super::participant::Participant;
 use super::statement::Statement;
+use super::told::check_columns;
 use super::{Failure, Session};
+use crate::backend::ColumnsDigest;
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
 use crate::routing::{Inputs, Parameter};
@@ -42,6 +44,8 @@ struct Plan {
     guide: Option<Statement>,
     wait: LockWait,
     spec: Spec,
+    /// What the client was told of its columns.
+    told: ColumnsDigest,
     /// Of the client's parameters: the rest of a Bind of their values.
     values: Vec<u8>,
     /// The rest of a Bind of nothing with the formats of the fragments' rows.
@@ -63,7 +67,7 @@ impl Session {
             self.transaction.begin(TransactionModes::default(), &self.settings);
             self.adopt_pipeline();
         }
-        let locked = self.lock_rows(statement, bind, shards, true).await;
+        let locked = Box::pin(self.lock_rows(statement, bind, shards, true)).await;
         if begins_here {
             match &locked {
                 Ok(()) => self.commit_everywhere().await?,
@@ -125,7 +129,7 @@ impl Session {
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
-        self.lock_rows(statement, bind, shards, false).await
+        Box::pin(self.lock_rows(statement, bind, shards, false)).await
     }
 
     async fn lock_plan(
@@ -172,6 +176,7 @@ impl Session {
             guide,
             wait: locking.wait,
             spec,
+            told: description.columns(),
             values: bind.with_result_formats(&[]),
             formats,
             codes,
@@ -182,20 +187,19 @@ impl Session {
     /// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.
     async fn open_locks(&mut self, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let home = self.home()?.id;
         for shard in &plan.shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
             let Some(participant) = self.participants.get_mut(index) else { continue };
-            let names = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
             if has_savepoint {
                 put_command(participant, STATEMENT_SAVEPOINT);
             }
             let guide = plan.guide.as_ref().map(|guide| (guide, plan.guide_portal()));
             for (statement, portal) in std::iter::once((&plan.locking, plan.portal())).chain(guide) {
                 let connection = &mut *participant.connection;
-                prepare_on(connection, statement, names, false, prepared_max);
-                statement.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &plan.values));
+                prepare_on(connection, statement, false, prepared_max);
+                let there = connection.oids.bind_there(&statement.key.types, &plan.values);
+                statement.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &there));
             }
             let connection = &mut *participant.connection;
             // The answers are read here, up to ReadyForQuery.
@@ -204,7 +208,10 @@ impl Session {
             originate::sync(&mut connection.output);
         }
         match self.hear_all(&plan.shards).await {
-            Ok(heard) => Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default()),
+            Ok(heard) => {
+                check_columns(&heard, plan.spec.hidden_columns, plan.told)?;
+                Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
+            }
             Err(failure) => {
                 for participant in self.participants.iter_mut().filter(|participant| plan.shards.contains(&participant.shard)) {
                     participant.connection.prepared.doubt(plan.locking.id);

@@ -44,6 +44,7 @@ mod last_step;
 mod lock_rows;
 mod merging;
 mod moved;
+mod numbered;
 mod numbers;
 mod outside;
 mod parameter;
@@ -66,6 +67,7 @@ mod statement;
 mod stop;
 mod table_as;
 mod temporary;
+mod told;
 mod transaction;
 mod waits;
 mod write;
@@ -84,11 +86,10 @@ pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
-use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
-use crate::shardmap::{MapSnapshot, PartitionId, SchemaChangeId, ShardId};
+use crate::shardmap::{MapSnapshot, PartitionId, ShardId};
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
@@ -101,6 +102,7 @@ use greet::Greeting;
 use numbers::DrawnNumbers;
 use participant::Participant;
 use relations::{ClientRow, Held};
+use schema::SchemaChange;
 use statement::{Portal, Statement};
 use temporary::TemporaryTables;
 use transaction::Transaction;
@@ -170,8 +172,8 @@ pub struct Session {
     context_search_path: String,
     /// The same as [`crate::backend::StatementText`] has it.
     statement_search_path: Arc<str>,
-    /// The open transaction changes the schema, as was announced; the schema before it.
-    schema_change: Option<(SchemaChangeId, Arc<Catalog>)>,
+    /// The open transaction changes the schema, as was announced.
+    schema_change: Option<SchemaChange>,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
     /// Partitions that the open transaction has touched, sorted.
@@ -256,7 +258,7 @@ impl Session {
                 }
             }
             SessionEnd::ClientGone => {
-                self.cancel.cancel().await;
+                Box::pin(self.cancel.cancel()).await;
             }
             SessionEnd::Terminated => {}
         }
@@ -475,7 +477,7 @@ impl Session {
         if !self.transaction.is_open() {
             self.using = None;
             if self.schema_change.is_some()
-                && let Err(error) = self.finish_schema_change().await
+                && let Err(error) = Box::pin(self.finish_schema_change()).await
             {
                 // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.
                 self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));

@@ -23,7 +23,7 @@ impl Session {
         if begins_here {
             self.begin_one_statement();
         }
-        let run = match self.move_rows(moving, &moving.delete, &Asked::Text { rows: rows.as_ref() }).await {
+        let run = match Box::pin(self.move_rows(moving, &moving.delete, &Asked::Text { rows: rows.as_ref() })).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             run => run,
         };
@@ -55,7 +55,7 @@ impl Session {
         let asked = Asked::Bound { bind, description: &description };
         let delete = self.with_values_of(&asked, &[moving.delete.as_str()]).await?.concat();
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
-        match self.move_rows(moving, &delete, &asked).await {
+        match Box::pin(self.move_rows(moving, &delete, &asked)).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }

@@ -85,6 +85,12 @@ impl DrawnNumbers {
         self.last = Last::Nothing;
     }
 
+    /// Shards have numbered rows by this sequence.
+    pub fn by_shards(&mut self, sequence: &SequenceName) {
+        self.last = Last::Unknown;
+        self.current.insert(sequence.clone(), Current::Unknown);
+    }
+
     fn note(&mut self, sequence: &SequenceName, number: i64) {
         self.last = Last::Number(number);
         self.current.insert(sequence.clone(), Current::Number(number));
@@ -141,7 +147,7 @@ impl Session {
     /// The numbers of a text; `None`: it runs as it is.
     pub(super) async fn draw(&mut self, alone: &str) -> Result<Option<Numbered>, Failure> {
         let drawing = drawing::drawing(alone, &self.context)?;
-        let Some(numbers) = self.numbers_of(&drawing).await? else { return Ok(None) };
+        let Some(numbers) = Box::pin(self.numbers_of(&drawing)).await? else { return Ok(None) };
         let written = numbers.iter().map(ToString::to_string).collect();
         Ok(Some(Numbered { own: alone.to_owned(), drawing, written }))
     }
@@ -187,7 +193,7 @@ impl Session {
             Some(known) if known.statement.context_id == self.context.id => known.clone(),
             Some(_) | None => self.prepare_drawing(statement, bind.parameter_count).await?,
         };
-        let Some(numbers) = self.numbers_of(&prepared.drawing).await? else { return Ok(None) };
+        let Some(numbers) = Box::pin(self.numbers_of(&prepared.drawing)).await? else { return Ok(None) };
         let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         Ok(Some((prepared.statement, with_more_parameters(&bind, &texts)?)))
     }
@@ -259,7 +265,7 @@ impl Session {
                     return Err(set_after_restart(&sequence.1).into());
                 }
                 Number::Set { sequence, number, is_called } => {
-                    self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called).await?;
+                    Box::pin(self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called)).await?;
                     if *is_called {
                         self.drawn.current.insert(sequence.clone(), Current::Number(*number));
                     }

@@ -16,39 +16,70 @@ use crate::wire::{self, FrameHeader, shard_tag};
 impl Session {
     /// One shard's part of a schema change, in the open transaction.
     pub(super) async fn run_patiently(&mut self, shard: &Arc<Shard>, text: &str) -> Result<(), Failure> {
-        let is_visible = shard.is_home;
+        self.together(std::slice::from_ref(shard), text, shard.is_home).await
+    }
+
+    /// The table's lock on every shard, before anything is done with it: who waits on one shard holds up nobody on another, who may
+    /// be the one that is waited for.
+    pub(super) async fn lock_patiently(&mut self, shards: &[Arc<Shard>], table: &str) -> Result<(), Failure> {
+        self.together(shards, &format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"), false).await
+    }
+
+    /// One after the other; the locks of all of them, or for a moment of none.
+    async fn together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), Failure> {
         let has_own_timeout = self.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"));
         if has_own_timeout {
-            return self.run_on_one(shard, text, is_visible).await;
+            for shard in shards {
+                self.run_on_one(shard, text, is_visible).await?;
+            }
+            return Ok(());
         }
         for attempt in 1..=ATTEMPTS {
             let (before, flushes) = (self.client.output.len(), self.client.flushes);
-            let index = self.join(shard.id).await?;
-            if let Some(participant) = self.participants.get_mut(index) {
-                BEFORE.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
-            }
-            let run = self.run_on_one(shard, text, is_visible).await;
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard.id) else { return run };
-            if run.is_ok() {
-                if let Some(participant) = self.participants.get_mut(index) {
-                    AFTER.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
-                }
-                return self.sync(index).await;
-            }
-            let may_repeat = attempt < ATTEMPTS && flushes == self.client.flushes && matches!(run, Err(Failure::Forwarded));
+            let Err((failure, tried)) = self.try_together(shards, text, is_visible).await else {
+                return self.keep_together(shards).await;
+            };
+            let may_repeat = attempt < ATTEMPTS && flushes == self.client.flushes && matches!(failure, Failure::Forwarded);
             if !may_repeat || !is_lock_timeout(self.client.output.get(before..).unwrap_or_default()) {
-                return run;
+                return Err(failure);
             }
             // The client has not heard of it.
             self.client.output.truncate(before);
-            self.finish_on(index, BACK).await?;
-            tracing::debug!(shard = shard.name, attempt, "a schema change lets others pass");
+            for shard in shards.iter().take(tried) {
+                if let Some(index) = self.index_of(shard.id) {
+                    self.finish_on(index, BACK).await?;
+                }
+            }
+            tracing::debug!(attempt, "a schema change lets others pass");
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = self.cancel.cancelled() => {
                     return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// An error says how many shards have a savepoint.
+    async fn try_together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
+        for (place, shard) in shards.iter().enumerate() {
+            let index = self.join(shard.id).await.map_err(|failure| (failure, place))?;
+            if let Some(participant) = self.participants.get_mut(index) {
+                BEFORE.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            }
+            self.run_on_one(shard, text, is_visible).await.map_err(|failure| (failure, place + 1))?;
+        }
+        Ok(())
+    }
+
+    async fn keep_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
+        for shard in shards {
+            let Some(index) = self.index_of(shard.id) else { continue };
+            if let Some(participant) = self.participants.get_mut(index) {
+                AFTER.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            }
+            self.sync(index).await?;
         }
         Ok(())
     }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::describe::{Description, TypeNames, prepare_on};
+use super::describe::{Description, prepare_on, unless_gone};
 use super::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
+use super::gather::release;
 use super::last_step::Asked;
 use super::route::Route;
 use super::statement::Statement;
@@ -60,6 +61,8 @@ impl Session {
         {
             return Err(not_by_name().into());
         }
+        // What it gives now it has to give at every EXECUTE.
+        self.describe(&prepared).await?;
         self.statements.insert(Bytes::copy_from_slice(name.as_bytes()), prepared);
         originate::command_complete(&mut self.client.output, "PREPARE");
         Ok(())
@@ -95,15 +98,18 @@ impl Session {
             .any(|participant| participant.shard == home.id && (participant.has_begun || participant.pinned_by.is_some()));
         if !is_ours {
             let mut connection = self.checkout(&home, &self.settings_now()).await?;
-            let answered = connection.simple(sql).await;
-            connection.release();
+            self.cancel.started(&connection);
+            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(sql).await) }).await?;
+            release(&self.cancel, connection);
             return answered.map_err(|error| super::setting::refused(&home.name, error));
         }
         let index = self.join(home.id).await?;
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
-        match participant.connection.simple(sql).await {
+        self.cancel.started(&participant.connection);
+        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(sql).await) }).await?;
+        match answered {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
             Err(error) => Err(self.participant_lost(index, &error)),
@@ -136,7 +142,7 @@ impl Session {
         let analysis = hinted.as_ref().unwrap_or(analysis);
         if self.draws(analysis) {
             let text = self.with_constants(&execution, &types).await?;
-            let numbered = self.draw(&text).await?;
+            let numbered = Box::pin(self.draw(&text)).await?;
             return self.run_with_constants(&numbered.map_or(text, |numbered| numbered.text()), bind).await;
         }
         match self.route(analysis, &inputs).await {
@@ -145,11 +151,17 @@ impl Session {
                 if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
             {
                 self.evaluated(&execution, &types).await?;
-                self.lock_values(&prepared, &shards, &parameters, bind).await
+                Box::pin(self.lock_values(&prepared, &shards, &parameters, bind)).await
             }
             Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
-                self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution).await
+                let several = Box::pin(self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution));
+                let Some(reason) = several.await? else {
+                    return Ok(());
+                };
+                let gathering = self.instead(shards, analysis, prepared.text(), reason)?;
+                self.evaluated(&execution, &types).await?;
+                self.gather_values(&prepared, &gathering, &parameters, bind).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => {
@@ -220,7 +232,7 @@ impl Session {
         };
         let names = [0, 0];
         let body = [&names[..], &after_names(&[], bind.result_formats)].concat();
-        self.write_bound(&statement, &Bytes::from(body), &writing, 0).await
+        Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing, 0)).await
     }
 
     /// The arguments as values of the parameters' types, where that is certain.
@@ -261,18 +273,18 @@ impl Session {
 
     async fn execute_on_shard(&mut self, shard: ShardId, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
         let Execution { prepared, bind, .. } = execution;
-        let types = self.type_names(shard, prepared)?;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         let index = self.join(shard).await?;
         self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.needs_sync = true;
+        }
+        self.prepare_as_told(index, prepared, false).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         participant.has_written |= analysis.effect == Effect::Write;
-        participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        prepare_on(connection, prepared, types, false, prepared_max);
         let (sql, shift) = execution.sql(prepared);
         connection.unnamed = None;
         match bind {
@@ -305,18 +317,19 @@ impl Session {
         drained
     }
 
-    /// `bound`: the rest of a Bind of the prepared statement with the arguments' values.
+    /// `bound`: the rest of a Bind of the prepared statement with the arguments' values. Returns why the answers cannot be merged,
+    /// of which the client has heard nothing then.
     async fn execute_on_several(
         &mut self,
         shards: &[ShardId],
         analysis: &Analysis,
         (inputs, bound): (&Inputs<'_>, &[u8]),
         execution: &Execution<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<PgError>, Failure> {
         let Execution { prepared, bind, .. } = execution;
         let merge = analysis.merge.clone()?;
-        let spec = Spec { describes: bind.is_none(), ..self.spec(&merge, inputs)? };
         let description = self.describe(prepared).await?;
+        let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
         let types = description.parameter_types.clone();
         let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
         let fragment = self.made_of(prepared, Bytes::from(text), types.into());
@@ -331,11 +344,9 @@ impl Session {
             self.sync(index).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let home = self.home()?.id;
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            let types = if participant.shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            prepare_on(connection, &fragment, types, false, prepared_max);
+            prepare_on(connection, &fragment, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             connection.unnamed = None;
@@ -360,9 +371,9 @@ impl Session {
             other => other,
         };
         match scattered {
-            Scattered::Answered => Ok(()),
+            Scattered::Answered => Ok(None),
             Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
-            Scattered::NotMerged(reason) => Err(reason.into()),
+            Scattered::NotMerged(reason) => Ok(Some(reason)),
         }
     }
 

@@ -8,6 +8,7 @@
 use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
 
+use super::describe::{Description, parameter_types};
 use crate::backend::{Connection, ConnectionError, Pending, Reply, StatementId};
 use crate::error::{PgError, SqlState};
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, error_fields, originate, parameter_status, shard_tag};
@@ -40,6 +41,8 @@ pub(super) struct Noticed {
     pub errors: SmallVec<[[u8; 5]; 1]>,
     /// Values of settings that the shard reported.
     pub parameters: Vec<(String, String)>,
+    /// What the connection says of statements, by the home shard's oids.
+    pub described: Vec<(StatementId, Description)>,
 }
 
 /// Moves what has arrived from the connection's input to `output`.
@@ -130,7 +133,10 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                     run += header.total;
                 } else {
                     move_run(connection, output, &mut run);
-                    connection.input.advance(header.total);
+                    match pending.reply {
+                        Reply::Columns(id) => take_description(connection, header, id, noticed)?,
+                        _ => connection.input.advance(header.total),
+                    }
                 }
                 if is_last {
                     connection.pending.pop_front();
@@ -174,8 +180,8 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
         (Reply::Parse(_) | Reply::ParseUnnamed, shard_tag::PARSE_COMPLETE) => Some(true),
         (Reply::Bind, shard_tag::BIND_COMPLETE) => Some(true),
         (Reply::Close, shard_tag::CLOSE_COMPLETE) => Some(true),
-        (Reply::DescribeStatement, shard_tag::PARAMETER_DESCRIPTION) => Some(false),
-        (Reply::DescribeStatement | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
+        (Reply::Columns(_), shard_tag::PARAMETER_DESCRIPTION) => Some(false),
+        (Reply::Columns(_) | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
         (
             Reply::Execute | Reply::ExecuteNested(_),
             shard_tag::COMMAND_COMPLETE | shard_tag::PORTAL_SUSPENDED | shard_tag::EMPTY_QUERY,
@@ -219,6 +225,27 @@ fn take_parameter(connection: &mut Connection, header: FrameHeader, noticed: &mu
     Ok(())
 }
 
+/// Two messages; the second one says which columns there are, if any.
+fn take_description(
+    connection: &mut Connection,
+    header: FrameHeader,
+    id: StatementId,
+    noticed: &mut Noticed,
+) -> Result<(), ConnectionError> {
+    let mut body = connection.input.split_to(header.total).split_off(FRAME_HEADER_BYTES);
+    if header.tag == shard_tag::PARAMETER_DESCRIPTION {
+        let types = parameter_types(&body)?;
+        connection.parameters_described = types.into_iter().map(|oid| connection.oids.at_home(oid)).collect();
+        return Ok(());
+    }
+    connection.oids.translate(&mut body);
+    let rows = (header.tag == shard_tag::ROW_DESCRIPTION).then(|| body.freeze());
+    let description = Description::new(std::mem::take(&mut connection.parameters_described), rows);
+    connection.prepared.note_columns(id, description.columns());
+    noticed.described.push((id, description));
+    Ok(())
+}
+
 /// Forwards an error and drops the answers that will not come because of it.
 fn take_error(
     connection: &mut Connection,
@@ -247,7 +274,7 @@ fn take_error(
         Reply::ParseUnnamed
         | Reply::Bind
         | Reply::Close
-        | Reply::DescribeStatement
+        | Reply::Columns(_)
         | Reply::DescribePortal
         | Reply::Execute
         | Reply::ExecuteNested(_)
@@ -269,7 +296,7 @@ fn skip_to_sync(connection: &mut Connection) {
             Reply::ParseUnnamed => connection.unnamed = None,
             Reply::Bind
             | Reply::Close
-            | Reply::DescribeStatement
+            | Reply::Columns(_)
             | Reply::DescribePortal
             | Reply::Execute
             | Reply::ExecuteNested(_)

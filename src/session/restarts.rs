@@ -38,7 +38,7 @@ impl Session {
         shown: Shown,
     ) -> Result<String, Failure> {
         let numbers = self.gateway.numbers.clone();
-        let mut restarts = numbers.begin_restart(&self.identity.user, tables).await?;
+        let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
         for shard in &writing.shards {
             let Some(index) = self.index_of(*shard) else { continue };
@@ -68,7 +68,7 @@ impl Session {
             if restarts.iter().skip(place + 1).any(|(_, later)| later.sequence == restart.sequence) {
                 continue;
             }
-            if let Err(error) = numbers.finish_restart(&self.identity.user, restart).await {
+            if let Err(error) = Box::pin(numbers.finish_restart(&self.identity.user, restart)).await {
                 tracing::warn!(%error, sequence = restart.sequence.1, "a sequence was not restarted");
                 let message = format!("sequence \"{}\" may not have been restarted, its numbers go on", restart.sequence.1);
                 self.warn(SqlState::WARNING, &message);

@@ -54,6 +54,7 @@ impl Session {
         }
         self.settled = None;
         self.pools.clear();
+        self.note_schema_around_temporary_tables();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
         let user = self.current_user().to_owned();
         let key = ContextKey {
@@ -138,7 +139,7 @@ impl Session {
         let target = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
             Scope::Proxy(relations) => {
-                self.publish_relations(relations).await?;
+                Box::pin(self.publish_relations(relations)).await?;
                 return Ok(Route::Shard(MAP_DATABASE));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),

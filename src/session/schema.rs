@@ -16,9 +16,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use super::gateway::Gateway;
 use super::{Failure, Session};
 use crate::backend::catalog_reader;
-use crate::catalog::{Catalog, Oid};
+use crate::catalog::{Catalog, Oid, SequenceName};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, Shard};
+use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
@@ -26,18 +26,50 @@ const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 /// For the connection, and for the dozen queries.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What was announced, and was there before.
+pub(super) struct SchemaChange {
+    id: SchemaChangeId,
+    catalog: Arc<Catalog>,
+    /// Sequences of the whole cluster and their generations: those of that catalogue, and those that the transaction has declared.
+    sequences: HashMap<SequenceName, i64>,
+    /// Of these, what the transaction has declared.
+    declared: Vec<SequenceName>,
+    /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
+    pub version: u64,
+}
+
+impl SchemaChange {
+    /// Dropped from the map when it is not on the home shard after the transaction.
+    pub fn has_declared(&mut self, sequence: SequenceName, generation: i64) {
+        self.sequences.insert(sequence.clone(), generation);
+        self.declared.push(sequence);
+    }
+
+    /// By this transaction, which may still go back to before that.
+    pub fn is_declared(&self, sequence: &SequenceName) -> bool {
+        self.declared.contains(sequence)
+    }
+
+    /// The commit has failed, and what it has made may still appear.
+    pub fn keep_declared(&mut self) {
+        for sequence in self.declared.drain(..) {
+            self.sequences.remove(&sequence);
+        }
+    }
+}
+
 /// Which changes a catalogue is known to show: those that the map knew before it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CatalogMark {
     incarnation: i64,
     schema_version: i64,
-    tables_version: i64,
+    declarations_version: i64,
 }
 
 impl CatalogMark {
     fn of(map: &MapSnapshot) -> Self {
-        let MapSnapshot { epoch, schema_version, tables_version, .. } = map;
-        Self { incarnation: epoch.incarnation, schema_version: *schema_version, tables_version: *tables_version }
+        let MapSnapshot { epoch, schema_version, declarations_version, .. } = map;
+        Self { incarnation: epoch.incarnation, schema_version: *schema_version, declarations_version: *declarations_version }
     }
 }
 
@@ -66,12 +98,13 @@ impl Gateway {
         if self.has_catalog_for(&self.map.load()) {
             return Ok(());
         }
-        self.read_catalog(one_at_a_time).await
+        Box::pin(self.read_catalog(one_at_a_time)).await
     }
 
     /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
     pub async fn refresh_catalog(&self) -> Result<(), PgError> {
-        self.read_catalog(self.refreshing.lock().await).await
+        let one_at_a_time = self.refreshing.lock().await;
+        Box::pin(self.read_catalog(one_at_a_time)).await
     }
 
     async fn read_catalog(&self, _one_at_a_time: tokio::sync::MutexGuard<'_, ()>) -> Result<(), PgError> {
@@ -98,7 +131,8 @@ impl Gateway {
     }
 
     /// Tables that were dropped on the shards leave the map.
-    async fn follow_tables(&self, actor: &str, before: &Catalog) -> Result<(), PgError> {
+    async fn follow_tables(&self, actor: &str, change: &SchemaChange) -> Result<(), PgError> {
+        let before = &change.catalog;
         let after = self.catalog.load_full();
         let map = self.map.snapshot();
         let store = self.map.store();
@@ -110,9 +144,9 @@ impl Gateway {
                 has_changed |= store.drop_table(actor, old.0, old.1).await?;
             }
         }
-        for name in map.sequences.keys() {
-            if before.relation_names.contains_key(name) && !after.relation_names.contains_key(name) {
-                has_changed |= store.drop_sequence(actor, &name.0, &name.1).await?;
+        for (name, generation) in &change.sequences {
+            if !after.relation_names.contains_key(name) {
+                has_changed |= store.drop_sequence(actor, &name.0, &name.1, *generation).await?;
             }
         }
         drop(map);
@@ -127,21 +161,34 @@ impl Session {
     /// Says in the map database that the shards' schema is about to change. Once a transaction.
     pub(super) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
         if self.schema_change.is_none() {
-            let change = self.gateway.map.store().begin_schema_change(&self.identity.user, tag).await.map_err(PgError::from)?;
-            self.schema_change = Some((change, self.gateway.catalog.load_full()));
+            let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
+            let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
+            let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
+            // It would keep this proxy from following a newer map.
+            drop(map);
+            let id = self.gateway.map.store().begin_schema_change(&self.identity.user, tag).await.map_err(PgError::from)?;
+            self.schema_change = Some(SchemaChange { id, catalog, sequences, declared: Vec::new(), version: 0 });
             // So that this session's own change is not taken for somebody else's.
             self.gateway.map.refresh().await.map_err(PgError::from)?;
         }
+        self.note_own_change();
         Ok(())
+    }
+
+    /// The open transaction's schema becomes another one, if it is its own.
+    pub(super) fn note_own_change(&mut self) {
+        if let Some(change) = &mut self.schema_change {
+            change.version = self.gateway.own_version();
+        }
     }
 
     /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
     /// rollback too: nobody has to know which it was.
     pub(super) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some((change, before)) = self.schema_change.take() else { return Ok(()) };
+        let Some(change) = self.schema_change.take() else { return Ok(()) };
         self.gateway.refresh_catalog().await?;
-        self.gateway.follow_tables(&self.identity.user, &before).await?;
-        self.gateway.map.store().finish_schema_change(&self.identity.user, change).await?;
+        self.gateway.follow_tables(&self.identity.user, &change).await?;
+        self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
         let epoch = self.gateway.map.refresh().await?;
         self.gateway.follow_schema().await?;
         if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
@@ -175,8 +222,8 @@ pub(super) async fn read(home: &Shard) -> Result<Catalog, PgError> {
         let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         unreadable(home).with_detail(format!("{error}{source}"))
     };
-    let mut connection =
-        PgConnection::connect_with(&options.application_name("shardgate")).await.map_err(|error| failed(&error))?;
+    let options = options.application_name("shardgate");
+    let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
     let catalog = catalog_reader::read(&mut connection).await.map_err(|error| failed(&error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");

@@ -73,13 +73,13 @@ impl Session {
 
     /// A statement that draws numbers from sequences.
     async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
-        let drawn = if self.draws(statement) { self.draw_into(text).await? } else { None };
+        let drawn = if self.draws(statement) { Box::pin(self.draw_into(text)).await? } else { None };
         let run = match drawn {
-            None => self.run_routed(statement, text, &read.literals).await,
+            None => Box::pin(self.run_routed(statement, text, &read.literals)).await,
             Some(drawn) => {
                 let read = self.read(&drawn).await?;
                 match read.analyzed.statements.as_slice() {
-                    [statement] => self.run_routed(statement, &drawn, &read.literals).await,
+                    [statement] => Box::pin(self.run_routed(statement, &drawn, &read.literals)).await,
                     _ => Err(PgError::internal("a statement with numbers is not one").into()),
                 }
             }
@@ -105,7 +105,7 @@ impl Session {
         match self.counted(route) {
             Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
             Err(failure) => self.refuse(failure, statement, text).await,
-            Ok(route) => self.run_elsewhere(route, statement, text, &inputs).await,
+            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
         }
     }
 
@@ -199,9 +199,9 @@ impl Session {
         }
         if super::command::is_own(&statement.command) {
             self.gateway.counters.statement(RouteKind::Local);
-            return self.own_command(statement, text).await;
+            return Box::pin(self.own_command(statement, text)).await;
         }
-        if has_inner_query(&statement.command) && self.run_inner_query(statement, text, None).await? {
+        if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
             return Ok(());
         }
         let alone = text.get(statement.start..statement.end).unwrap_or_default();
@@ -220,7 +220,7 @@ impl Session {
         self.note_numbers_of(statement.numbers, &route);
         match route {
             Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
-            route => self.run_elsewhere(route, statement, text, inputs).await,
+            route => Box::pin(self.run_elsewhere(route, statement, text, inputs)).await,
         }
     }
 

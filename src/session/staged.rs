@@ -128,7 +128,8 @@ impl Session {
             self.begin_one_statement();
             begun_early = true;
         }
-        let run = self.run_staged(staging, alone, &Asked::Text { rows: rows.as_ref() }, begins_here && !begun_early).await;
+        let run =
+            Box::pin(self.run_staged(staging, alone, &Asked::Text { rows: rows.as_ref() }, begins_here && !begun_early)).await;
         let run = match run {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             run => run,
@@ -165,7 +166,7 @@ impl Session {
         let queries = self.with_values_of(&asked, &queries).await?;
         bound.stages.stages_mut().zip(queries).for_each(|(stage, query)| stage.query = query);
         let alone = analysis.alone(statement.text());
-        match self.run_staged(&bound, alone, &asked, false).await {
+        match Box::pin(self.run_staged(&bound, alone, &asked, false)).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }
@@ -204,7 +205,7 @@ impl Session {
     async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
         self.check_text_is_exact()?;
         self.is_staging = true;
-        let run = self.run_stages(staging, alone, asked, begins).await;
+        let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
         self.is_staging = false;
         run
     }
@@ -245,7 +246,7 @@ impl Session {
             match self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await {
                 Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
                     let batches = Batches { stage, answer: &answer, alone, others: &with_names(&staging.stages, splices) };
-                    return self.write_batches(&batches, asked, begins).await;
+                    return Box::pin(self.write_batches(&batches, asked, begins)).await;
                 }
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
@@ -274,7 +275,7 @@ impl Session {
             splices = with_names(&staging.stages, splices);
         }
         let mut text = spliced(alone, &splices);
-        let mut found = self.find_write(&text, asked).await;
+        let mut found = Box::pin(self.find_write(&text, asked)).await;
         if matches!(&found, Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED)
             && !staging.stages.tables.is_empty()
         {
@@ -285,7 +286,7 @@ impl Session {
                 }
             }
             text = spliced(alone, &splices);
-            found = self.find_write(&text, asked).await;
+            found = Box::pin(self.find_write(&text, asked)).await;
         }
         let found = match found {
             Ok(found) => found,
@@ -298,7 +299,7 @@ impl Session {
                 if begins {
                     self.begin_one_statement();
                 }
-                return match self.write_chosen(&chosen, asked).await {
+                return match Box::pin(self.write_chosen(&chosen, asked)).await {
                     Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
                         tracing::debug!(%error, "refused after its rows were chosen");
                         Err(staging.refusal.clone().into())
@@ -385,7 +386,7 @@ impl Session {
         let read = self.read_anew(text).await?;
         let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged write is empty"))?;
         if self.draws(statement)
-            && let Some(numbered) = self.draw(text).await?
+            && let Some(numbered) = Box::pin(self.draw(text)).await?
         {
             let text = numbered.text();
             let read = self.read_anew(&text).await?;

@@ -23,13 +23,24 @@ pub(super) struct Statement {
     pub literals: Literals,
     /// What the home shard said of it, kept here since it is asked for at every Bind.
     pub description: OnceLock<Arc<Description>>,
+    /// What a shard first said of it, whose parameters and columns it keeps through all readings.
+    pub told: Arc<OnceLock<Arc<Description>>>,
     /// What each of several shards runs of it, where that is the same at every execution.
     pub fragment: OnceLock<Arc<Statement>>,
 }
 
 impl Statement {
     pub fn new(id: StatementId, key: Arc<StatementText>, analyzed: Arc<Analyzed>, context_id: u64, literals: Literals) -> Self {
-        Self { id, key, analyzed, context_id, literals, description: OnceLock::new(), fragment: OnceLock::new() }
+        Self {
+            id,
+            key,
+            analyzed,
+            context_id,
+            literals,
+            description: OnceLock::new(),
+            told: Arc::default(),
+            fragment: OnceLock::new(),
+        }
     }
 
     /// The statement, or `None` for an empty text. A prepared text holds at most one.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::describe::{TypeNames, prepare_on};
+use super::describe::prepare_on;
 use super::participant::Participant;
 use super::route::Route;
 use super::statement::Statement;
@@ -107,7 +107,7 @@ impl Session {
         };
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
-        prepare_on(connection, prepared, TypeNames::Home, false, prepared_max);
+        prepare_on(connection, prepared, false, prepared_max);
         prepared.id.with_name(|name| originate::bind(&mut connection.output, bind.portal, name, bind.after_names));
         connection.expect(Reply::Bind, false);
         originate::execute(&mut connection.output, bind.portal, 0);
@@ -120,7 +120,15 @@ impl Session {
 
     /// Statements prepared under another version may not be used: their plans are for other tables.
     pub(super) fn schema_version(&self) -> u64 {
-        self.temporary_tables.version.unwrap_or(self.context.catalog.version)
+        let own = self.schema_change.as_ref().map(|change| change.version).or(self.temporary_tables.version);
+        own.unwrap_or(self.context.catalog.version)
+    }
+
+    /// What others change, the session's own version stands for too.
+    pub(super) fn note_schema_around_temporary_tables(&mut self) {
+        if let Some(version) = &mut self.temporary_tables.version {
+            *version = self.gateway.own_version();
+        }
     }
 
     /// DISCARD TEMP, on the connection that has the tables.
@@ -152,7 +160,7 @@ impl Session {
         };
         let names: Vec<String> = rows.iter().filter_map(name).collect();
         if self.temporary_tables.has_changed || names != self.temporary_tables.names {
-            self.temporary_tables.version = Some(self.gateway.temporary_version());
+            self.temporary_tables.version = Some(self.gateway.own_version());
             self.temporary_tables.names = names;
         }
         // What was changed in an open transaction may yet be taken back.

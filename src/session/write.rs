@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::describe::{Description, TypeNames};
+use super::describe::Description;
 use super::elsewhere::with_shard_named;
 use super::staged::Staging;
 use super::statement::Statement;
+use super::told::changed;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
@@ -31,7 +32,7 @@ use crate::sql::copy_in::CopyIn;
 use crate::sql::lexer::{self, TokenKind};
 use crate::sql::moving::Moving;
 use crate::sql::value_rows::{value_rows, with_rows};
-use crate::wire::{self, originate, shard_tag};
+use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Where a statement writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ struct Part {
     rows: Vec<Bytes>,
     /// The body of its ErrorResponse.
     error: Option<Bytes>,
+    /// Its rows have other columns than the client was told.
+    has_changed: bool,
 }
 
 /// How the shards are told what to write.
@@ -86,6 +89,16 @@ pub(super) enum Request<'r> {
         bind: &'r wire::Bind<'r>,
         description: &'r Description,
     },
+}
+
+impl Request<'_> {
+    /// RETURNING gives what the client was told. By its types: names may have been lost with what was put into the text.
+    fn is_told(&self, columns: &[FieldDescription]) -> bool {
+        let (Request::Bound { description, .. } | Request::Rows { description, .. }) = self else { return true };
+        let Some(Ok(told)) = description.rows.as_deref().map(wire::row_description) else { return true };
+        let is_same = |(one, other): (&FieldDescription, &FieldDescription)| one.type_oid == other.type_oid;
+        told.len() == columns.len() && told.iter().zip(columns).all(is_same)
+    }
 }
 
 /// What of a shard's answer the client gets.
@@ -122,7 +135,7 @@ impl Session {
             WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
                 self.write_restarting(&statement.command, writing, &Request::Query(&alone), Shown::DescribedRows).await
             }
-            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, &alone).await,
+            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, &writing.shards, &alone)).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
@@ -195,7 +208,9 @@ impl Session {
                     None => return Err(PgError::internal("an empty statement writes").into()),
                 }
             }
-            WritingKind::Streamed { copy, group } => self.copy_rows(copy, *group, &writing.shards, statement.text()).await?,
+            WritingKind::Streamed { copy, group } => {
+                Box::pin(self.copy_rows(copy, *group, &writing.shards, statement.text())).await?
+            }
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
             WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
@@ -263,7 +278,6 @@ impl Session {
 
     /// Sends the request to these shards at once and reads all answers to their end.
     async fn write_and_read(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<Vec<Part>, Failure> {
-        let home = self.home()?.id;
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         for (place, shard) in shards.iter().enumerate() {
             let Some(index) = self.index_of(*shard) else { continue };
@@ -282,18 +296,20 @@ impl Session {
                 Request::Rows { texts, bind, description } => {
                     connection.unnamed = None;
                     let text = texts.get(place).map_or("", String::as_str);
-                    let types = types_there(text, bind, &description.parameter_types, *shard == home);
+                    let types = connection.oids.types_there(&description.parameter_types);
+                    let types = for_rows(text, bind, &types);
                     originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
                     put_bind(connection, b"", bind, description);
+                    put_describe(connection, description);
                     originate::execute(&mut connection.output, b"", 0);
                     originate::sync(&mut connection.output);
                 }
                 Request::Bound { statement, bind, description } => {
-                    let types = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
-                    super::describe::prepare_on(connection, statement, types, false, prepared_max);
+                    super::describe::prepare_on(connection, statement, false, prepared_max);
                     // The answers are read here, up to ReadyForQuery.
                     connection.pending.clear();
                     statement.id.with_name(|name| put_bind(connection, name, bind, description));
+                    put_describe(connection, description);
                     originate::execute(&mut connection.output, b"", 0);
                     originate::sync(&mut connection.output);
                 }
@@ -313,6 +329,7 @@ impl Session {
                 (Some(_), _, _) => Shown::Nothing,
             };
             match self.read_part(*shard, shown, request).await {
+                Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
                 Ok(part @ Part { error: None, .. }) => parts.push(part),
                 Ok(Part { error: Some(body), .. }) => {
                     if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
@@ -349,7 +366,7 @@ impl Session {
     }
 
     /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
-    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
+    async fn read_part(&mut self, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
         let mut part = Part::default();
         let nested = self.nested_values(shard, request);
         loop {
@@ -374,13 +391,19 @@ impl Session {
                         self.client.flush().await?;
                     }
                 }
-                shard_tag::ROW_DESCRIPTION if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) => {
+                shard_tag::ROW_DESCRIPTION => {
                     let mut columns = match wire::row_description(&body) {
                         Ok(columns) => columns,
                         Err(error) => return Err(self.participant_lost(index, &error.into())),
                     };
                     participant.connection.oids.translate_columns(&mut columns);
-                    originate::row_description(&mut self.client.output, &columns);
+                    if !request.is_told(&columns) {
+                        part.has_changed = true;
+                        shown = Shown::Nothing;
+                    }
+                    if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) {
+                        originate::row_description(&mut self.client.output, &columns);
+                    }
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
                     self.client.output.extend_from_slice(&super::describe::frame(tag, &body));
@@ -401,6 +424,13 @@ impl Session {
                 _ => {}
             }
         }
+    }
+}
+
+/// RETURNING: the statement may have waited for a change of its columns.
+fn put_describe(connection: &mut Connection, description: &Description) {
+    if description.rows.is_some() {
+        originate::describe(&mut connection.output, b'P', b"");
     }
 }
 
@@ -436,15 +466,17 @@ pub(super) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usiz
     (0..shard_count).map(text_of).collect()
 }
 
-/// Parameters' types for a shard where user types have other oids. Those that its rows do not use need any type that
-/// takes their bytes.
-fn types_there(text: &str, bind: &wire::Bind<'_>, types: &[u32], is_home: bool) -> Vec<u32> {
+/// The types of parameters on a shard that has some of the rows. Where one is not known there, and its rows do not use it, any
+/// type does that takes its bytes.
+fn for_rows(text: &str, bind: &wire::Bind<'_>, types: &[u32]) -> Vec<u32> {
+    if !types.contains(&0) {
+        return types.to_vec();
+    }
     let used: Vec<&str> = lexer::tokens(text)
         .filter(|token| token.kind == TokenKind::Parameter)
         .filter_map(|token| text.get(token.start + 1..token.end))
         .collect();
-    let there = |(index, oid): (usize, &u32)| match *oid >= FIRST_USER_OID && !is_home {
-        true if used.iter().any(|number| number.parse() == Ok(index + 1)) => 0,
+    let there = |(index, oid): (usize, &u32)| match *oid == 0 && !used.iter().any(|number| number.parse() == Ok(index + 1)) {
         true if bind.format(index) == Format::Binary => oid::BYTEA,
         true => oid::TEXT,
         false => *oid,
@@ -492,8 +524,6 @@ fn has_on_conflict(text: &str) -> bool {
     words.array_windows().any(|[first, second]| first.eq_ignore_ascii_case("on") && second.eq_ignore_ascii_case("conflict"))
 }
 
-/// PostgreSQL gives these to what users create.
-const FIRST_USER_OID: u32 = 16_384;
 /// Rows are sent to the client in pieces of this size.
 const OUTPUT_BYTES: usize = 32 * 1024;
 

@@ -91,7 +91,8 @@ impl Store {
     }
 
     async fn begin_reading(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
-        self.pool()?.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(StoreError::reading)
+        let pool = self.pool()?;
+        Box::pin(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await.map_err(StoreError::reading)
     }
 }
 
@@ -129,6 +130,7 @@ async fn load_all(transaction: &mut Transaction<'_, Postgres>, header: &Header) 
     let rows_read = rows.count();
     let mut snapshot = merge(&MapSnapshot::default(), rows)?;
     snapshot.tables_version = header.epoch.counter;
+    snapshot.declarations_version = header.epoch.counter;
     header.apply(&mut snapshot);
     Ok(Change { snapshot, keys: ChangedKeys::All, rows_read, is_full: true })
 }
@@ -145,10 +147,13 @@ async fn load_delta(
     let rows_read = rows.count() + changed_keys.len();
     let mut keys = std::mem::take(&mut rows.removed_keys);
     keys.extend(changed_keys);
-    let changes_tables = rows.change_tables(known);
+    let (changes_tables, changes_declarations) = (rows.change_tables(known), rows.change_declarations());
     let mut snapshot = merge(known, rows)?;
     if changes_tables {
         snapshot.tables_version = header.epoch.counter;
+    }
+    if changes_declarations {
+        snapshot.declarations_version = header.epoch.counter;
     }
     header.apply(&mut snapshot);
     let keys = if keys.len() > CHANGED_KEYS_MAX { ChangedKeys::All } else { ChangedKeys::These(keys) };

@@ -68,14 +68,17 @@ impl ChangedRows {
             let known = known.sequences.get(&(sequence.schema.clone(), sequence.name.clone()));
             known.is_some_and(|known| known.increment == sequence.increment)
         };
+        self.change_declarations() || !self.sequences.iter().all(is_known) || !self.removed_sequences.is_empty()
+    }
+
+    /// Shards, tables or functions.
+    pub(super) fn change_declarations(&self) -> bool {
         !(self.shards.is_empty()
             && self.tables.is_empty()
             && self.functions.is_empty()
-            && self.sequences.iter().all(is_known)
             && self.removed_shards.is_empty()
             && self.removed_tables.is_empty()
-            && self.removed_functions.is_empty()
-            && self.removed_sequences.is_empty())
+            && self.removed_functions.is_empty())
     }
 }
 

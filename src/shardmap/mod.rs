@@ -291,7 +291,7 @@ impl Shared {
     async fn refresh(&self, store: &Store) -> Result<(), StoreError> {
         let _loading = self.loading.lock().await;
         let known = self.current.load_full();
-        let loading = timeout(LOAD_TIMEOUT, store.load_since(&known));
+        let loading = timeout(LOAD_TIMEOUT, Box::pin(store.load_since(&known)));
         let loaded = loading.await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
         // Or this snapshot would be taken for one that a statement still uses.
         drop(known);

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use sqlx::Row;
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 
 use super::changes::read;
 use super::error::StoreError;
@@ -36,15 +38,14 @@ pub struct NumberBlock {
 impl Store {
     /// Declared again, the counter does not go back.
     pub async fn declare_sequence(&self, actor: &str, sequence: &NewSequence<'_>) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.declare_sequence($1, $2, $3, $4, $5, $6, $7::text::numeric)")
-            .bind(actor)
-            .bind(sequence.schema)
-            .bind(sequence.name)
-            .bind(sequence.increment)
-            .bind(sequence.minimum)
-            .bind(sequence.maximum)
-            .bind(sequence.next_number.to_string());
-        self.change(query).await.map(drop)
+        let sql = "SELECT shardgate_map.declare_sequence($1, $2, $3, $4, $5, $6, $7::text::numeric)";
+        self.change(declaration(sql, actor, sequence)).await.map(drop)
+    }
+
+    /// As [`Store::declare_sequence`], one that the caller's transaction has made on the shards. Returns its generation.
+    pub async fn declare_new_sequence(&self, actor: &str, sequence: &NewSequence<'_>) -> Result<i64, StoreError> {
+        let sql = "SELECT shardgate_map.declare_new_sequence($1, $2, $3, $4, $5, $6, $7::text::numeric)";
+        read(&self.change(declaration(sql, actor, sequence)).await?, 0)
     }
 
     /// `None`: the map has failed over since the counter was last known to be right ([`Store::confirm_sequence`]).
@@ -156,9 +157,21 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// `false`: it was not declared.
-    pub async fn drop_sequence(&self, actor: &str, schema: &str, name: &str) -> Result<bool, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.drop_sequence($1, $2, $3)").bind(actor).bind(schema).bind(name);
+    /// `false`: it was not declared, or it was set or made anew since this generation.
+    pub async fn drop_sequence(&self, actor: &str, schema: &str, name: &str, generation: i64) -> Result<bool, StoreError> {
+        let query =
+            sqlx::query("SELECT shardgate_map.drop_sequence($1, $2, $3, $4)").bind(actor).bind(schema).bind(name).bind(generation);
         read(&self.change(query).await?, 0)
     }
+}
+
+fn declaration<'q>(sql: &'static str, actor: &'q str, sequence: &NewSequence<'q>) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(sql)
+        .bind(actor)
+        .bind(sequence.schema)
+        .bind(sequence.name)
+        .bind(sequence.increment)
+        .bind(sequence.minimum)
+        .bind(sequence.maximum)
+        .bind(sequence.next_number.to_string())
 }

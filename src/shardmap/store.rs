@@ -119,12 +119,12 @@ impl Store {
         let pool = pool_options().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.connect_lazy_with(self.database()?.options.clone());
         let listening = async {
-            let mut listener = PgListener::connect_with(&pool).await?;
+            let mut listener = Box::pin(PgListener::connect_with(&pool)).await?;
             listener.eager_reconnect(false);
-            listener.listen("shardgate_map").await?;
+            Box::pin(listener.listen("shardgate_map")).await?;
             Ok(listener)
         };
-        timeout(CONNECT_TIMEOUT, listening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
+        timeout(CONNECT_TIMEOUT, Box::pin(listening)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
     }
 
     fn database(&self) -> Result<&Database, StoreError> {
@@ -133,7 +133,7 @@ impl Store {
 
     /// A connection outside of the pool, neither checked nor prepared. Its owner closes it.
     async fn connect_bare(&self) -> Result<PgConnection, StoreError> {
-        let connecting = timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&self.database()?.options));
+        let connecting = timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&self.database()?.options)));
         connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
     }
 
@@ -143,7 +143,7 @@ impl Store {
     where
         Q: Execute<'q, Postgres> + 'q,
     {
-        let mut connection = self.pool()?.acquire().await.map_err(StoreError::reading)?;
+        let mut connection = Box::pin(self.pool()?.acquire()).await.map_err(StoreError::reading)?;
         let answer = timeout(CHANGE_TIMEOUT, connection.fetch_one(query)).await;
         answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
     }

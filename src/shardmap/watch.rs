@@ -35,7 +35,7 @@ async fn follow_for_ever(shared: &Shared, store: &Store, poll_interval: Duration
         match store.listen().await {
             Ok(listener) => {
                 failures = 0;
-                hear(shared, store, poll_interval, listener).await;
+                Box::pin(hear(shared, store, poll_interval, listener)).await;
             }
             Err(error) => {
                 shared.note_failure(&error);

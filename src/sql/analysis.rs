@@ -10,6 +10,7 @@ use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
+pub use crate::sql::schema_guard::NumberedColumns;
 use crate::sql::table_as::TableAs;
 
 /// One statement of a query string.
@@ -485,6 +486,8 @@ pub enum Command {
         renames_distributed: bool,
         /// It makes a table of rows that are not all on the home shard, or perhaps not.
         table_as: Option<Arc<TableAs>>,
+        /// It adds columns that number the rows of a distributed table, those that are there among them.
+        numbered: Option<Arc<NumberedColumns>>,
     },
     Truncate {
         /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.

@@ -10,7 +10,7 @@ use moka::sync::Cache;
 
 use super::analysis::{Analysis, Command, Opinion};
 use super::context::Context;
-use super::lexer::{self, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
+use super::lexer::{self, Literal, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
 use super::parse;
 use super::statement::{self, Source};
 use crate::error::PgError;
@@ -65,13 +65,23 @@ struct Shape {
 /// The templates that one session has used last, found without asking the cache that all sessions share.
 #[derive(Default)]
 pub struct RecentTemplates {
-    templates: Vec<(ShapeKey, Arc<Analyzed>)>,
+    /// With the context that it was read in.
+    templates: Vec<(u64, Arc<Analyzed>)>,
     next: usize,
 }
 
 impl RecentTemplates {
-    fn add(&mut self, key: ShapeKey, template: Arc<Analyzed>) -> Arc<Analyzed> {
-        let entry = (key, Arc::clone(&template));
+    fn read(&self, text: &str, context: u64) -> Option<Read> {
+        let mut known = self.templates.iter().filter(|(known, _)| *known == context);
+        known.find_map(|(_, template)| {
+            let literals = lexer::literals_like(&template.text, &template.literals, text)?;
+            let serves = template.has_fixed_of(text, &literals);
+            serves.then(|| Read { analyzed: Arc::clone(template), literals })
+        })
+    }
+
+    fn add(&mut self, context: u64, template: Arc<Analyzed>) -> Arc<Analyzed> {
+        let entry = (context, Arc::clone(&template));
         match self.templates.get_mut(self.next) {
             Some(oldest) => *oldest = entry,
             None => self.templates.push(entry),
@@ -129,18 +139,13 @@ impl Analyzer {
         if text.len() > SHAPE_BYTES_MAX {
             return None;
         }
+        if let Some(read) = recent.read(text, context.id) {
+            return Some(read);
+        }
         let scanned = lexer::scan(text);
-        let key = ShapeKey { context: context.id, hash: scanned.hash };
-        let mut known = recent.templates.iter().filter(|(known, _)| *known == key).map(|(_, template)| template);
-        let analyzed = match known.find(|template| template.serves(text, &scanned)) {
-            Some(template) => Arc::clone(template),
-            None => {
-                let shape = self.shapes.get(&key)?;
-                let template = shape.variants.iter().find(|variant| variant.serves(text, &scanned))?;
-                recent.add(key, Arc::clone(template))
-            }
-        };
-        Some(Read { analyzed, literals: scanned.literals })
+        let shape = self.shapes.get(&ShapeKey { context: context.id, hash: scanned.hash })?;
+        let template = shape.variants.iter().find(|variant| variant.serves(text, &scanned))?;
+        Some(Read { analyzed: recent.add(context.id, Arc::clone(template)), literals: scanned.literals })
     }
 
     /// The statements of a text. They were read one after the other in the same context: what an earlier one changes (the search
@@ -180,18 +185,18 @@ impl Analyzer {
 impl Analyzed {
     /// The reading of another text of the same hash holds for this one.
     fn serves(&self, text: &str, scanned: &Scanned) -> bool {
-        if !lexer::same_shape(&self.text, &self.literals, text, &scanned.literals) {
-            return false;
-        }
+        lexer::same_shape(&self.text, &self.literals, text, &scanned.literals) && self.has_fixed_of(text, &scanned.literals)
+    }
+
+    /// A text of this shape, with these literals, agrees in those that the reading depends on.
+    fn has_fixed_of(&self, text: &str, literals: &[Literal]) -> bool {
         self.fixed_literals.iter().all(|ordinal| {
             let own = self
                 .literals
                 .get(usize::from(*ordinal))
                 .and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
-            let other = scanned
-                .literals
-                .get(usize::from(*ordinal))
-                .and_then(|literal| text.get(literal.start as usize..literal.end as usize));
+            let other =
+                literals.get(usize::from(*ordinal)).and_then(|literal| text.get(literal.start as usize..literal.end as usize));
             own.is_some() && own == other
         })
     }

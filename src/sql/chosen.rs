@@ -17,7 +17,7 @@ use pg_raw_parse::{Node, nodes};
 use super::analysis::Splice;
 use super::context::Context;
 use super::parse;
-use super::query::{Resolved, resolve};
+use super::query::resolve;
 use super::staging::spliced;
 use super::tokens::Tokens;
 use super::tree;
@@ -141,10 +141,7 @@ impl Parts<'_> {
         returned: Option<&nodes::ReturningClause>,
         context: &Context,
     ) -> Option<Chosen> {
-        let relation = match resolve(context, name, &context.search_path) {
-            Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
-            _ => return None,
-        };
+        let relation = resolve(context, name, &context.search_path).table()?;
         // A trigger of the statement fires even when no row is chosen.
         let is_plain = relation.kind == RelationKind::Table
             && relation.parents.is_empty()

@@ -14,7 +14,7 @@ use super::clock;
 use super::context::Context;
 use super::lexer::{LiteralClass, TokenKind};
 use super::parse;
-use super::query::{Resolved, resolve};
+use super::query::resolve;
 use super::tokens::Tokens;
 use super::value_rows::value_rows;
 use crate::catalog::{Oid, Relation};
@@ -260,15 +260,7 @@ fn of_inserted(tokens: &Tokens<'_>, index: usize, context: &Context) -> Option<O
 }
 
 fn column_of(insert: &nodes::InsertStmt, place: usize, context: &Context) -> Option<Option<&'static str>> {
-    let relation = match resolve(context, insert.relation()?, &context.search_path) {
-        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
-        Resolved::Home(None)
-        | Resolved::View(_)
-        | Resolved::System
-        | Resolved::Map(_)
-        | Resolved::Proxy(_)
-        | Resolved::Mixed(_) => return None,
-    };
+    let relation = resolve(context, insert.relation()?, &context.search_path).table()?;
     let column = match insert.cols().iter().nth(place) {
         Some(Node::ResTarget(column)) if column.indirection().is_empty() => relation.column(column.name()?)?,
         Some(_) => return None,

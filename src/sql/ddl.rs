@@ -1,8 +1,10 @@
 //! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
 
+use std::sync::Arc;
+
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::Command;
+use super::analysis::{Command, NumberedColumns};
 use super::context::Context;
 use super::query::means_temporary;
 use super::tree;
@@ -33,9 +35,10 @@ impl Ddl {
         self
     }
 
-    pub fn into_command(self, renames_distributed: bool) -> Command {
+    pub fn into_command(self, renames_distributed: bool, numbered: Option<NumberedColumns>) -> Command {
         let Self { tag, creates_temporary, outside_transaction } = self;
-        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed, table_as: None }
+        let numbered = numbered.map(Arc::new);
+        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed, table_as: None, numbered }
     }
 }
 

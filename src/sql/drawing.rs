@@ -15,7 +15,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
 use super::lexer::{self, TokenKind};
-use super::query::{Resolved, column_name, resolve};
+use super::query::{column_name, generated_always, gives_value, resolve};
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
 use crate::catalog::{Column, Relation, SequenceName, quoted_identifier};
@@ -149,10 +149,8 @@ pub fn drawing(text: &str, context: &Context) -> Result<Drawing, PgError> {
 // ---- rows ----
 
 fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edits, PgError> {
-    let relation = match resolve(context, insert.relation().ok_or_else(unreadable)?, &context.search_path) {
-        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => relation,
-        _ => return Err(unreadable()),
-    };
+    let name = insert.relation().ok_or_else(unreadable)?;
+    let relation = resolve(context, name, &context.search_path).table().ok_or_else(unreadable)?;
     let drawn: Vec<(usize, &str, Number)> = relation
         .columns
         .iter()
@@ -160,9 +158,15 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
         .filter_map(|(index, column)| Some((index, column.name.as_str(), number_of(column)?)))
         .collect();
     let mut edits = Edits { found: Vec::new() };
-    // That the client gives no value for such a column has been seen to.
-    let is_always = relation.columns.iter().any(|column| column.identity == Some('a') && column.cluster_sequence().is_some());
-    let overriding = if is_always && insert.override_ == nodes::OverridingKind::OVERRIDING_NOT_SET { OVERRIDING } else { "" };
+    let always: Vec<&Column> =
+        relation.columns.iter().filter(|column| column.identity == Some('a') && column.cluster_sequence().is_some()).collect();
+    let is_overridden = insert.override_ != nodes::OverridingKind::OVERRIDING_NOT_SET;
+    let overriding = if is_overridden || always.is_empty() { "" } else { OVERRIDING };
+    // What allows the numbers would allow the client's own values.
+    let columns = filled_columns(insert, relation);
+    if let Some(column) = always.iter().find(|column| !is_overridden && gives_value(insert, &columns, &column.name)) {
+        return Err(generated_always(&column.name));
+    }
     match insert.select_stmt() {
         Node::None => default_values(text, &drawn, overriding, &mut edits)?,
         Node::SelectStmt(select) => {
@@ -186,6 +190,16 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
         _ => return Err(unreadable()),
     }
     Ok(edits)
+}
+
+/// Those that it names, or all.
+fn filled_columns(insert: &nodes::InsertStmt, relation: &Relation) -> Vec<String> {
+    let named = insert.cols().iter().filter_map(|node| match node {
+        Node::ResTarget(column) => column.name().map(str::to_owned),
+        _ => None,
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { relation.columns.iter().map(|column| column.name.clone()).collect() } else { named }
 }
 
 /// What a column gets that has no value.

@@ -112,6 +112,32 @@ pub fn same_shape(a: &str, a_literals: &[Literal], b: &str, b_literals: &[Litera
     a.as_bytes().get(a_from..) == b.as_bytes().get(b_from..)
 }
 
+/// The literals of a text that has the shape of this known one: then, and only then, what [`scan`] finds in it. `None`: they may
+/// be alike all the same.
+///
+/// Only the literals are lexed; what is between them is compared. The known text's tokens end before each of its literals, and
+/// the other text has the same tokens there, as no token looks further ahead than at what kind of byte the literal begins with.
+pub fn literals_like(known: &str, known_literals: &[Literal], text: &str) -> Option<Literals> {
+    let (known, bytes) = (known.as_bytes(), text.as_bytes());
+    let mut literals = Literals::new();
+    let (mut known_from, mut from) = (0, 0);
+    for literal in known_literals {
+        let known_start = literal.start as usize;
+        let between = known.get(known_from..known_start)?;
+        let start = from + between.len();
+        if bytes.get(from..start)? != between || class_of(*bytes.get(start)?) != class_of(*known.get(known_start)?) {
+            return None;
+        }
+        let (kind, end) = next(bytes, start);
+        if kind != Some(TokenKind::Literal(literal.class)) {
+            return None;
+        }
+        literals.push(Literal { start: offset(start), end: offset(end), class: literal.class });
+        (known_from, from) = (literal.end as usize, end);
+    }
+    (bytes.get(from..)? == known.get(known_from..)?).then_some(literals)
+}
+
 /// Every token of the text, comments included, white space left out.
 pub fn tokens(text: &str) -> impl Iterator<Item = Token> + '_ {
     let bytes = text.as_bytes();
@@ -135,10 +161,10 @@ fn next(bytes: &[u8], position: usize) -> (Option<TokenKind>, usize) {
     let Some(&first) = bytes.get(position) else {
         return (None, bytes.len() + 1);
     };
-    match CLASSES[first as usize] {
+    match class_of(first) {
         Class::Space => {
             let mut end = position + 1;
-            while bytes.get(end).is_some_and(|&byte| CLASSES[byte as usize] == Class::Space) {
+            while bytes.get(end).is_some_and(|&byte| class_of(byte) == Class::Space) {
                 end += 1;
             }
             (None, end)
@@ -364,6 +390,11 @@ enum Class {
     Symbol,
 }
 
+#[inline]
+fn class_of(byte: u8) -> Class {
+    CLASSES[byte as usize]
+}
+
 const CLASSES: [Class; 256] = {
     let mut classes = [Class::Symbol; 256];
     let mut byte = 0;
@@ -553,7 +584,51 @@ mod tests {
         assert_eq!(kinds, [Word, QuotedIdentifier, Symbol, Parameter, Comment, Word, Word, Comment]);
     }
 
+    #[test]
+    fn a_text_like_a_known_one_has_the_literals_that_a_scan_finds() {
+        let like = |known: &str, text: &str| literals_like(known, &scan(known).literals, text);
+        for (known, text) in [
+            ("", ""),
+            ("select 1", "select 23"),
+            ("k=1 and l='x'", "k=2 and l='y''z'"),
+            ("select 'a', E'b'", "select 'c'\n'd', e'\\''"),
+            ("select .5, 1..2", "select .7, 3..4"),
+        ] {
+            assert_eq!(like(known, text), Some(scan(text).literals), "{known} / {text}");
+        }
+        for (known, text) in [
+            ("select 1", "select 1.5"),
+            ("select 1", "select 1 "),
+            ("select 1", "select"),
+            ("select 1", "select 'a'"),
+            ("date'1'", "dateE'1'"),
+            ("$1'a'", "$1$$a$$"),
+            ("a -1", "a --1"),
+            ("select 'a' b", "select 'a"),
+        ] {
+            assert_eq!(like(known, text), None, "{known} / {text}");
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn what_is_found_like_a_known_text_is_what_a_scan_finds(
+            between in proptest::collection::vec("[ \\na-c0-2eEuxN&'\"$.*/+-]{0,4}", 1..4),
+            known in proptest::collection::vec("[0-2]{1,2}(\\.[0-2])?|\\.[0-2]|[eEuxN]?&?'[a'\\\\]{0,3}'|\\$[a]?\\$[1$a]{0,4}", 4),
+            other in proptest::collection::vec("[0-2]{1,2}(\\.[0-2])?|\\.[0-2]|[eEuxN]?&?'[a'\\\\]{0,3}'|\\$[a]?\\$[1$a]{0,4}", 4),
+        ) {
+            let text = |literals: &[String]| -> String { between.iter().zip(literals).map(|(a, b)| format!("{a}{b}")).collect() };
+            let (known, other) = (text(&known), text(&other));
+            let (in_known, in_other) = (scan(&known).literals, scan(&other).literals);
+            if let Some(found) = literals_like(&known, &in_known, &other) {
+                proptest::prop_assert_eq!(&found, &in_other);
+                proptest::prop_assert!(same_shape(&known, &in_known, &other, &in_other));
+            }
+            if in_known.iter().all(|literal| literal.end as usize <= known.len()) {
+                proptest::prop_assert_eq!(literals_like(&known, &in_known, &known), Some(in_known));
+            }
+        }
+
         #[test]
         fn any_text_is_scanned_to_its_end(text in "[ \\ta-c0-9eExX'\"$.*/\\\\\\n&-]{0,40}|.{0,40}") {
             let mut end = 0;

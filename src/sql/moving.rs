@@ -12,7 +12,7 @@ use super::parse;
 use super::query::{Resolved, resolve};
 use super::tokens::Tokens;
 use super::tree;
-use crate::catalog::{Relation, RelationKind, quoted_identifier};
+use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
 
@@ -67,14 +67,7 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
 fn is_watched(relation: &Relation, context: &Context) -> bool {
     let is_referred_to =
         context.catalog.relations.values().any(|other| other.foreign_keys.iter().any(|key| key.referenced == relation.oid));
-    relation.kind != RelationKind::Table
-        || !relation.triggers.is_empty()
-        || !relation.rules.is_empty()
-        || relation.has_row_security
-        || !relation.parents.is_empty()
-        || !relation.children.is_empty()
-        || is_referred_to
-        || relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column))
+    !relation.stands_alone() || is_referred_to || relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column))
 }
 
 struct Pieces<'t> {

@@ -6,6 +6,7 @@
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
 mod filled;
+mod numbered;
 mod numbers;
 
 use pg_raw_parse::list::NodeList;
@@ -18,6 +19,8 @@ use crate::catalog::Relation;
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{GroupId, Table, TableKind};
+
+pub use numbered::{NumberedColumns, numbered_columns};
 
 /// Refuses what would leave the shard map or the shards wrong.
 pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {

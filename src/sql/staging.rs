@@ -24,7 +24,7 @@ use super::clock_literals::{ClockLiteral, clock_literals};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::parse;
-use super::query::{Resolved, resolve};
+use super::query::resolve;
 use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
@@ -653,15 +653,7 @@ fn is_time(value: &nodes::SQLValueFunction) -> bool {
 
 /// What an INSERT inserts into.
 fn inserted_into<'c>(insert: &nodes::InsertStmt, context: &'c Context) -> Option<&'c Relation> {
-    match resolve(context, insert.relation()?, &context.search_path) {
-        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(relation),
-        Resolved::Home(None)
-        | Resolved::View(_)
-        | Resolved::System
-        | Resolved::Map(_)
-        | Resolved::Proxy(_)
-        | Resolved::Mixed(_) => None,
-    }
+    resolve(context, insert.relation()?, &context.search_path).table()
 }
 
 /// No trigger and no row of the same table looks at the rows of one statement together.

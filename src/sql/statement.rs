@@ -300,7 +300,8 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     schema_guard::guard(node, context)?;
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
-    let command = found.into_command(schema_guard::renames_distributed(node, context));
+    let command =
+        found.into_command(schema_guard::renames_distributed(node, context), schema_guard::numbered_columns(node, context));
     Ok(Placement::new(command, scope, Effect::Write))
 }
 
@@ -321,6 +322,7 @@ fn place_table_as(
         outside_transaction: false,
         renames_distributed: false,
         table_as: table_as.map(Arc::new),
+        numbered: None,
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {
@@ -385,7 +387,7 @@ fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
         Node::DoStmt(_) => Command::Do,
         Node::CopyStmt(_) => Command::Copy(CopyDirection::Server),
         Node::TransactionStmt(_) => Command::TwoPhase,
-        other => ddl::classify(other).map_or(Command::Maintenance, |found| found.into_command(false)),
+        other => ddl::classify(other).map_or(Command::Maintenance, |found| found.into_command(false, None)),
     };
     let has_reference_tables = context.map.tables.values().any(|table| table.kind == crate::shardmap::TableKind::Reference);
     if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {

@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
     /// A string without its terminating zero byte.
     #[inline]
     pub fn cstr(&mut self) -> Result<&'a [u8], DecodeError> {
-        let end = self.rest.iter().position(|&byte| byte == 0).ok_or(DecodeError::MissingTerminator)?;
+        let end = memchr::memchr(0, self.rest).ok_or(DecodeError::MissingTerminator)?;
         let (string, rest) = self.rest.split_at(end);
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(string)

@@ -14,6 +14,7 @@ mod gathered;
 mod limits;
 mod locks;
 mod merges;
+mod numbered;
 mod numbers;
 mod outage;
 mod parity;

@@ -11,4 +11,5 @@ mod planted;
 mod refusals;
 mod rights;
 
+pub use kills::Points;
 pub use ledger::Ledger;

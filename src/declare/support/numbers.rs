@@ -13,6 +13,8 @@ pub(super) const OBJECTS: &str = r#"
 CREATE TABLE IF NOT EXISTS shardgate.number_sequences (sequence oid PRIMARY KEY);
 -- Blocks of an earlier generation come too late.
 ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS generation bigint NOT NULL DEFAULT 0;
+-- The transaction in which the shard has come to know it.
+ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS made_in xid8 DEFAULT pg_current_xact_id();
 CREATE TABLE IF NOT EXISTS shardgate.number_blocks (
     sequence oid NOT NULL,
     -- Positions of the local sequence, and what they stand for.
@@ -42,6 +44,13 @@ BEGIN
             RETURN block.number;
         END IF;
         attempt := attempt + 1;
+        IF attempt = 1 AND EXISTS (SELECT FROM shardgate.number_sequences k
+                                   WHERE k.sequence = next_id.sequence::oid AND k.made_in = pg_current_xact_id()) THEN
+            RAISE EXCEPTION USING ERRCODE = '0A000',
+                MESSAGE = format('rows cannot be numbered by sequence "%s" in the transaction that makes it', sequence),
+                DETAIL = 'The proxies give numbers to the shards when the transaction is committed.',
+                HINT = 'Commit first, and insert the rows then.';
+        END IF;
         -- One snapshot for the whole transaction would never show the next block.
         IF attempt > 500 OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
             RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('sequence "%s" has no number left on this shard', sequence),
@@ -55,14 +64,26 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+-- What a sequence needs here to be one of the whole cluster. Its owner may ask for it, who can do no harm by that but to his own.
+CREATE OR REPLACE FUNCTION shardgate.keep_numbers(sequence regclass) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- Who calls is not the current user in here.
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = sequence AND c.relkind = 'S' AND pg_has_role(
+                   CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END,
+                   c.relowner, 'USAGE')) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of sequence %s', sequence);
+    END IF;
+    EXECUTE format('CREATE SEQUENCE IF NOT EXISTS shardgate.%I', 'numbers_' || sequence::oid);
+    INSERT INTO shardgate.number_sequences AS k (sequence) VALUES (keep_numbers.sequence::oid) ON CONFLICT DO NOTHING;
+END $$;
 CREATE OR REPLACE FUNCTION shardgate.own_sequence(sequence regclass) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits pg_sequence;
 BEGIN
     SELECT * INTO STRICT limits FROM pg_sequence s WHERE s.seqrelid = sequence;
-    EXECUTE format('CREATE SEQUENCE IF NOT EXISTS shardgate.%I', 'numbers_' || sequence::oid);
-    INSERT INTO shardgate.number_sequences AS k (sequence) VALUES (own_sequence.sequence::oid) ON CONFLICT DO NOTHING;
+    PERFORM shardgate.keep_numbers(sequence);
     -- The restart makes the rest part of the transaction.
     EXECUTE format('ALTER SEQUENCE %s NO CYCLE RESTART', sequence);
     PERFORM setval(sequence, CASE WHEN limits.seqincrement > 0 THEN limits.seqmax ELSE limits.seqmin END);
@@ -124,6 +145,52 @@ BEGIN
             DETAIL = format('Column %s takes its default from it too.', other),
             HINT = 'Give that column a sequence of its own.';
     END IF;
+END $$;
+-- After ADD COLUMN of one that numbers rows: its rows have the numbers from the sequence's start on. They get those from
+-- `first_number` on instead, where that is given, and the rows to come are numbered by the cluster. With the caller's own rights, as
+-- the table's expressions are evaluated. No name: the column was there before.
+CREATE OR REPLACE FUNCTION shardgate.number_added_column(target regclass, column_name name, may_hold_rows bool, first_number text,
+    OUT schema_name text, OUT sequence_name text, OUT increment bigint, OUT minimum bigint, OUT maximum bigint, OUT next_number text,
+    OUT has_rows bool)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    added record;
+    adopted record;
+    distance numeric;
+    last numeric;
+BEGIN
+    SELECT format_type(a.atttypid, a.atttypmod) AS type_name, pg_get_expr(d.adbin, d.adrelid) AS default_value, s.seqstart AS start
+    INTO added FROM pg_attribute a
+    JOIN pg_sequence s ON s.seqrelid = shardgate.sequence_of(target, column_name)
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE a.attrelid = target AND a.attname = column_name AND NOT a.attisdropped;
+    IF NOT FOUND OR added.default_value ~ '^shardgate\.next_id\(' THEN
+        RETURN;
+    END IF;
+    SELECT * INTO STRICT adopted FROM shardgate.adopt_sequence(target, column_name);
+    schema_name := adopted.schema_name;
+    sequence_name := adopted.sequence_name;
+    increment := adopted.increment;
+    minimum := adopted.minimum;
+    maximum := adopted.maximum;
+    has_rows := adopted.next_number::numeric <> added.start;
+    distance := coalesce(first_number::numeric - added.start, 0);
+    last := adopted.next_number::numeric - increment + distance;
+    IF has_rows AND NOT may_hold_rows THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000',
+            MESSAGE = format('a column that numbers rows cannot be added to reference table "%s"',
+                             (SELECT c.relname FROM pg_class c WHERE c.oid = target)),
+            DETAIL = 'It holds rows, and each of its copies would number them in an order of its own.',
+            HINT = 'Add a plain column, give its values with UPDATE, or add the column while the table is empty.';
+    ELSIF has_rows AND last NOT BETWEEN minimum AND maximum THEN
+        RAISE EXCEPTION USING ERRCODE = '2200H',
+            MESSAGE = CASE WHEN increment > 0 THEN format('nextval: reached maximum value of sequence "%s" (%s)', sequence_name, maximum)
+                           ELSE format('nextval: reached minimum value of sequence "%s" (%s)', sequence_name, minimum) END;
+    ELSIF has_rows AND distance <> 0 THEN
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I TYPE %s USING (%I::numeric + %s)::%s', target, column_name, added.type_name,
+            column_name, distance, added.type_name);
+    END IF;
+    next_number := adopted.next_number::numeric + distance;
 END $$;
 -- TRUNCATE ... RESTART IDENTITY, which is the sequence's owner's to do, has set it back: it is used up again. Harmless to call.
 CREATE OR REPLACE FUNCTION shardgate.use_up(sequence regclass) RETURNS void
@@ -192,8 +259,10 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END $$;
+-- Anybody may let a column of his own have that default, and this runs with the rights of the shard's user: no view, no policy and
+-- no cast of users is evaluated.
 CREATE OR REPLACE FUNCTION shardgate.numbers_used(sequence regclass) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
     is_ascending bool;
     used numeric;
@@ -208,9 +277,11 @@ BEGIN
         SELECT d.adrelid::regclass AS target, a.attname
         FROM pg_depend p JOIN pg_attrdef d ON p.classid = 'pg_attrdef'::regclass AND d.oid = p.objid
         JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+        JOIN pg_class c ON c.oid = d.adrelid AND c.relkind IN ('r', 'p')
         WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = sequence
     LOOP
-        EXECUTE format('SELECT %s(%I)::numeric FROM %s', CASE WHEN is_ascending THEN 'max' ELSE 'min' END, place.attname, place.target)
+        EXECUTE format('SELECT %s(nullif(format(''%%s'', %I), '''')::numeric) FROM %s',
+            CASE WHEN is_ascending THEN 'max' ELSE 'min' END, place.attname, place.target)
         INTO found;
         used := CASE WHEN is_ascending THEN greatest(used, found) ELSE least(used, found) END;
     END LOOP;
@@ -224,7 +295,8 @@ BEGIN
         DETAIL = 'A shard has no such numbers: the proxy puts them into VALUES and COPY, and into SELECT without tables.',
         HINT = 'SELECT shardgate.unique_id() first, and use its result.';
 END $$;
-REVOKE EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name),
-    shardgate.add_numbers(regclass, bigint, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint, bigint),
+-- They do what their caller may do without them.
+GRANT EXECUTE ON FUNCTION shardgate.own_sequence(regclass), shardgate.adopt_sequence(regclass, name) TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION shardgate.add_numbers(regclass, bigint, bigint, bigint, bigint), shardgate.void_numbers(regclass, bigint, bigint),
     shardgate.numbers_left(), shardgate.numbers_used(regclass) FROM PUBLIC;
 "#;

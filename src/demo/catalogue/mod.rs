@@ -55,7 +55,7 @@ pub async fn load(
     progress: impl Fn(&str) + Send + Sync,
 ) -> Result<CatalogueSize, CatalogueError> {
     let options: PgConnectOptions = proxy_url.parse().map_err(CatalogueError::Connect)?;
-    let connection = options.log_slow_statements(tracing::log::LevelFilter::Off, Duration::ZERO).connect().await;
+    let connection = Box::pin(options.log_slow_statements(tracing::log::LevelFilter::Off, Duration::ZERO).connect()).await;
     let mut loader = Loader { connection: connection.map_err(CatalogueError::Connect)? };
     progress("adding the shards");
     loader.add_shards(shards).await?;

@@ -161,7 +161,7 @@ impl Server {
 
     async fn superuser(&self) -> Result<sqlx::PgConnection, sqlx::Error> {
         let options: sqlx::postgres::PgConnectOptions = self.url("postgres").parse()?;
-        options.disable_statement_logging().connect().await
+        Box::pin(options.disable_statement_logging().connect()).await
     }
 
     fn launch_on_free_port(&mut self) -> Result<(), ServerError> {

@@ -224,7 +224,7 @@ fn unreachable(shard: &str, error: &dyn std::fmt::Display) -> PgError {
 }
 
 /// `"schema"."name"` as a literal.
-fn quoted(name: &SequenceName) -> String {
+pub(super) fn quoted(name: &SequenceName) -> String {
     quoted_literal(&quoted_name(&name.0, &name.1))
 }
 

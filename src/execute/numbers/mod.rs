@@ -113,6 +113,15 @@ impl Numbers {
         Err(unstable(&name.1))
     }
 
+    /// Does the home shard have one of this name, as others than its maker see it?
+    pub async fn is_committed(self: &Arc<Self>, name: &SequenceName) -> Result<bool, PgError> {
+        let home = self.map.snapshot().home().cloned().ok_or_else(|| PgError::internal("there is no home shard"))?;
+        let sql = format!("SELECT to_regclass({})::text", fill::quoted(name));
+        let this = Arc::clone(self);
+        let found = self.on_runtime(async move { this.ask(&home, sql).await }).await?;
+        Ok(found.iter().any(|found| !found.is_empty()))
+    }
+
     fn sequence(&self, name: &SequenceName) -> Result<(Arc<ClusterSequence>, i64), PgError> {
         let map = self.map.load();
         let sequence = map.sequences.get(name).ok_or_else(|| {

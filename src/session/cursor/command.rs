@@ -50,7 +50,7 @@ impl Session {
             Command::DeclareCursor { name, is_hold, is_binary, scroll, start } => {
                 let before = text.get(statement.start..*start).unwrap_or_default();
                 let declared = Declared { name, is_hold: *is_hold, is_binary: *is_binary, scroll: *scroll, before };
-                self.declare_cursor(&declared, statement, text, bound).await
+                Box::pin(self.declare_cursor(&declared, statement, text, bound)).await
             }
             Command::Fetch { name, motion, is_move } => {
                 let name = Bytes::copy_from_slice(name.as_bytes());

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::super::describe::{TypeNames, frame, prepare_on};
+use super::super::describe::{frame, prepare_on};
 use super::super::elsewhere::{fragment_text, with_shard_named};
 use super::super::gather::duration;
 use super::super::lock_rows::no_cursor;
 use super::super::statement::Statement;
+use super::super::told::check_columns;
 use super::super::{Failure, Session};
 use super::{Cursor, Source};
-use crate::backend::{ConnectionError, NestedValues, Reply};
+use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Scroll;
+use crate::sql::analysis::{Combine, Scroll};
 
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -90,17 +91,16 @@ impl Session {
         let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
         let values = bind.with_result_formats(&[]);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
-        let home = self.home()?.id;
         for shard in shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
             let Some(participant) = self.participants.get_mut(index) else { continue };
-            let names = if *shard == home { TypeNames::Home } else { TypeNames::Foreign };
             let connection = &mut *participant.connection;
-            prepare_on(connection, &fragment, names, false, prepared_max);
+            prepare_on(connection, &fragment, false, prepared_max);
             // The answers are read here, up to ReadyForQuery.
             connection.pending.clear();
-            fragment.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &values));
+            let there = connection.oids.bind_there(&types, &values);
+            fragment.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &there));
             originate::describe(&mut connection.output, b'P', portal.as_bytes());
             originate::sync(&mut connection.output);
         }
@@ -119,6 +119,9 @@ impl Session {
                 .into());
             }
         };
+        if !matches!(merge.combine, Some(Combine::Groups(_))) {
+            check_columns(&heard, spec.hidden_columns, ColumnsDigest::of(Some(&rows))).map_err(Failure::from)?;
+        }
         let fragment_columns = heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default();
         let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
         let known = self.dates_are_iso();
@@ -251,9 +254,10 @@ impl Session {
         let portal = format!("{}_groups", cursor.portal);
         let text = self.with_instant(text.to_owned(), &[shard]).await?;
         if let Some(participant) = self.participants.get_mut(index) {
+            let oids = Arc::clone(&participant.connection.oids);
             let out = &mut participant.connection.output;
-            originate::parse(out, b"", text.as_bytes(), &cursor.types);
-            originate::bind(out, portal.as_bytes(), b"", &cursor.values);
+            originate::parse(out, b"", text.as_bytes(), &oids.types_there(&cursor.types));
+            originate::bind(out, portal.as_bytes(), b"", &oids.bind_there(&cursor.types, &cursor.values));
             originate::describe(out, b'P', portal.as_bytes());
             originate::sync(out);
             participant.connection.unnamed = None;

@@ -114,7 +114,7 @@ impl Session {
     pub(super) async fn close_cursor(&mut self, name: &[u8]) -> Result<(), SessionEnd> {
         match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
             Some(Source::Merged(cursor)) => self.close_merged(&cursor),
-            Some(Source::Gathered(cursor)) => self.end_gathered(*cursor).await,
+            Some(Source::Gathered(cursor)) => Box::pin(self.end_gathered(*cursor)).await,
             Some(Source::Failed) | None => {}
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Session {
     pub(super) async fn forget_cursors(&mut self) {
         for (_, cursor) in std::mem::take(&mut self.open_cursors.by_name) {
             if let Source::Gathered(cursor) = cursor.source {
-                self.end_gathered(*cursor).await;
+                Box::pin(self.end_gathered(*cursor)).await;
             }
         }
     }
@@ -143,7 +143,7 @@ impl Session {
         let gone: Vec<Cursor> = self.open_cursors.by_name.extract_if(is_gone).map(|(_, cursor)| cursor).collect();
         for cursor in gone {
             if let Source::Gathered(cursor) = cursor.source {
-                self.end_gathered(*cursor).await;
+                Box::pin(self.end_gathered(*cursor)).await;
             }
         }
     }

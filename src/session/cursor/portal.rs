@@ -23,7 +23,7 @@ impl Session {
         let is_block = self.transaction.is_open() && !self.batch.is_implicit;
         // Rows are locked when it is executed.
         let has_locks = matches!(self.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
-        if name.is_empty() || !is_block || has_locks { Ok(()) } else { self.open_portal(name).await }
+        if name.is_empty() || !is_block || has_locks { Ok(()) } else { Box::pin(self.open_portal(name)).await }
     }
 
     /// Execute of a portal over several shards.
@@ -44,12 +44,12 @@ impl Session {
         }
         if !self.open_cursors.contains(&name) {
             if row_limit <= 0 {
-                return self.execute_whole(&name).await;
+                return Box::pin(self.execute_whole(&name)).await;
             }
             if !self.transaction.is_open() {
                 self.begin_for_pipeline();
             }
-            self.open_portal(&name).await?;
+            Box::pin(self.open_portal(&name)).await?;
         }
         let Some(mut cursor) = self.open_cursors.by_name.remove(&name) else {
             return Err(PgError::internal("a portal that was not opened").into());
@@ -67,12 +67,12 @@ impl Session {
         let (statement, bind) = match self.portals.get(name) {
             Some(Portal::Scatter { statement, bind, shards }) => {
                 let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
-                self.scatter_bound(&statement, &bind, &shards).await?;
+                Box::pin(self.scatter_bound(&statement, &bind, &shards)).await?;
                 (statement, bind)
             }
             Some(Portal::Gather { statement, bind, gathering }) => {
                 let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                self.gather_bound(&statement, &bind, &gathering).await?;
+                Box::pin(self.gather_bound(&statement, &bind, &gathering)).await?;
                 (statement, bind)
             }
             Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {

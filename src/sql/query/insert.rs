@@ -16,6 +16,7 @@ use super::predicate::Operand;
 use super::scope::{Frame, Visible, VisibleColumns};
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
+use crate::catalog::Column;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
@@ -205,6 +206,14 @@ impl<'c> Reader<'c> {
             made.columns.truncate(bound.outputs.len());
         }
         let made = &*made;
+        if let Some(column) = self.leaves(made, Column::is_unique_id) {
+            // The query is answered first, and its rows get theirs here.
+            self.notes.refuse(PgError::unsupported(
+                format!("the values of column \"{column}\" are not known where these rows are made"),
+                "Its default is shardgate.unique_id(), and a shard has none of these.",
+                "Select the rows, and insert them with VALUES.",
+            ));
+        }
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         if let Some(combined) = placed.combined {
             self.notes.not_pushable(combined.reason);
@@ -229,7 +238,7 @@ impl<'c> Reader<'c> {
             ));
         }
         let is_ordered = matches!(node, Node::SelectStmt(select) if !select.sort_clause().is_empty());
-        if is_ordered && self.leaves_numbers(made) {
+        if is_ordered && self.leaves(made, Column::is_drawn_by_proxy).is_some() {
             self.notes.not_pushable(PgError::unsupported(
                 "INSERT ... SELECT with ORDER BY into a numbered table is not supported across shards",
                 "Each shard would number its own rows, and the numbers would not be in this order.",
@@ -250,10 +259,10 @@ impl<'c> Reader<'c> {
         self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
     }
 
-    /// A column whose values the proxy draws is not given.
-    fn leaves_numbers(&self, made: &MadeRows<'_, 'c>) -> bool {
+    /// A column of this kind that is not given.
+    fn leaves(&self, made: &MadeRows<'_, 'c>, is_such: fn(&Column) -> bool) -> Option<&'c str> {
         let mut columns = made.target.relation.iter().flat_map(|relation| &relation.columns);
-        columns.any(|column| column.is_drawn_by_proxy() && made.position(&column.name).is_none())
+        columns.find(|column| is_such(column) && made.position(&column.name).is_none()).map(|column| column.name.as_str())
     }
 
     /// Every key column is a constant of the select list.
@@ -511,7 +520,8 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
 }
 
 /// Some row has a value for the column other than DEFAULT.
-fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> bool {
+/// Some row has a value for it other than DEFAULT. `columns`: those that the rows fill.
+pub fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> bool {
     let Some(position) = columns.iter().position(|name| name == column) else { return false };
     match insert.select_stmt() {
         Node::None => false,

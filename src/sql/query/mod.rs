@@ -50,6 +50,8 @@ pub use bind::{Draws, Reader};
 pub use catalog_functions::{Nature, nature};
 pub use column_name::column_name;
 
+pub use insert::gives_value;
+pub use numbered::generated_always;
 pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
 
 /// A column of a leaf, by position.

@@ -32,6 +32,21 @@ pub enum Resolved<'c> {
     Mixed(String),
 }
 
+impl<'c> Resolved<'c> {
+    /// The table, as the catalogue knows it.
+    pub fn table(self) -> Option<&'c Relation> {
+        match self {
+            Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(relation),
+            Resolved::Home(None)
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_)
+            | Resolved::Mixed(_) => None,
+        }
+    }
+}
+
 /// How many levels of partitions of partitions are followed.
 const ANCESTORS_MAX: usize = 16;
 

@@ -3,7 +3,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::Place;
+use super::numbered;
 use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::sql::context::Context;
@@ -18,18 +18,7 @@ pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
         },
         Node::RenameStmt(rename) => refuse_renamed(rename.relation(), context),
         Node::AlterObjectSchemaStmt(alter) => refuse_renamed(alter.relation(), context),
-        Node::AlterTableStmt(alter) => {
-            let Some(table) = alter.relation() else { return Ok(()) };
-            let is_distributed = Place::of(table, context).is_distributed();
-            let mut commands = alter.cmds().iter().filter_map(|command| match command {
-                Node::AlterTableCmd(command) => Some(command),
-                _ => None,
-            });
-            match commands.find(|command| is_distributed && numbers_by_shard(command)) {
-                Some(_) => Err(numbered_by_shard(table.relname().unwrap_or_default())),
-                None => Ok(()),
-            }
-        }
+        Node::AlterTableStmt(alter) => numbered::guard(alter, context),
         _ => Ok(()),
     }
 }
@@ -114,55 +103,5 @@ fn altered(name: &str) -> PgError {
         format!("ALTER SEQUENCE of \"{name}\" is not supported"),
         "It is a sequence of the whole cluster, whose numbers the proxies give in blocks.",
         format!("To set it: SELECT setval('{name}', 123)."),
-    )
-}
-
-/// Does the command give rows, those that are there among them, numbers of each shard's own?
-fn numbers_by_shard(command: &nodes::AlterTableCmd) -> bool {
-    use nodes::AlterTableType as Type;
-    match command.subtype {
-        Type::AT_AddIdentity => true,
-        Type::AT_ColumnDefault => draws(command.def()),
-        Type::AT_AddColumn => match command.def() {
-            Node::ColumnDef(column) => is_serial(column) || column.constraints().iter().any(is_numbering),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-fn is_numbering(constraint: Node<'_>) -> bool {
-    match constraint {
-        Node::Constraint(constraint) => match constraint.contype {
-            nodes::ConstrType::CONSTR_IDENTITY => true,
-            nodes::ConstrType::CONSTR_DEFAULT => draws(constraint.raw_expr()),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-fn is_serial(column: &nodes::ColumnDef) -> bool {
-    let names: Vec<&str> =
-        column.type_name().map(|name| name.names().iter().filter_map(|part| part.sval()).collect()).unwrap_or_default();
-    matches!(names.as_slice(), ["serial" | "bigserial" | "smallserial" | "serial2" | "serial4" | "serial8"])
-}
-
-fn draws(expression: Node<'_>) -> bool {
-    let mut found = false;
-    tree::walk(expression, &mut |node| {
-        if let Node::FuncCall(call) = node {
-            found |= tree::names(call.funcname()).is_some_and(|names| names.last() == Some(&"nextval"));
-        }
-        true
-    });
-    found
-}
-
-fn numbered_by_shard(table: &str) -> PgError {
-    PgError::unsupported(
-        format!("a column that numbers rows cannot be added to distributed table \"{table}\""),
-        "Each shard would number its own rows, with the same numbers as the others.",
-        "Add a plain column, and give its values: SELECT shardgate.unique_id(), or SELECT nextval() of another table's sequence.",
     )
 }

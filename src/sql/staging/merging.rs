@@ -7,7 +7,7 @@
 use pg_raw_parse::{Node, nodes};
 
 use super::{Answer, Finder, Stage, type_name};
-use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_name};
+use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
@@ -129,7 +129,7 @@ impl Merging {
         let value = |row: &Vec<Option<String>>, column: &String| {
             let key = self.key.iter().position(|key| key.column == *column)?;
             let value = row.get(*places.get(key)?)?.as_deref()?;
-            Some(format!("'{}'::{}", value.replace('\'', "''"), types.get(key)?))
+            Some(format!("{}::{}", quoted_literal(value), types.get(key)?))
         };
         let has_key = |row: &Vec<Option<String>>| places.iter().all(|place| row.get(*place).is_some_and(Option::is_some));
         let rows: Vec<usize> = answer.rows.iter().enumerate().filter(|(_, row)| has_key(row)).map(|(place, _)| place).collect();

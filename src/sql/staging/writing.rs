@@ -6,10 +6,10 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{Relation, RelationKind};
+use crate::catalog::Relation;
 use crate::sql::context::Context;
 use crate::sql::parse;
-use crate::sql::query::{Resolved, resolve};
+use crate::sql::query::resolve;
 use crate::sql::tokens::Tokens;
 
 /// One part of the statement: a query of WITH, or what follows it.
@@ -21,17 +21,9 @@ pub(super) struct Part<'t> {
 /// Running the parts in their order is running them at once.
 pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
-    let is_watched = |relation: &Relation| {
-        relation.kind != RelationKind::Table
-            || !relation.triggers.is_empty()
-            || !relation.rules.is_empty()
-            || relation.has_row_security
-            || !relation.parents.is_empty()
-            || !relation.children.is_empty()
-    };
     let all: Vec<&Relation> = written.iter().flatten().copied().collect();
     let is_twice = |(place, relation): (usize, &&Relation)| all.iter().skip(place + 1).any(|other| other.oid == relation.oid);
-    if all.iter().any(|relation| is_watched(relation)) || all.iter().enumerate().any(is_twice) {
+    if !all.iter().all(|relation| relation.stands_alone()) || all.iter().enumerate().any(is_twice) {
         return false;
     }
     let last = parts.len().saturating_sub(1);
@@ -101,15 +93,7 @@ fn written<'c>(node: Node<'_>, context: &'c Context) -> Option<Option<&'c Relati
         Node::DeleteStmt(delete) => delete.relation()?,
         _ => return None,
     };
-    match resolve(context, name, &context.search_path) {
-        Resolved::Sharded { relation, .. } | Resolved::Reference(relation) | Resolved::Home(Some(relation)) => Some(Some(relation)),
-        Resolved::Home(None)
-        | Resolved::View(_)
-        | Resolved::System
-        | Resolved::Map(_)
-        | Resolved::Proxy(_)
-        | Resolved::Mixed(_) => None,
-    }
+    resolve(context, name, &context.search_path).table().map(Some)
 }
 
 /// A word of the text may be one of these tables, or a view or function, which may read them.

@@ -118,3 +118,57 @@ async fn values_in_binary_form_name_the_home_shards_types() {
     }
     stage.assert_log_is_clean();
 }
+
+/// What is left to do over whole groups runs on one shard, and its parameters may be nowhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_that_only_the_last_step_mentions() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    for shard in [1, 2] {
+        let here = format!("CREATE TYPE only_on_{shard} AS ENUM ('x')");
+        stage.cluster.connect_shard(shard).await.batch_execute(&here).await.expect("a type");
+    }
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE DOMAIN positive AS int CHECK (value > 0)",
+        "CREATE TYPE mood_pair AS (a mood, n int, b mood[])",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    let driver = stage.proxy.connect().await;
+    let columns =
+        "'{ok,sad}'::mood[], ROW('ok', 1, '{sad}')::mood_pair, ARRAY[ROW('ok', 1, '{sad}')::mood_pair], 'ok'::mood, 5::positive";
+    let row = driver.query_one(&format!("SELECT {columns}"), &[]).await.expect("a row");
+    let values: [Raw; 5] = [0, 1, 2, 3, 4].map(|index| row.get(index));
+    let (one, other) = (stage.key(1, 0), stage.key(2, 0));
+    for condition in ["", &format!(" WHERE id IN ({one}, {other})")] {
+        for (name, value) in ["mood[]", "mood_pair", "mood_pair[]", "mood", "positive"].into_iter().zip(&values) {
+            let groups = format!(
+                "SELECT count(*), $1::{name} FROM accounts{condition} HAVING min(NULL::{name}::text) IS DISTINCT FROM $1::{name}::text"
+            );
+            let unmentioned = format!("SELECT count(*) FROM accounts{condition} HAVING NULL::{name} IS DISTINCT FROM $1::{name}");
+            for sql in [groups, unmentioned] {
+                let rows = driver.query(&sql, &[value]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+                assert_eq!(rows.len(), 1, "{sql}");
+                assert!(rows[0].len() == 1 || rows[0].get::<_, Raw>(1) == *value, "{sql}");
+            }
+        }
+    }
+    // In pieces.
+    let mut driver = driver;
+    let transaction = driver.transaction().await.expect("begun");
+    for sql in [
+        "SELECT id FROM accounts WHERE $1::mood_pair IS NOT NULL",
+        "SELECT count(*) FROM accounts HAVING min(NULL::text) IS DISTINCT FROM $1::mood_pair::text",
+    ] {
+        let portal = transaction.bind(sql, &[&values[1]]).await.expect("bound");
+        assert!(!transaction.query_portal(&portal, 2).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).is_empty());
+    }
+    let locked = "SELECT id FROM accounts WHERE ($1::mood_pair).n = 1 ORDER BY id LIMIT 3 FOR UPDATE";
+    assert_eq!(transaction.query(locked, &[&values[1]]).await.expect("rows").len(), 3);
+    transaction.rollback().await.expect("rolled back");
+    // As text.
+    client.unnamed("SELECT count(*) FROM accounts HAVING min(NULL::mood::text) IS DISTINCT FROM $1::mood::text", &["ok"]).sync();
+    assert_eq!(client.transcript().await, "1 2 D(90) C(SELECT 1) Z(I)");
+    stage.assert_log_is_clean();
+}

@@ -361,3 +361,9 @@ SELECT count(*) -- all of them
 SELECT "pg_catalog"."count"(*) + "sum"(id) FROM accounts;
 SELECT U&"c\006funt"(*) FROM accounts;
 SELECT count(ALL id), sum(ALL n) + 1 FROM entries JOIN accounts ON id = account_id;
+
+-- What only the last step mentions has its type there, too.
+--! sad
+SELECT avg(NULL::int4) FROM accounts HAVING min(NULL::mood) IS DISTINCT FROM $1::mood;
+--! {sad,happy} | sad
+SELECT count(*), cardinality($1::mood[]) FROM accounts HAVING min(NULL::mood) IS DISTINCT FROM $2::mood;

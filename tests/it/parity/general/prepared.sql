@@ -158,3 +158,12 @@ CREATE TEMP TABLE other AS SELECT $1::int AS n;
 --! nothing
 CREATE TEMP TABLE failing AS SELECT id FROM audit WHERE id = $1;
 --! end
+
+-- What turns out not to be merged is gathered.
+--! script
+PREPARE places (int) AS SELECT id, ip FROM kitchen WHERE id <> $1 ORDER BY ip, id;
+EXECUTE places(2);
+EXECUTE places(1 + 1);
+PREPARE kinds AS SELECT DISTINCT ip FROM kitchen ORDER BY ip;
+EXECUTE kinds;
+--! end
