@@ -225,7 +225,11 @@ impl Asker {
         self.expect(client, "C(BEGIN) Z(T)", 0).await;
         self.expect(client, "C(SET) Z(T)", 0).await;
         let told = client.transcript().await;
-        assert!(told.ends_with("E(57014 canceling statement due to statement timeout) Z(E)"), "client {}: {told}", self.number);
+        // One in some thousands of such a short limit is a "user request" by PostgreSQL's own account, where the machine is busy.
+        let is_ended = ["statement timeout", "user request"]
+            .iter()
+            .any(|cause| told.ends_with(&format!("E(57014 canceling statement due to {cause}) Z(E)")));
+        assert!(is_ended, "client {}: {told}", self.number);
         self.expect(client, "C(ROLLBACK) Z(I)", 0).await;
         self.tally.timeouts.fetch_add(1, Ordering::Relaxed);
         self.ask_one(client).await;
