@@ -24,6 +24,7 @@ use tokio::io::AsyncWrite;
 
 use super::{CustomNames, ForeignOids, NestedValues, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
+use crate::error::SqlState;
 use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
 
@@ -315,7 +316,16 @@ impl Connection {
         if sql.is_empty() {
             return Ok(());
         }
-        let applied = self.simple(&sql.join(";")).await;
+        let sql = sql.join(";");
+        let mut applied = self.simple(&sql).await;
+        // The limit that the connection has from whom it served before ends this too, where the machine is busy.
+        for _ in 0..SETTINGS_ATTEMPTS {
+            match &applied {
+                Err(ConnectionError::Refused { sqlstate, .. }) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {}
+                Ok(_) | Err(_) => break,
+            }
+            applied = self.simple(&sql).await;
+        }
         if applied.is_err() {
             self.settings = before;
         }
@@ -408,6 +418,8 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
     crate::wire::data_row_columns(body).map(|column| Ok(column?.map(|bytes| body.slice_ref(bytes)))).collect()
 }
 
+/// How often a connection's settings are tried once more when a limit ends them.
+const SETTINGS_ATTEMPTS: usize = 5;
 /// Buffers above this are given back when a connection becomes idle.
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.

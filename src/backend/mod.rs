@@ -20,5 +20,5 @@ pub use health::{Backoff, Health};
 pub use open::{OpenError, open};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{ColumnsDigest, PreparedStatements, StatementId, StatementRegistry, StatementText};
-pub use settings::{CustomNames, Settings};
+pub use settings::{CustomNames, STATEMENT_TIMEOUT, Settings};
 pub use target::ShardAddress;

@@ -13,6 +13,9 @@ pub struct Settings {
     values: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+/// The setting that may end what sets the others.
+pub const STATEMENT_TIMEOUT: &str = "statement_timeout";
+
 impl Settings {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|value| &**value)
@@ -40,22 +43,21 @@ impl Settings {
         Self { values }
     }
 
-    /// SQL that turns a connection with these settings into one with `wanted`. The role is set last: a setting may need the rights of the login role.
+    /// SQL that turns a connection with these settings into one with `wanted`. The role is set late: a setting may need the rights
+    /// of the login role. A limit for statements goes first and comes last, so that it ends none of the others.
     pub fn statements_to(&self, wanted: &Settings) -> Vec<String> {
-        let mut statements = Vec::new();
-        for (name, _) in self.iter().filter(|(name, _)| wanted.get(name).is_none()) {
-            statements.push(reset(name));
+        let changed: Vec<_> = wanted.iter().filter(|(name, value)| self.get(name) != Some(*value)).collect();
+        let gone: Vec<_> = self.iter().map(|(name, _)| name).filter(|name| wanted.get(name).is_none()).collect();
+        let mut statements = Vec::with_capacity(changed.len() + gone.len() + 1);
+        let limit = self.get(STATEMENT_TIMEOUT);
+        if limit.is_some() && limit != wanted.get(STATEMENT_TIMEOUT) {
+            statements.push(reset(STATEMENT_TIMEOUT));
         }
-        let changed = wanted.iter().filter(|(name, value)| self.get(name) != Some(*value));
-        let (roles, others): (Vec<_>, Vec<_>) = changed.partition(|(name, _)| matches!(*name, "role" | "session_authorization"));
-        for (name, value) in others.into_iter().chain(roles.into_iter().rev()) {
-            let mut sql = String::from("SELECT pg_catalog.set_config(");
-            sql.push_str(&quoted_literal(name));
-            sql.push(',');
-            sql.push_str(&quoted_literal(value));
-            sql.push_str(",false)");
-            statements.push(sql);
-        }
+        statements.extend(gone.into_iter().filter(|name| *name != STATEMENT_TIMEOUT).map(reset));
+        let named = |is_meant: fn(&str) -> bool| changed.iter().filter(move |(name, _)| is_meant(name));
+        let others = named(|name| !is_role(name) && name != STATEMENT_TIMEOUT);
+        let last = named(|name| name == STATEMENT_TIMEOUT);
+        statements.extend(others.chain(named(is_role).rev()).chain(last).map(|(name, value)| set(name, value)));
         statements
     }
 }
@@ -106,6 +108,19 @@ impl CustomNames {
     }
 }
 
+fn is_role(name: &str) -> bool {
+    matches!(name, "role" | "session_authorization")
+}
+
+fn set(name: &str, value: &str) -> String {
+    let mut sql = String::from("SELECT pg_catalog.set_config(");
+    sql.push_str(&quoted_literal(name));
+    sql.push(',');
+    sql.push_str(&quoted_literal(value));
+    sql.push_str(",false)");
+    sql
+}
+
 fn reset(name: &str) -> String {
     let mut sql = String::from("RESET ");
     push_setting_name(&mut sql, name);
@@ -124,6 +139,24 @@ fn push_setting_name(sql: &mut String, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_for_statements_ends_none_of_the_changes() {
+        let had = Settings::default().with("statement_timeout", "1ms").with("work_mem", "64MB");
+        let wanted = Settings::default().with("statement_timeout", "2ms").with("timezone", "UTC").with("role", "a");
+        assert_eq!(
+            had.statements_to(&wanted),
+            [
+                r#"RESET "statement_timeout""#,
+                r#"RESET "work_mem""#,
+                "SELECT pg_catalog.set_config('timezone','UTC',false)",
+                "SELECT pg_catalog.set_config('role','a',false)",
+                "SELECT pg_catalog.set_config('statement_timeout','2ms',false)",
+            ]
+        );
+        assert_eq!(had.statements_to(&Settings::default()).first().map(String::as_str), Some(r#"RESET "statement_timeout""#));
+        assert_eq!(had.statements_to(&had.with("work_mem", "1MB")), ["SELECT pg_catalog.set_config('work_mem','1MB',false)"]);
+    }
 
     #[test]
     fn a_change_resets_what_is_gone_and_sets_what_differs() {

@@ -18,7 +18,7 @@ use super::parameter;
 use super::participant::Participant;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::{Checkout, Pooled};
+use crate::backend::{Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
     self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage,
@@ -383,7 +383,7 @@ impl Session {
         then: Then<'_>,
         rows: &mut Option<Loaded>,
     ) -> Result<(), GatherError<Ended>> {
-        let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
+        let deadline = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
         let Hands { scratch, script, outside, parts, own } = hands;
         let mut senders: Vec<Part<'_>> = parts.iter_mut().map(|(_, connection)| Part::new(&mut *connection, outside)).collect();

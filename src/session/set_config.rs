@@ -3,7 +3,6 @@
 use super::command::{bound_text, text_field};
 use super::setting::check_allowed;
 use super::{Failure, Session};
-use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{ArgumentValue, SetConfig};
 use crate::wire::{self, FieldDescription, originate};
@@ -36,15 +35,7 @@ impl Session {
         // NULL is the default, for the flag too.
         let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
         check_allowed(&name, value.as_deref())?;
-        let mut sql = String::from("SELECT pg_catalog.set_config(");
-        sql.push_str(&quoted_literal(&name));
-        sql.push(',');
-        match &value {
-            Some(value) => sql.push_str(&quoted_literal(value)),
-            None => sql.push_str("NULL"),
-        }
-        sql.push_str(",true)");
-        let canonical = self.try_setting(&name, &sql).await?;
+        let canonical = self.try_value(&name, value.as_deref()).await?;
         // A setting for the transaction of this statement alone has no effect.
         if !is_local || self.transaction.is_open() {
             self.record(&name, value.is_some().then(|| canonical.clone()), is_local);

@@ -13,7 +13,7 @@ use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::{LocalSetting, Status, Told};
 use super::{Failure, Session};
-use crate::backend::{ConnectionError, Settings};
+use crate::backend::{ConnectionError, STATEMENT_TIMEOUT, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
@@ -24,11 +24,14 @@ impl Session {
     pub(super) async fn set(&mut self, name: &str, value: Option<&str>, is_local: bool, text: &str) -> Result<(), Failure> {
         let name = name.to_ascii_lowercase();
         check_allowed(&name, value)?;
-        let Some(_) = value else { return self.reset_one(&name, is_local, "SET") };
+        let Some(value) = value else { return self.reset_one(&name, is_local, "SET") };
         if is_local && !self.transaction.is_open() {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
         }
-        let canonical = self.try_setting(&name, text).await?;
+        let canonical = match single(value) {
+            Some(value) if name == STATEMENT_TIMEOUT => self.try_value(&name, Some(value)).await?,
+            Some(_) | None => self.try_text(&name, text).await?,
+        };
         if !is_local || self.transaction.is_open() {
             self.record(&name, Some(canonical), is_local);
         }
@@ -36,20 +39,42 @@ impl Session {
         Ok(())
     }
 
-    /// What PostgreSQL makes of it. In a transaction that has reached a shard it is made there, so that it costs no other
-    /// connection and an error fails the transaction as it must; otherwise on the home shard, and taken back.
-    pub(super) async fn try_setting(&mut self, name: &str, text: &str) -> Result<String, Failure> {
+    /// What PostgreSQL makes of a SET, as it prints the value. In a transaction that has reached a shard it is made there, so that
+    /// it costs no other connection and an error fails the transaction as it must; otherwise on the home shard, and taken back.
+    async fn try_text(&mut self, name: &str, text: &str) -> Result<String, Failure> {
         let mut sql = format!("{text}\n;SELECT pg_catalog.current_setting(");
         sql.push_str(&quoted_literal(name));
         sql.push(')');
-        let participant = self
-            .participants
-            .iter()
-            .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE);
-        match participant {
-            Some(index) if self.transaction.status == Status::Open => self.set_on_participant(index, name, &sql).await,
-            Some(_) | None => self.try_on_home(name, &sql).await,
+        match self.begun_on_shard() {
+            Some(index) => self.set_on_participant(index, name, &sql).await,
+            None => self.try_on_home(name, &format!("BEGIN;{sql};ROLLBACK")).await,
         }
+    }
+
+    /// As `try_text` of a value, `None` being the default. It is one statement: nothing runs under the new value.
+    pub(super) async fn try_value(&mut self, name: &str, value: Option<&str>) -> Result<String, Failure> {
+        let mut sql = String::from("SELECT pg_catalog.set_config(");
+        sql.push_str(&quoted_literal(name));
+        sql.push(',');
+        match value {
+            Some(value) => sql.push_str(&quoted_literal(value)),
+            None => sql.push_str("NULL"),
+        }
+        sql.push_str(",true)");
+        match self.begun_on_shard() {
+            Some(index) => self.set_on_participant(index, name, &sql).await,
+            None => self.try_on_home(name, &sql).await,
+        }
+    }
+
+    /// Index of a participant on which the open transaction has begun.
+    fn begun_on_shard(&self) -> Option<usize> {
+        if self.transaction.status != Status::Open {
+            return None;
+        }
+        self.participants
+            .iter()
+            .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE)
     }
 
     async fn set_on_participant(&mut self, index: usize, name: &str, sql: &str) -> Result<String, Failure> {
@@ -69,7 +94,7 @@ impl Session {
     async fn try_on_home(&mut self, name: &str, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
         let mut connection = self.checkout_to_set(&home, &self.settings_now(), name).await?;
-        let tried = connection.simple(&format!("BEGIN;{sql};ROLLBACK")).await;
+        let tried = connection.simple(sql).await;
         if connection.status != b'I' {
             connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
         }
@@ -217,6 +242,12 @@ impl Session {
         }
         originate::parameter_status(&mut self.client.output, name, value);
     }
+}
+
+/// The value of a SET whose text is not needed: a number, or a literal without quotes and commas in it.
+fn single(value: &str) -> Option<&str> {
+    let inner = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(value);
+    (!inner.contains(['\'', ','])).then_some(inner)
 }
 
 fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {

@@ -16,7 +16,7 @@ use super::super::statement::Statement;
 use super::super::told::check_columns;
 use super::super::{Failure, Session};
 use super::{Cursor, Source};
-use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply};
+use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec};
 use crate::routing::Inputs;
@@ -188,7 +188,7 @@ impl Session {
         } else if cursor.formats.is_none() {
             cursor.set_formats(&[])?;
         }
-        let deadline = self.effective("statement_timeout").and_then(duration).map(|limit| Instant::now() + limit);
+        let deadline = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
         let mut given = 0;
         while wanted.is_none_or(|wanted| given < wanted) {
             let left = wanted.map_or(u64::MAX, |wanted| wanted - given);
