@@ -1,7 +1,7 @@
 //! Keeps the picture of the home shard's schema true, and the pools in order.
 //!
 //! A change through a proxy is announced by the map: read here, so that a statement seldom has to wait for it. A change made
-//! directly on the home shard is found by a slow look.
+//! directly on the home shard is found by a slow look. What a lost proxy has left open is closed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,9 +40,11 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         let read = if has_changed { gateway.follow_schema().await } else { gateway.refresh_catalog().await };
         if let Err(error) = read {
             tracing::debug!(%error, "the home shard's schema could not be read");
+        } else if let Err(error) = gateway.close_abandoned_changes().await {
+            tracing::debug!(%error, "schema changes that nobody works on are left open");
         }
     }
 }
 
-/// A change of the schema behind the proxy's back is seen within this.
+/// A change of the schema behind the proxy's back is seen within this, and one that nobody works on.
 const SLOW_LOOK: Duration = Duration::from_secs(10);

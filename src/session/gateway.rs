@@ -54,6 +54,8 @@ pub struct Gateway {
     /// Transactions over several shards that are under way here.
     pub(super) commits: Arc<Registry>,
     pub recovery: Arc<Recovery>,
+    /// Held by every session that changes the shards' schema.
+    pub(super) schema_changes: Arc<()>,
     pub numbers: Arc<Numbers>,
     /// Transactions over several shards, which may wait for each other.
     pub waits: Arc<Waits>,
@@ -120,6 +122,7 @@ impl Gateway {
             oids: KnownOids::default(),
             recovery: Arc::new(Recovery::new(Arc::clone(&map), Arc::clone(&commits))),
             waits: Arc::default(),
+            schema_changes: Arc::default(),
             numbers: Arc::new(Numbers::new(Arc::clone(&map), config.cross_shard.sequence_block)),
             commits,
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),

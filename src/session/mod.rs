@@ -15,6 +15,7 @@
 //! The state of the transaction is the session's. Nothing of one session reaches another: a connection goes back to its pool
 //! only when it is proven clean, with the settings it has on record.
 
+mod abandoned;
 mod at_once;
 mod cancel;
 mod chosen;

@@ -10,8 +10,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{Connection, Executor};
 
 use super::gateway::Gateway;
 use super::{Failure, Session};
@@ -23,12 +23,14 @@ use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
-/// For the connection, and for the dozen queries.
+/// For the connection, and for the dozen queries; `lock_timeout` in [`read`] is the same.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was announced, and was there before.
 pub(super) struct SchemaChange {
     id: SchemaChangeId,
+    /// As long as somebody holds this, the change is not abandoned.
+    _under_way: Arc<()>,
     catalog: Arc<Catalog>,
     /// Sequences of the whole cluster and their generations: those of that catalogue, and those that the transaction has declared.
     sequences: HashMap<SequenceName, i64>,
@@ -166,8 +168,11 @@ impl Session {
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
             // It would keep this proxy from following a newer map.
             drop(map);
-            let id = self.gateway.map.store().begin_schema_change(&self.identity.user, tag).await.map_err(PgError::from)?;
-            self.schema_change = Some(SchemaChange { id, catalog, sequences, declared: Vec::new(), version: 0 });
+            let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
+            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy).await;
+            let id = begun.map_err(PgError::from)?;
+            self.schema_change =
+                Some(SchemaChange { id, _under_way: under_way, catalog, sequences, declared: Vec::new(), version: 0 });
             // So that this session's own change is not taken for somebody else's.
             self.gateway.map.refresh().await.map_err(PgError::from)?;
         }
@@ -224,6 +229,8 @@ pub(super) async fn read(home: &Shard) -> Result<Catalog, PgError> {
     };
     let options = options.application_name("shardgate");
     let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
+    // A backend that waits for a lock would not see that nobody waits for it any more.
+    connection.execute("SET lock_timeout = '30s'").await.map_err(|error| failed(&error))?;
     let catalog = catalog_reader::read(&mut connection).await.map_err(|error| failed(&error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");

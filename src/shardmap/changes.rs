@@ -10,6 +10,7 @@ use sqlx::types::Json;
 
 use super::encoding::{key_to_stored, key_types_to_stored, tables_to_stored, unreadable};
 use super::error::StoreError;
+use super::lease::ProxyId;
 use super::model::{Bound, DeclaredFunction, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
 use super::placement::NewPartition;
 use super::store::Store;
@@ -63,6 +64,15 @@ pub enum Placement {
 /// A change of the shards' schema that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SchemaChangeId(pub i64);
+
+/// The changes of the shards' schema that are not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSchemaChanges {
+    /// With the proxy that makes each; `None`: one of an earlier version.
+    pub open: Vec<(SchemaChangeId, Option<ProxyId>)>,
+    /// The newest change of all, finished or not.
+    pub last: SchemaChangeId,
+}
 
 impl Store {
     /// Registers a shard. Called again for a shard whose preparation did not end, it changes nothing and gives it again.
@@ -214,15 +224,49 @@ impl Store {
     }
 
     /// Before the first shard's schema is changed: until it is finished every proxy knows that the shards may differ.
-    pub async fn begin_schema_change(&self, actor: &str, command_tag: &str) -> Result<SchemaChangeId, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2)").bind(actor).bind(command_tag);
+    pub async fn begin_schema_change(&self, actor: &str, command_tag: &str, proxy: ProxyId) -> Result<SchemaChangeId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2, $3)").bind(actor).bind(command_tag).bind(proxy.0);
         Ok(SchemaChangeId(read(&self.change(query).await?, 0)?))
     }
 
-    /// After the last shard, whether the change was made or not. Again: nothing.
+    /// After the last shard, whether the change was made or not, and whether or not somebody else has closed it.
     pub async fn finish_schema_change(&self, actor: &str, change: SchemaChangeId) -> Result<(), StoreError> {
         let query = sqlx::query("SELECT shardgate_map.finish_schema_change($1, $2)").bind(actor).bind(change.0);
         self.change(query).await.map(drop)
+    }
+
+    pub async fn open_schema_changes(&self) -> Result<OpenSchemaChanges, StoreError> {
+        let rows: Vec<(i64, Option<i64>, bool)> = sqlx::query_as(
+            "SELECT c.schema_change_id, c.proxy_id, c.finished_at IS NULL FROM shardgate_map.schema_change c
+             WHERE c.finished_at IS NULL OR c.schema_change_id = (SELECT max(schema_change_id) FROM shardgate_map.schema_change)",
+        )
+        .fetch_all(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)?;
+        let open = rows.iter().filter(|(_, _, is_open)| *is_open);
+        Ok(OpenSchemaChanges {
+            open: open.map(|(id, proxy, _)| (SchemaChangeId(*id), proxy.map(ProxyId))).collect(),
+            last: SchemaChangeId(rows.iter().map(|(id, _, _)| *id).max().unwrap_or_default()),
+        })
+    }
+
+    /// Closes all that were open, and drops tables and sequences, each (schema, name), that are on the shards no more. `false`,
+    /// and nothing is done: a change has begun or ended meanwhile.
+    pub async fn close_schema_changes(
+        &self,
+        actor: &str,
+        changes: &OpenSchemaChanges,
+        tables: &[(String, String)],
+        sequences: &[(String, String)],
+    ) -> Result<bool, StoreError> {
+        let ids: Vec<i64> = changes.open.iter().map(|(id, _)| id.0).collect();
+        let query = sqlx::query("SELECT shardgate_map.close_schema_changes($1, $2, $3, $4, $5)")
+            .bind(actor)
+            .bind(ids)
+            .bind(changes.last.0)
+            .bind(Json(tables))
+            .bind(Json(sequences));
+        read(&self.change(query).await?, 0)
     }
 
     /// What the relation `shardgate.tables` shows as home tables, as (schema, name). Takes no epoch, since nothing is routed by

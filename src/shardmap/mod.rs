@@ -43,7 +43,7 @@ mod sequences;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, Placement, SchemaChangeId};
+pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{LEASE, Lease, ProxyId};

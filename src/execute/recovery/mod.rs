@@ -96,6 +96,21 @@ impl Recovery {
         finished
     }
 
+    /// Has this proxy certainly lost its lease, as the last round saw it?
+    pub fn is_gone(&self, proxy: i64) -> bool {
+        self.leases.lock().is_over(proxy, Instant::now())
+    }
+
+    /// Is anything that this proxy has prepared still there, as far as all shards can be asked?
+    pub async fn may_have_prepared(self: &Arc<Self>, proxy: i64) -> bool {
+        let this = Arc::clone(self);
+        let looking = self.runtime.spawn(async move {
+            let look = this.look().await;
+            !look.is_complete || look.prepared.iter().any(|(_, prepared)| prepared.id.incarnation() == proxy)
+        });
+        looking.await.unwrap_or(true)
+    }
+
     /// Prepared transactions of ours that nobody works on, by transaction.
     fn orphans(&self, prepared: Vec<(SharedLink, Prepared)>) -> BTreeMap<TransactionId, Vec<(SharedLink, Prepared)>> {
         let (leases, now) = (self.leases.lock(), Instant::now());
@@ -161,6 +176,8 @@ impl Recovery {
         for (link, found) in asked {
             match found {
                 Ok(found) => look.prepared.extend(found.into_iter().map(|prepared| (Arc::clone(&link), prepared))),
+                // One that was never made ready has never taken part in anything.
+                Err(LinkError::NotReady) => {}
                 Err(error) => {
                     look.is_complete = false;
                     tracing::debug!(%error, "a shard's prepared transactions are not known");
