@@ -13,6 +13,7 @@ use crate::backend::Reply;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, TransactionModes};
+use crate::sql::ddl_locks::TableLocks;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {
@@ -44,6 +45,7 @@ impl Session {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
+            Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, text).await,
             _ => self.run_on_each(&shards, text).await,
         };
         if is_atomic {
@@ -85,6 +87,11 @@ impl Session {
         let snapshot = self.gateway.map.snapshot();
         let others = snapshot.shards.iter().filter(|shard| !shard.is_home).cloned();
         Ok(std::iter::once(home).chain(others).collect())
+    }
+
+    async fn run_locked(&mut self, shards: &[Arc<Shard>], locks: &TableLocks, text: &str) -> Result<(), Failure> {
+        Box::pin(self.lock_ahead(shards, locks)).await?;
+        self.run_on_each(shards, text).await
     }
 
     /// The home shard's answer is the client's; of the others only errors and notices are.

@@ -1,8 +1,8 @@
 //! Schema changes that wait for their locks without holding up those who come after.
 //!
 //! A change that waits for a lock makes every later statement on the table wait behind it. So it waits for a moment only, inside
-//! a savepoint of its own, lets the others pass, and tries again, until its patience is over. A session that has a lock_timeout of
-//! its own gets exactly that.
+//! a savepoint of its own, lets the others pass, and tries again, until its patience is over; and it has its locks on all shards
+//! before it begins on one. A session that has a lock_timeout of its own gets exactly that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use super::join::hidden_statement;
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::Shard;
+use crate::sql::ddl_locks::TableLocks;
 use crate::wire::{self, FrameHeader, shard_tag};
 
 impl Session {
@@ -25,40 +26,74 @@ impl Session {
         self.together(shards, &format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"), false).await
     }
 
+    /// The locks that a schema change will take, on every shard before it begins on one. Where they cannot be had for another
+    /// reason than that others have them, the change itself says what is wrong.
+    pub(super) async fn lock_ahead(&mut self, shards: &[Arc<Shard>], locks: &TableLocks) -> Result<(), Failure> {
+        if self.has_own_lock_timeout() {
+            return Ok(());
+        }
+        let (before, flushes) = (self.client.output.len(), self.client.flushes);
+        match self.until_had(shards, &locks.statement(), false).await {
+            Err((Failure::Forwarded, tried)) if flushes == self.client.flushes && !self.has_timed_out_since(before) => {
+                self.go_back(shards.get(..tried).unwrap_or_default(), before).await
+            }
+            Err((failure, _)) => Err(failure),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn has_own_lock_timeout(&self) -> bool {
+        self.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"))
+    }
+
     /// One after the other; the locks of all of them, or for a moment of none.
     async fn together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), Failure> {
-        let has_own_timeout = self.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"));
-        if has_own_timeout {
+        if self.has_own_lock_timeout() {
             for shard in shards {
                 self.run_on_one(shard, text, is_visible).await?;
             }
             return Ok(());
         }
+        self.until_had(shards, text, is_visible).await.map_err(|(failure, _)| failure)
+    }
+
+    /// An error says how many shards have a savepoint.
+    async fn until_had(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         for attempt in 1..=ATTEMPTS {
             let (before, flushes) = (self.client.output.len(), self.client.flushes);
             let Err((failure, tried)) = self.try_together(shards, text, is_visible).await else {
-                return self.keep_together(shards).await;
+                return self.keep_together(shards).await.map_err(|failure| (failure, 0));
             };
             let may_repeat = attempt < ATTEMPTS && flushes == self.client.flushes && matches!(failure, Failure::Forwarded);
-            if !may_repeat || !is_lock_timeout(self.client.output.get(before..).unwrap_or_default()) {
-                return Err(failure);
+            if !may_repeat || !self.has_timed_out_since(before) {
+                return Err((failure, tried));
             }
-            // The client has not heard of it.
-            self.client.output.truncate(before);
-            for shard in shards.iter().take(tried) {
-                if let Some(index) = self.index_of(shard.id) {
-                    self.finish_on(index, BACK).await?;
-                }
-            }
+            self.go_back(shards.get(..tried).unwrap_or_default(), before).await.map_err(|failure| (failure, 0))?;
             tracing::debug!(attempt, "a schema change lets others pass");
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = self.cancel.cancelled() => {
-                    return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into());
+                    let error = PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request");
+                    return Err((error.into(), 0));
                 }
             }
         }
         Ok(())
+    }
+
+    /// The client has not heard of it: `before` is where its output was.
+    async fn go_back(&mut self, shards: &[Arc<Shard>], before: usize) -> Result<(), Failure> {
+        self.client.output.truncate(before);
+        for shard in shards {
+            if let Some(index) = self.index_of(shard.id) {
+                self.finish_on(index, BACK).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_timed_out_since(&self, before: usize) -> bool {
+        is_lock_timeout(self.client.output.get(before..).unwrap_or_default())
     }
 
     /// An error says how many shards have a savepoint.

@@ -10,6 +10,7 @@ use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
+use crate::sql::ddl_locks::TableLocks;
 pub use crate::sql::schema_guard::NumberedColumns;
 use crate::sql::table_as::TableAs;
 
@@ -488,6 +489,8 @@ pub enum Command {
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
         numbered: Option<Arc<NumberedColumns>>,
+        /// Taken on all shards before it begins.
+        locks: Option<Arc<TableLocks>>,
     },
     Truncate {
         /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.

@@ -1,10 +1,8 @@
 //! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
 
-use std::sync::Arc;
-
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Command, NumberedColumns};
+use super::analysis::Command;
 use super::context::Context;
 use super::query::means_temporary;
 use super::tree;
@@ -35,10 +33,18 @@ impl Ddl {
         self
     }
 
-    pub fn into_command(self, renames_distributed: bool, numbered: Option<NumberedColumns>) -> Command {
+    /// As far as its kind says.
+    pub fn into_command(self) -> Command {
         let Self { tag, creates_temporary, outside_transaction } = self;
-        let numbered = numbered.map(Arc::new);
-        Command::Ddl { tag, creates_temporary, outside_transaction, renames_distributed, table_as: None, numbered }
+        Command::Ddl {
+            tag,
+            creates_temporary,
+            outside_transaction,
+            renames_distributed: false,
+            table_as: None,
+            numbered: None,
+            locks: None,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod copy_out;
 #[cfg(test)]
 mod corpus;
 mod ddl;
+pub mod ddl_locks;
 pub mod drawing;
 mod execute;
 pub mod explain;

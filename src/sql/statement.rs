@@ -11,7 +11,7 @@ use super::placing::{self, Placement};
 use super::query::{Draws, Reader};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
-use super::{clock, ddl, drawing, execute, schema_guard, session_command, set_config, truncate};
+use super::{clock, ddl, ddl_locks, drawing, execute, schema_guard, session_command, set_config, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -300,8 +300,12 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     schema_guard::guard(node, context)?;
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
-    let command =
-        found.into_command(schema_guard::renames_distributed(node, context), schema_guard::numbered_columns(node, context));
+    let mut command = found.into_command();
+    if let Command::Ddl { renames_distributed, numbered, locks, .. } = &mut command {
+        *renames_distributed = schema_guard::renames_distributed(node, context);
+        *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
+        *locks = ddl_locks::table_locks(node, context).map(Arc::new);
+    }
     Ok(Placement::new(command, scope, Effect::Write))
 }
 
@@ -323,6 +327,7 @@ fn place_table_as(
         renames_distributed: false,
         table_as: table_as.map(Arc::new),
         numbered: None,
+        locks: None,
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {
@@ -387,7 +392,7 @@ fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {
         Node::DoStmt(_) => Command::Do,
         Node::CopyStmt(_) => Command::Copy(CopyDirection::Server),
         Node::TransactionStmt(_) => Command::TwoPhase,
-        other => ddl::classify(other).map_or(Command::Maintenance, |found| found.into_command(false, None)),
+        other => ddl::classify(other).map_or(Command::Maintenance, |found| found.into_command()),
     };
     let has_reference_tables = context.map.tables.values().any(|table| table.kind == crate::shardmap::TableKind::Reference);
     if refusal.code != SqlState::STATEMENT_TOO_COMPLEX || has_reference_tables || !matches!(command, Command::Query(_)) {
