@@ -111,12 +111,6 @@ impl Session {
             Command::RollbackTo(name) => self.rollback_to(name).await,
             Command::SetTransaction(modes) => self.set_transaction(modes),
             Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes, alone).await,
-            Command::TwoPhase => Err(PgError::unsupported(
-                "prepared transactions by the client are not supported",
-                "PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED would name a transaction of one shard only.",
-                "End the transaction with COMMIT.",
-            )
-            .into()),
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
             Command::SetConfig(calls) => Box::pin(self.set_config(calls, bind)).await,

@@ -66,7 +66,10 @@ impl Session {
             }
             Err(failure) => {
                 self.forget_unproven(statement.id);
-                Err(failure)
+                match statement.analysis().map(|analysis| &analysis.scope) {
+                    Some(Scope::Refused(refusal)) if misses_own_name(&failure) => Err(refusal.clone().into()),
+                    Some(_) | None => Err(failure),
+                }
             }
         }
     }
@@ -287,6 +290,17 @@ pub(super) fn parameter_types(body: &[u8]) -> Result<Vec<u32>, DecodeError> {
     let count = reader.count()?;
     (0..count).map(|_| reader.u32()).collect()
 }
+
+/// A relation or function of the schema `shardgate`, which the home shard does not know.
+fn misses_own_name(failure: &Failure) -> bool {
+    let Failure::Shard(frame) = failure else { return false };
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    wire::error_fields(body)
+        .is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42P01" | b"42883")) && fields.message().contains(OWN_SCHEMA_PREFIX))
+}
+
+/// Before the name of a relation or function that only the proxy knows.
+const OWN_SCHEMA_PREFIX: &str = "shardgate.";
 
 pub(super) fn error_frame(body: &[u8]) -> Bytes {
     frame(shard_tag::ERROR, body)

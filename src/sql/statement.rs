@@ -424,9 +424,9 @@ fn range_variable(node: Node<'_>) -> Option<&nodes::RangeVar> {
 
 fn two_phase() -> PgError {
     PgError::unsupported(
-        "PREPARE TRANSACTION by the client is not supported",
-        "Two-phase commit belongs to the proxy, which uses it for transactions over several shards.",
-        "Use COMMIT.",
+        "prepared transactions by the client are not supported",
+        "PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED would name a transaction of one shard only.",
+        "End the transaction with COMMIT.",
     )
 }
 

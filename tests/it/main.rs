@@ -13,6 +13,7 @@ mod login_to_shard;
 mod metrics;
 mod parity;
 mod rebalance;
+mod refusals;
 mod relations;
 mod servers;
 mod sessions;
