@@ -11,11 +11,12 @@
 
 use std::ops::Range;
 
-use pg_raw_parse::{Node, nodes};
+use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::query::{column_name, generated_always, gives_value, resolve};
+use super::tokens::Tokens;
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
 use crate::catalog::{Column, Relation, SequenceName, quoted_identifier};
@@ -173,7 +174,13 @@ fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edi
             let lists: Vec<_> =
                 select.values_lists().iter().map(|row| row.as_node_list()).collect::<Option<_>>().ok_or_else(unreadable)?;
             let ranges = value_rows(text, lists.len()).ok_or_else(unreadable)?;
-            let list = ColumnList::of(insert, relation, &drawn);
+            let mut list = ColumnList::of(insert, relation, &drawn);
+            if list.by_position.iter().any(|place| place.is_given_anyway) {
+                let tokens = Tokens::of(text);
+                // The numbers are given like the client's own.
+                edits.replace(user_of_overriding(&tokens).ok_or_else(unreadable)?, vec![Piece::Added("SYSTEM".to_owned())]);
+                list.tokens = Some(tokens);
+            }
             if let Some(at) = list.names_at {
                 let names: String = list.added.iter().map(|(name, _)| format!("{}, ", quoted_identifier(name))).collect();
                 edits.insert(at, vec![Piece::Added(names)]);
@@ -216,8 +223,19 @@ struct ColumnList<'c> {
     added: Vec<(&'c str, Number)>,
     /// Where the client's list of names begins.
     names_at: Option<usize>,
-    /// By the position of a value: what its column gets.
-    by_position: Vec<(usize, Number)>,
+    /// Columns that the client names, or all.
+    by_position: Vec<Place>,
+    /// Of the text, where values are replaced.
+    tokens: Option<Tokens<'c>>,
+}
+
+/// What a column gets.
+struct Place {
+    /// Of a value in a row.
+    position: usize,
+    number: Number,
+    /// Whatever the row says: OVERRIDING USER VALUE.
+    is_given_anyway: bool,
 }
 
 impl<'c> ColumnList<'c> {
@@ -230,17 +248,22 @@ impl<'c> ColumnList<'c> {
                 _ => None,
             })
             .collect();
+        let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
+        let place_at = |position: usize, index: usize, number: &Number| Place {
+            position,
+            number: number.clone(),
+            is_given_anyway: is_overridden && relation.columns.get(index).is_some_and(|column| column.identity.is_some()),
+        };
         if named.is_empty() {
-            debug_assert!(drawn.iter().all(|(index, ..)| *index < relation.columns.len()));
-            let by_position = drawn.iter().map(|(index, _, number)| (*index, number.clone())).collect();
-            return Self { added: Vec::new(), names_at: None, by_position };
+            let by_position = drawn.iter().map(|(index, _, number)| place_at(*index, *index, number)).collect();
+            return Self { added: Vec::new(), names_at: None, by_position, tokens: None };
         }
         let place = |name: &str| named.iter().position(|(given, _)| *given == name);
         let added: Vec<_> =
             drawn.iter().filter(|(_, name, _)| place(name).is_none()).map(|(_, name, number)| (*name, number.clone())).collect();
-        let by_position = drawn.iter().filter_map(|(_, name, number)| Some((place(name)?, number.clone()))).collect();
+        let by_position = drawn.iter().filter_map(|(index, name, number)| Some(place_at(place(name)?, *index, number))).collect();
         let first = named.first().and_then(|(_, location)| usize::try_from(*location).ok());
-        Self { names_at: first.filter(|_| !added.is_empty()), added, by_position }
+        Self { names_at: first.filter(|_| !added.is_empty()), added, by_position, tokens: None }
     }
 
     fn row(
@@ -255,16 +278,27 @@ impl<'c> ColumnList<'c> {
             let numbers = self.added.iter().flat_map(|(_, number)| [Piece::Number(number.clone()), Piece::Added(", ".into())]);
             edits.insert(range.start + 1, numbers.collect());
         }
+        let elements = match &self.tokens {
+            Some(tokens) => elements(tokens, &range).ok_or_else(unreadable)?,
+            None => Vec::new(),
+        };
         let mut count = 0;
         for (position, value) in row.iter().enumerate() {
             count = position + 1;
-            let of_column = self.by_position.iter().find(|(of, _)| *of == position).map(|(_, number)| number);
+            let of_column = self.by_position.iter().find(|place| place.position == position);
             match (value, of_column) {
-                (Node::SetToDefault(default), Some(number)) => {
+                (_, Some(place)) if place.is_given_anyway => {
+                    if !is_right_anyway(value) {
+                        return Err(overridden_unseen());
+                    }
+                    let element = elements.get(position).cloned().ok_or_else(unreadable)?;
+                    edits.replace(element, vec![Piece::Number(place.number.clone())]);
+                }
+                (Node::SetToDefault(default), Some(place)) => {
                     let start = usize::try_from(default.location).map_err(|_| unreadable())?;
                     let word = text.get(start..start + DEFAULT.len()).filter(|word| word.eq_ignore_ascii_case(DEFAULT));
                     word.ok_or_else(unreadable)?;
-                    edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(number.clone())]);
+                    edits.replace(start..start + DEFAULT.len(), vec![Piece::Number(place.number.clone())]);
                 }
                 (Node::FuncCall(call), _) if is_next(call, context) => {
                     if let Some(Call { number, range }) = Call::of(text, call, context)? {
@@ -277,7 +311,7 @@ impl<'c> ColumnList<'c> {
         // Without names the last columns may have no value.
         let mut missing = Vec::new();
         let given = count;
-        for (position, number) in self.by_position.iter().filter(|(position, _)| *position >= given) {
+        for Place { position, number, .. } in self.by_position.iter().filter(|place| place.position >= given) {
             missing.extend((count..*position).map(|_| Piece::Added(format!(", {DEFAULT}"))));
             missing.push(Piece::Added(", ".into()));
             missing.push(Piece::Number(number.clone()));
@@ -287,6 +321,43 @@ impl<'c> ColumnList<'c> {
             edits.insert(range.end - 1, missing);
         }
         Ok(())
+    }
+}
+
+/// Not looked at by anybody else once it is replaced: nothing can be wrong with it.
+fn is_right_anyway(value: Node<'_>) -> bool {
+    match value {
+        Node::SetToDefault(_) | Node::ParamRef(_) => true,
+        Node::A_Const(constant) => matches!(constant.val(), None | Some(ConstValue::Integer(_))),
+        _ => false,
+    }
+}
+
+fn overridden_unseen() -> PgError {
+    PgError::unsupported(
+        "OVERRIDING USER VALUE is not supported here",
+        "The column is numbered by a sequence of the whole cluster, and its value in this row is neither a whole number nor a parameter.",
+        "Leave the column out, or give DEFAULT.",
+    )
+}
+
+/// The values of a row, parentheses included in its range.
+fn elements(tokens: &Tokens<'_>, row: &Range<usize>) -> Option<Vec<Range<usize>>> {
+    let open = tokens.at(row.start)?;
+    let elements = tokens.elements(open + 1, tokens.closing(open)?)?;
+    elements.into_iter().map(|(first, last)| tokens.range(first, last)).collect()
+}
+
+/// The word that says whose values are overridden.
+fn user_of_overriding(tokens: &Tokens<'_>) -> Option<Range<usize>> {
+    let mut from = 0;
+    loop {
+        let overriding = tokens.word_at_top(from, &["overriding"])?;
+        let is = |index: usize, word: &str| tokens.piece(index).eq_ignore_ascii_case(word);
+        if is(overriding + 1, "user") && is(overriding + 2, "value") {
+            return tokens.range(overriding + 1, overriding + 1);
+        }
+        from = overriding + 1;
     }
 }
 

@@ -22,19 +22,22 @@ pub struct Given {
 impl Reader<'_> {
     /// A column with a cluster-wide sequence. `is_values`: the rows are in the text.
     pub fn note_numbered(&mut self, insert: &nodes::InsertStmt, column: &Column, given: Given, is_values: bool) {
-        if given.is_ever && column.identity.is_some() {
-            let user = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
-            if user {
-                self.notes.refuse(PgError::unsupported(
-                    "OVERRIDING USER VALUE is not supported here",
-                    format!("Column \"{}\" is numbered by a sequence of the whole cluster.", column.name),
-                    "Leave the column out, or give DEFAULT.",
-                ));
-            } else if column.identity == Some('a') && insert.override_ != nodes::OverridingKind::OVERRIDING_SYSTEM_VALUE {
-                self.notes.refuse(generated_always(&column.name));
-            }
+        let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE && column.identity.is_some();
+        if given.is_ever && is_overridden && !is_values {
+            self.notes.refuse(PgError::unsupported(
+                "OVERRIDING USER VALUE is not supported here",
+                format!(
+                    "Column \"{}\" is numbered by a sequence of the whole cluster, and its values come from a query.",
+                    column.name
+                ),
+                "Leave the column out.",
+            ));
         }
-        if !given.is_always {
+        let is_system = insert.override_ == nodes::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        if given.is_ever && column.identity == Some('a') && !is_overridden && !is_system {
+            self.notes.refuse(generated_always(&column.name));
+        }
+        if !given.is_always || is_overridden {
             self.note_numbers(if is_values { Numbers::Drawn } else { Numbers::Unseen });
         }
     }

@@ -255,3 +255,17 @@ INSERT INTO lines (tenant, v) SELECT 1, nextval('lines_id_seq')::text FROM sourc
 --! refused
 INSERT INTO dated SELECT * FROM (SELECT id + 1000, tenant FROM source) AS s (a, b);
 INSERT INTO dated SELECT *, true FROM loose WHERE id > 1000000;
+
+-- What the client says of an identity column does not count.
+INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE VALUES (1, 70, 'a'), (2, DEFAULT, 'b'), (3, NULL, 'c') RETURNING id, v;
+INSERT INTO strict (id, v, tenant) overriding /* whose */ user value VALUES (70, 'd', 1), (71, 'e', 2);
+INSERT INTO strict OVERRIDING USER VALUE VALUES (4, 70), (5, 71) RETURNING tenant, id, v;
+SELECT setval('lines_id_seq', 3000);
+INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES (81, 70, 'user value (1)'), (82, 71, 'overriding') RETURNING tenant, id;
+INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES (81, 1, 'x') ON CONFLICT (tenant, id) DO UPDATE SET v = 'again' RETURNING tenant, id, v;
+--! 83 | 70 | 'abc'
+--! 84 | NULL | ''
+INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES ($1, $2, $3) RETURNING tenant, id, v;
+INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT 1, 99, 'q' RETURNING tenant, id, v;
+INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT id, id, 'q' FROM source ORDER BY id;
+INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE SELECT id, 4, v FROM source WHERE id < 9 ORDER BY id;
