@@ -52,6 +52,7 @@ mod participant;
 mod patient;
 mod prepare;
 mod printed;
+mod reference_keys;
 mod relations;
 mod relay;
 mod restarts;
