@@ -39,7 +39,9 @@ impl Session {
         shards: &[ShardId],
     ) -> Result<Option<String>, Failure> {
         let has_groups = matches!(merge.combine, Some(Combine::Groups(_)));
-        if !has_groups || self.transaction.is_open() || self.has_snapshot() {
+        // On a connection that the session keeps, what comes between two statements is the client's.
+        let keeps_any = self.participants.iter().any(|participant| participant.pinned_by.is_some());
+        if !has_groups || keeps_any || self.transaction.is_open() || self.has_snapshot() {
             return Ok(None);
         }
         let known = hash(fragment);
