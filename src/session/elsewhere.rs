@@ -73,17 +73,22 @@ impl Session {
                     }
                     Err(failure) => return Err(failure),
                 };
-                let mut indexes = Vec::with_capacity(shards.len());
+                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &shards)).await?;
                 for shard in &shards {
-                    indexes.push(self.join_clean(*shard).await?);
+                    self.join_clean(*shard).await?;
                     if let Some(participant) = self.participants.last_mut() {
                         participant.connection.unnamed = None;
                     }
                 }
                 for participant in self.of_shards(&shards) {
-                    originate::query(&mut participant.connection.output, fragment.as_bytes());
+                    let text = keyed.as_ref().unwrap_or(&fragment);
+                    originate::query(&mut participant.connection.output, text.as_bytes());
                 }
-                let scattered = match self.scatter_on(&shards, &spec).await {
+                let scattered = self.scatter_on(&shards, &spec).await;
+                if keyed.is_some() {
+                    self.end_snapshots(&shards).await;
+                }
+                let scattered = match scattered {
                     Ok(Scattered::LastStep(last)) => self.last_step_of_text(&shards, &last, statement, text).await,
                     scattered => scattered,
                 };
@@ -94,7 +99,7 @@ impl Session {
                         let gathering = self.instead(shards, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 => {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || keyed.is_some() => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
                     Err(failure) => Err(failure),
@@ -188,24 +193,39 @@ impl Session {
         };
         let after_names =
             if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
+        let keyed = match bind.parameters().next() {
+            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, shards)).await?,
+            Some(_) => None,
+        };
         for shard in shards {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         for participant in self.of_shards(shards) {
             let connection = &mut *participant.connection;
-            super::describe::prepare_on(connection, &fragment, false, prepared_max);
-            // The merge reads the answers by itself, up to ReadyForQuery.
-            connection.pending.clear();
-            let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
-            let after_names = there.as_deref().unwrap_or(&after_names);
-            fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+            match &keyed {
+                Some(text) => {
+                    connection.unnamed = None;
+                    originate::parse(&mut connection.output, b"", text.as_bytes(), &[]);
+                    originate::bind(&mut connection.output, b"", b"", &after_names);
+                }
+                None => {
+                    super::describe::prepare_on(connection, &fragment, false, prepared_max);
+                    // The merge reads the answers by itself, up to ReadyForQuery.
+                    connection.pending.clear();
+                    let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
+                    let after_names = there.as_deref().unwrap_or(&after_names);
+                    fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+                }
+            }
             originate::describe(&mut connection.output, b'P', b"");
             originate::execute(&mut connection.output, b"", 0);
             originate::sync(&mut connection.output);
         }
         let result = self.scatter_on(shards, &spec).await;
-        if result.is_err() {
+        if keyed.is_some() {
+            self.end_snapshots(shards).await;
+        } else if result.is_err() {
             for participant in self.of_shards(shards) {
                 participant.connection.prepared.doubt(fragment.id);
             }
@@ -262,7 +282,7 @@ impl Session {
         Ok(index)
     }
 
-    fn of_shards<'a>(&'a mut self, shards: &'a [ShardId]) -> impl Iterator<Item = &'a mut super::Participant> {
+    pub(super) fn of_shards<'a>(&'a mut self, shards: &'a [ShardId]) -> impl Iterator<Item = &'a mut super::Participant> {
         self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
     }
 

@@ -152,6 +152,7 @@ impl Session {
             Ok(Route::Scatter(_)) if is_analyze && inner.effect == Effect::ReadLocking => return Err(locks_not_analyzed().into()),
             Ok(Route::Scatter(shards)) => {
                 let merge = inner.merge.clone()?;
+                why.extend(self.told_of_reference_keys(&fragment_text(inner, &merge, text), &merge));
                 (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
             }
             Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),

@@ -61,6 +61,8 @@ pub struct Gateway {
     pub waits: Arc<Waits>,
     /// By a shard's URL and the user: what commits over several shards need is there.
     pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
+    /// By the hash of a text that several shards run: whether keys of a reference table pay there.
+    pub(super) keys_pay: Cache<u64, bool>,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// What the map said when the reading of `catalog` began.
@@ -126,6 +128,7 @@ impl Gateway {
             numbers: Arc::new(Numbers::new(Arc::clone(&map), config.cross_shard.sequence_block)),
             commits,
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
+            keys_pay: Cache::builder().max_capacity(KEYS_PAY_MAX).time_to_live(KEYS_PAY_LIFETIME).build(),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
@@ -223,6 +226,9 @@ const GREETINGS_MAX: u64 = 10_000;
 const COMMIT_SUPPORT_MAX: u64 = 100_000;
 /// A role may be taken away: then PREPARE fails, which undoes the transaction; this is for the better error.
 const COMMIT_SUPPORT_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
+const KEYS_PAY_MAX: u64 = 10_000;
+/// Tables grow.
+const KEYS_PAY_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 /// Defaults of roles and databases may change: learn them anew after this.
 const GREETING_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 

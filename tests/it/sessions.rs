@@ -21,6 +21,7 @@ mod outage;
 mod parity;
 mod pinned;
 mod prepared;
+mod reference_keys;
 mod schema;
 mod snapshots;
 mod stage;

@@ -196,24 +196,8 @@ impl<'c> Inputs<'c> {
         if !self.context.has_plain_operators(search_path) {
             return;
         }
-        let mut types = self.context.catalog.types.values();
-        let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
         let known: Vec<Option<Known<'c>>> = survey.relations.iter().map(|used| self.known(used, search_path)).collect();
-        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
-        for filter in &survey.filters {
-            for index in &filter.relations {
-                let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
-                let writer = Writer {
-                    relation: known.relation,
-                    name: used.effective_name(),
-                    unqualified: &filter.unqualified,
-                    has_plain_types,
-                };
-                if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
-                    own.extend(writer.implied(&filter.condition));
-                }
-            }
-        }
+        let mut own = self.conditions(survey, &known);
         for level in &survey.levels {
             if let Some((index, condition)) = groups::condition(survey, level, &known, &self.context.catalog)
                 && let Some(own) = own.get_mut(index)
@@ -232,6 +216,28 @@ impl<'c> Inputs<'c> {
             let of_place = self.list.get_mut(*input).and_then(|wanted| wanted.uses.get_mut(*place));
             of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
         }
+    }
+
+    /// What must be true of a row that is needed, by the statement's conditions on its own columns; by relation of the survey.
+    pub fn conditions(&self, survey: &Survey, known: &[Option<Known<'c>>]) -> Vec<Vec<Vec<Piece>>> {
+        let mut types = self.context.catalog.types.values();
+        let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
+        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
+        for filter in &survey.filters {
+            for index in &filter.relations {
+                let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
+                let writer = Writer {
+                    relation: known.relation,
+                    name: used.effective_name(),
+                    unqualified: &filter.unqualified,
+                    has_plain_types,
+                };
+                if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
+                    own.extend(writer.implied(&filter.condition));
+                }
+            }
+        }
+        own
     }
 
     /// A table or view of the catalogue, and where its rows are.

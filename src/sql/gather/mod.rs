@@ -23,6 +23,7 @@ mod groups;
 mod inner;
 mod inputs;
 mod lookups;
+mod reference_keys;
 mod refusals;
 mod semijoins;
 mod splicing;
@@ -43,6 +44,7 @@ use crate::error::PgError;
 use computed::{Computed, computed};
 pub use filters::Piece;
 use inputs::{Class, Inputs};
+pub use reference_keys::ReferenceKeys;
 use splicing::{Replaced, Replacement};
 use survey::{RelationUse, Survey, survey};
 

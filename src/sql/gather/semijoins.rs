@@ -39,7 +39,7 @@ pub enum Place<'r> {
 }
 
 /// Columns by the index of their relation in the survey.
-type At<'r> = (usize, &'r Column);
+pub type At<'r> = (usize, &'r Column);
 
 /// The joins of a survey.
 struct Joins<'s, 'r> {
@@ -196,7 +196,7 @@ fn is_beside(own: &Known<'_>, column: &Column, other: &Known<'_>, other_column: 
 }
 
 /// Lists of these have neither quotes nor settings.
-fn listed(column: &Column) -> Option<&'static str> {
+pub fn listed(column: &Column) -> Option<&'static str> {
     match column.type_oid {
         oid::INT2 => Some("pg_catalog.int2"),
         oid::INT4 => Some("pg_catalog.int4"),
@@ -218,7 +218,7 @@ fn membership(own: &Column, column: &Column, known: &Known<'_>, conditions: &[Ve
 }
 
 /// (a, b): a row is needed only if there is a row with an equal b, of those that its own level keeps.
-fn steps<'r>(survey: &Survey, known: &[Option<Known<'r>>]) -> Vec<(At<'r>, At<'r>)> {
+pub fn steps<'r>(survey: &Survey, known: &[Option<Known<'r>>]) -> Vec<(At<'r>, At<'r>)> {
     let mut steps = Vec::new();
     for equality in &survey.equalities {
         let left = resolved(survey, known, &equality.left, equality.level);
