@@ -14,8 +14,9 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
-use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
+use crate::sql::staging::lock_before_merge;
 use crate::sql::{Read, clock, gather};
 use crate::telemetry::RouteKind;
 
@@ -278,6 +279,10 @@ impl Session {
         self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
+            None if matches!(statement.command, Command::Query(QueryKind::Merge)) => {
+                let lock = lock_before_merge(statement.alone(inputs.text()), &self.context);
+                lock.map_or(WritingKind::Copies, WritingKind::LockedCopies)
+            }
             None => WritingKind::Copies,
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))

@@ -28,9 +28,12 @@ impl Session {
                 "Run the parts of the statement one after the other, in a transaction.",
             )
             .into()),
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks | WritingKind::Rows(_) | WritingKind::Streamed { .. } => {
-                self.write_text_of(&writing, &text, &Asked::Own).await
-            }
+            WritingKind::Parts
+            | WritingKind::Copies
+            | WritingKind::LockedCopies(_)
+            | WritingKind::Locks
+            | WritingKind::Rows(_)
+            | WritingKind::Streamed { .. } => self.write_text_of(&writing, &text, &Asked::Own).await,
         };
         let mut answer = self.diverted(kept, run.map(drop))?;
         let Some(returned) = returned(query) else { return Ok(answer) };

@@ -16,7 +16,6 @@ mod writing;
 
 use std::ops::Range;
 
-use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Splice;
@@ -32,7 +31,7 @@ use crate::catalog::Relation;
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
-pub use merging::Merging;
+pub use merging::{Merging, lock_before_merge};
 use row_names::Around;
 pub use writing::returned;
 use writing::{Part, are_apart};
@@ -173,10 +172,10 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
     let (with, target, from) = match statement {
-        Node::InsertStmt(insert) => (insert.with_clause(), insert.relation(), None),
-        Node::UpdateStmt(update) => (update.with_clause(), update.relation(), Some(update.from_clause())),
-        Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), Some(delete.using_clause())),
-        Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), None),
+        Node::InsertStmt(insert) => (insert.with_clause(), insert.relation(), Vec::new()),
+        Node::UpdateStmt(update) => (update.with_clause(), update.relation(), update.from_clause().iter().collect()),
+        Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), delete.using_clause().iter().collect()),
+        Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), vec![merge.source_relation()]),
         _ => return Ok(Stages::default()),
     };
     let mut finder = Finder {
@@ -185,7 +184,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         main: 0,
         stages: Stages::default(),
         rows: Vec::new(),
-        around: Around::of(target, from, context),
+        around: Around::of(target, from.into_iter(), context),
         is_unknown: false,
     };
     if let Some(with) = with
@@ -202,20 +201,19 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
             finder.expression(update.where_clause());
             update.target_list().iter().for_each(|target| finder.expression(target.val()));
             finder.returning(update.returning_clause());
-            finder.from(update.from_clause());
+            finder.from(update.from_clause().iter());
         }
         Node::DeleteStmt(delete) => {
             finder.expression(delete.where_clause());
             finder.returning(delete.returning_clause());
-            finder.from(delete.using_clause());
+            finder.from(delete.using_clause().iter());
         }
         Node::MergeStmt(merge) => {
             finder.merge(merge, context);
-            return Ok(finder.finish());
         }
         _ => return Ok(Stages::default()),
     }
-    finder.clock_literals(context);
+    finder.clock_literals(context, matches!(statement, Node::MergeStmt(_)));
     Ok(finder.finish())
 }
 
@@ -464,8 +462,8 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// Strings that are read as a time, but for those in what is answered first.
-    fn clock_literals(&mut self, context: &Context) {
+    /// Strings that are read as a time, but for those in what is answered first. `has_source`: its tables are a source, which is.
+    fn clock_literals(&mut self, context: &Context, has_source: bool) {
         let Ok(literals) = clock_literals(self.text, context) else {
             self.is_unknown = true;
             return;
@@ -473,7 +471,7 @@ impl Finder<'_> {
         for ClockLiteral { start, end, expression } in literals {
             let is_inside = |stage: &Stage| stage.start <= start && end <= stage.end;
             let is_answered = self.stages.stages().any(is_inside);
-            if self.stages.tables.iter().any(is_inside) {
+            if !has_source && self.stages.tables.iter().any(is_inside) {
                 self.is_unknown = true;
             }
             if !is_answered {
@@ -483,8 +481,8 @@ impl Finder<'_> {
         }
     }
 
-    fn from(&mut self, items: &NodeList) {
-        let mut waiting: Vec<Node<'_>> = items.iter().collect();
+    fn from<'n>(&mut self, items: impl Iterator<Item = Node<'n>>) {
+        let mut waiting: Vec<Node<'_>> = items.collect();
         while let Some(item) = waiting.pop() {
             let is_known = match item {
                 Node::RangeVar(table) => self.table(table).is_some(),
