@@ -98,10 +98,12 @@ impl<'a> Asked<'a> {
 impl Session {
     /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
     pub(super) fn route_staged(&self, refusal: Failure, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let is_write = matches!(
-            statement.command,
-            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge)
-        );
+        let is_write = match statement.command {
+            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge) => true,
+            // Of a query only what its WITH writes.
+            Command::Query(QueryKind::Select) => statement.effect == Effect::Write,
+            _ => false,
+        };
         let refusal = match refusal {
             Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
             other => return Err(other),
@@ -229,6 +231,9 @@ impl Session {
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
             with.push((name.clone(), format!("{head}{text})")));
             kept_with.push(Splice { start: stage.start, end: stage.end, text });
+        }
+        if staging.stages.is_query {
+            return Box::pin(self.answer_rest(&spliced(alone, &kept_with), asked)).await;
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;

@@ -1,14 +1,36 @@
 //! Queries of WITH that write, where a statement over several shards is answered in parts: each is run as a statement of its own,
 //! with all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
 //! ([`crate::sql::staging`]).
+//!
+//! What follows them may be a query: it is answered last, over what they have returned, before all of it is committed.
 
 use super::staged::{Asked, Found, answer_columns};
-use super::write::WritingKind;
+use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
-use crate::sql::staging::{Answer, returned};
+use crate::sql::staging::{Answer, Stage, StageKind, returned};
 
 impl Session {
+    /// The query that follows WITH, whose queries are constants now: for the client. Returns the tag.
+    pub(super) async fn answer_rest(&mut self, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        let query = self.with_values_of(asked, &[text]).await?.concat();
+        let answer = self.answer_query(&query, &StageKind::Cte).await?;
+        let stage = Stage { start: 0, end: 0, query: String::new(), kind: StageKind::Cte };
+        let rows = match answer.columns.is_empty() {
+            true => format!("SELECT FROM pg_catalog.generate_series(1, {})", answer.rows.len()),
+            false => stage.constant(&answer, &self.context.catalog)?.unwrap_or_default(),
+        };
+        self.put_description(asked.rows())?;
+        let texts = [rows];
+        let home = self.home()?.id;
+        match asked {
+            Asked::Text { .. } | Asked::Own => self.read_on(home, &Request::Queries(&texts), Shown::Rows).await,
+            Asked::Bound { bind, description } => {
+                self.read_on(home, &Request::Rows { texts: &texts, bind, description }, Shown::Rows).await
+            }
+        }
+    }
+
     /// Runs one of them, inside the transaction of the whole.
     pub(super) async fn answer_write(&mut self, query: &str) -> Result<Answer, Failure> {
         // It may have queries of its own that are answered first.

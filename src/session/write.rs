@@ -275,6 +275,14 @@ impl Session {
         }
     }
 
+    /// A query of constants, on one shard. Returns its tag.
+    pub(super) async fn read_on(&mut self, shard: ShardId, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let parts = self.write_and_read(std::slice::from_ref(&shard), request, shown).await?;
+        Ok(parts.into_iter().next().unwrap_or_default().tag)
+    }
+
     async fn write_copies(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
         let (home, others) = shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
         let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;

@@ -27,14 +27,14 @@ use super::query::resolve;
 use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
 pub use merging::{Merging, lock_before_merge};
 use row_names::Around;
 pub use writing::returned;
-use writing::{Part, are_apart};
+use writing::{Part, are_apart, reads_first};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +88,8 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A MERGE whose source's rows are split.
     pub merging: Option<Merging>,
+    /// The statement is a query: only its WITH writes.
+    pub is_query: bool,
     /// A query takes row locks or writes: it runs in the transaction of the whole.
     pub needs_transaction: bool,
     /// An INSERT whose rows may go in several statements: nothing tells that from one.
@@ -176,6 +178,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         Node::UpdateStmt(update) => (update.with_clause(), update.relation(), update.from_clause().iter().collect()),
         Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), delete.using_clause().iter().collect()),
         Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), vec![merge.source_relation()]),
+        Node::SelectStmt(select) if has_writes(select) => (select.with_clause(), None, Vec::new()),
         _ => return Ok(Stages::default()),
     };
     let mut finder = Finder {
@@ -188,7 +191,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         is_unknown: false,
     };
     if let Some(with) = with
-        && (finder.with(with).is_none() || !finder.is_in_parts(with, statement, context))
+        && (finder.with(with).is_none() || !finder.order_parts(with, statement, context))
     {
         return Ok(Stages::default());
     }
@@ -208,8 +211,10 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
             finder.returning(delete.returning_clause());
             finder.from(delete.using_clause().iter());
         }
-        Node::MergeStmt(merge) => {
-            finder.merge(merge, context);
+        Node::MergeStmt(merge) => finder.merge(merge, context),
+        Node::SelectStmt(_) => {
+            finder.stages.is_query = true;
+            return Ok(finder.finish());
         }
         _ => return Ok(Stages::default()),
     }
@@ -268,9 +273,6 @@ impl Finder<'_> {
 
     /// Queries of WITH, and where the statement begins after them. `None`: some are not known.
     fn with(&mut self, clause: &nodes::WithClause) -> Option<()> {
-        if clause.recursive {
-            return None;
-        }
         for cte in clause.ctes() {
             let (writes, needs_transaction) = match cte.ctequery() {
                 Node::SelectStmt(select) => (false, has_locks(select)),
@@ -290,23 +292,43 @@ impl Finder<'_> {
             }
             let close = self.tokens.closing(open)?;
             let (start, end) = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
-            let query = self.tokens.between(open, close)?.to_owned();
+            let mut query = self.tokens.between(open, close)?.to_owned();
             let head = self.text.get(self.tokens.get(first)?.start..start)?.to_owned();
+            let name = cte.ctename()?.to_owned();
+            if clause.recursive && !writes {
+                query = format!("WITH RECURSIVE {head}{query}) SELECT * FROM {}", quoted_identifier(&name));
+            }
             let stage = Stage { start, end, query, kind: StageKind::Cte };
             self.stages.needs_transaction |= needs_transaction;
-            self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head, writes });
+            self.stages.ctes.push(CteStage { stage, name, head, writes });
             self.main = close + 1;
         }
-        self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge"]).then_some(())
+        // RECURSIVE lets a query name one that stands after it.
+        let ctes = &self.stages.ctes;
+        let names_later = |(place, cte): (usize, &CteStage)| {
+            ctes.iter().skip(place + 1).any(|later| is_under_with(&[(later.name.clone(), String::new())], &cte.stage.query))
+        };
+        if clause.recursive && ctes.iter().enumerate().any(names_later) {
+            return None;
+        }
+        self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge", "select"]).then_some(())
     }
 
-    /// Queries of WITH that write may run before the statement.
-    fn is_in_parts(&self, clause: &nodes::WithClause, statement: Node<'_>, context: &Context) -> bool {
-        let ctes = &self.stages.ctes;
+    /// May queries of WITH that write run before the statement? Those that do not name what is written come first of all.
+    fn order_parts(&mut self, clause: &nodes::WithClause, statement: Node<'_>, context: &Context) -> bool {
+        if !self.stages.ctes.iter().any(|cte| cte.writes) {
+            return true;
+        }
+        let order = reads_first(&self.stages.ctes);
+        let ctes: Vec<CteStage> = order.iter().filter_map(|place| self.stages.ctes.get(*place).cloned()).collect();
+        let nodes: Vec<Node<'_>> = clause.ctes().iter().map(|cte| cte.ctequery()).collect();
         let main = self.tokens.get(self.main).and_then(|token| self.text.get(token.start..)).unwrap_or_default();
-        let queries = ctes.iter().zip(clause.ctes()).map(|(cte, node)| Part { text: &cte.stage.query, node: node.ctequery() });
+        let queries =
+            order.iter().zip(&ctes).filter_map(|(place, cte)| Some(Part { text: &cte.stage.query, node: *nodes.get(*place)? }));
         let parts: Vec<Part<'_>> = queries.chain([Part { text: main, node: statement }]).collect();
-        !ctes.iter().any(|cte| cte.writes) || are_apart(&parts, context)
+        let are_apart = are_apart(&parts, context);
+        self.stages.ctes = ctes;
+        are_apart
     }
 
     fn drop_with(&mut self) {
@@ -670,6 +692,12 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
     let relation = inserted_into(insert, context);
     relation.is_some_and(|relation| relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column)))
+}
+
+/// Queries of its own WITH write.
+fn has_writes(select: &nodes::SelectStmt) -> bool {
+    let mut ctes = select.with_clause().into_iter().flat_map(|with| with.ctes());
+    ctes.any(|cte| !matches!(cte.ctequery(), Node::SelectStmt(_)))
 }
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {
