@@ -7,7 +7,6 @@
 use super::staged::{Asked, Found, answer_columns};
 use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
-use crate::error::PgError;
 use crate::sql::staging::{Answer, Stage, StageKind, returned};
 
 impl Session {
@@ -15,16 +14,22 @@ impl Session {
     pub(super) async fn answer_rest(&mut self, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let query = self.with_values_of(asked, &[text]).await?.concat();
         let answer = self.answer_query(&query, &StageKind::Cte).await?;
+        self.show(&answer, asked).await
+    }
+
+    /// Rows for the client, in the formats that it has asked for. Returns the tag of a query.
+    pub(super) async fn show(&mut self, answer: &Answer, asked: &Asked<'_>) -> Result<String, Failure> {
         let stage = Stage { start: 0, end: 0, query: String::new(), kind: StageKind::Cte };
         let rows = match answer.columns.is_empty() {
             true => format!("SELECT FROM pg_catalog.generate_series(1, {})", answer.rows.len()),
-            false => stage.constant(&answer, &self.context.catalog)?.unwrap_or_default(),
+            false => stage.constant(answer, &self.context.catalog)?.unwrap_or_default(),
         };
         self.put_description(asked.rows())?;
         let texts = [rows];
         let home = self.home()?.id;
         match asked {
-            Asked::Text { .. } | Asked::Own => self.read_on(home, &Request::Queries(&texts), Shown::Rows).await,
+            Asked::Text { .. } => self.read_on(home, &Request::Queries(&texts), Shown::Rows).await,
+            Asked::Own => self.read_on(home, &Request::Queries(&texts), Shown::DescribedRows).await,
             Asked::Bound { bind, description } => {
                 self.read_on(home, &Request::Rows { texts: &texts, bind, description }, Shown::Rows).await
             }
@@ -44,12 +49,7 @@ impl Session {
         let kept = self.divert();
         let run = match &writing.kind {
             WritingKind::Staged(staging) => Box::pin(self.run_stages(staging, &text, &Asked::Own, false)).await,
-            WritingKind::Moved(_) => Err(PgError::unsupported(
-                "an UPDATE of the shard key in WITH is not supported across shards",
-                "Its rows are moved by a DELETE and an INSERT.",
-                "Run the parts of the statement one after the other, in a transaction.",
-            )
-            .into()),
+            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, &moving.delete, &Asked::Own)).await,
             WritingKind::Parts
             | WritingKind::Copies
             | WritingKind::LockedCopies(_)

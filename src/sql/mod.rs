@@ -26,6 +26,7 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
+mod returned;
 mod schema_guard;
 mod second;
 mod session_command;

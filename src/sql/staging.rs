@@ -23,7 +23,7 @@ use super::clock_literals::{ClockLiteral, clock_literals};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::parse;
-use super::query::resolve;
+use super::query::{Resolved, resolve};
 use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
@@ -414,12 +414,13 @@ impl Finder<'_> {
         tree::walk(root, &mut |node| {
             match node {
                 Node::SubLink(sublink) => found.push((sublink, false)),
-                Node::MultiAssignRef(assignment) => {
-                    if let Node::SubLink(sublink) = assignment.source() {
+                Node::MultiAssignRef(assignment) => match assignment.source() {
+                    Node::SubLink(sublink) => {
                         found.push((sublink, true));
+                        return false;
                     }
-                    return false;
-                }
+                    _ => return true,
+                },
                 Node::FuncCall(call) if is_clock(call) => clocks.push(call.location),
                 Node::SQLValueFunction(value) if is_time(value) => clocks.push(value.location),
                 _ => {}
@@ -690,7 +691,11 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 
 /// The rows of a query, which are inserted as constants, could be others: text has lost whether it was a string.
 fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
-    let relation = inserted_into(insert, context);
+    let target = insert.relation().map(|name| resolve(context, name, &context.search_path));
+    let relation = match target {
+        Some(Resolved::View(view)) => Some(view),
+        target => target.and_then(Resolved::table),
+    };
     relation.is_some_and(|relation| relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column)))
 }
 

@@ -55,6 +55,10 @@ impl Finder<'_> {
         };
         let renamed = self.source_of_merge(merge, name)?;
         if let Some((table, relation)) = sharded.filter(|_| has_action(merge, nodes::CmdType::CMD_INSERT)) {
+            // Rows of the target without a source may be where no row of the source is.
+            let is_by_target =
+                |clause: &nodes::MergeWhenClause| clause.match_kind != nodes::MergeMatchKind::MERGE_WHEN_NOT_MATCHED_BY_SOURCE;
+            merge.merge_when_clauses().iter().all(is_by_target).then_some(())?;
             let TableKind::Sharded { key, .. } = &table.kind else { return None };
             let called = name.alias().and_then(|alias| alias.aliasname()).or(name.relname())?;
             let sides = Sides { called, relation, source: source_name(merge.source_relation())? };

@@ -5,6 +5,7 @@
 //! it has written, by itself or by what stands behind it: a trigger, a rule, a policy, a foreign key, a view, a function. Queries
 //! that only read, and nothing of what is written, run before all that writes.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
@@ -43,7 +44,9 @@ pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     if !all.iter().all(|relation| relation.stands_alone()) || meet_in_a_table(parts, &written) {
         return false;
     }
-    let last = written.iter().rposition(Option::is_some).unwrap_or_default();
+    // What comes after all writes, and reads no table, does not see what references have made of others.
+    let is_seen = |(part, written): (&Part<'_>, &Option<&Relation>)| written.is_some() || names_tables(part.text, context);
+    let last = parts.iter().zip(&written).rposition(is_seen).unwrap_or_default();
     let mut before: Vec<&Relation> = Vec::new();
     for (place, (part, written)) in parts.iter().zip(&written).enumerate() {
         let refers = |from: &Relation, to: &Relation| from.foreign_keys.iter().any(|key| key.referenced == to.oid);
@@ -164,6 +167,14 @@ fn mentions(text: &str, tables: &[&Relation], context: &Context) -> bool {
         && names.any(|name| {
             tables.iter().any(|table| table.name == name) || catalog.function_names.contains_key(&name) || is_view(&name)
         })
+}
+
+/// A word of the text may be a table.
+fn names_tables(text: &str, context: &Context) -> bool {
+    let tokens = Tokens::of(text);
+    let names: HashSet<String> = (0..tokens.count()).filter_map(|index| tokens.identifier(index)).collect();
+    context.catalog.relations.values().any(|relation| names.contains(&relation.name))
+        || names.iter().any(|name| context.catalog.function_names.contains_key(name))
 }
 
 /// Words that end the name of what is written, and its alias.

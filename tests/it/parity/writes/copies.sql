@@ -23,15 +23,12 @@ DELETE FROM holidays USING source WHERE source.id = holidays.id AND source.tenan
 SELECT id, note FROM holidays ORDER BY id;
 COMMIT;
 --! end
--- A row that meets several takes one of them, and on each copy it might be another.
---! refused
-UPDATE holidays SET note = s.v FROM source s WHERE s.tenant = holidays.id;
---! refused
-UPDATE holidays SET note = c.note FROM (VALUES (1, 'one'), (1, 'two')) AS c (id, note) WHERE c.id = holidays.id;
---! refused
-UPDATE holidays SET note = c.note FROM (VALUES (1, 'one'), (2, 'two')) AS c (id, note) WHERE c.id < holidays.id;
---! refused
+-- A row that meets several takes one of them, which is found once for all copies.
+UPDATE holidays SET note = 'of ' || s.tenant FROM source s WHERE s.tenant = holidays.id;
+UPDATE holidays SET note = c.note FROM (VALUES (1, 'one'), (1, 'one')) AS c (id, note) WHERE c.id = holidays.id;
+UPDATE holidays SET note = 'after' FROM (VALUES (1, 'one'), (2, 'two')) AS c (id, note) WHERE c.id < holidays.id RETURNING id, note;
 UPDATE holidays SET note = source.v FROM source, kinds WHERE source.id = holidays.id AND kinds.id = holidays.id;
+UPDATE holidays SET note = c.note || (random() < 2) FROM (VALUES (1, 'one'), (1, 'one')) AS c (id, note) WHERE c.id = holidays.id;
 -- Which row a query finds first may differ too.
 UPDATE holidays SET note = (SELECT v FROM source WHERE source.tenant = holidays.id ORDER BY v LIMIT 1);
 -- MERGE: every copy gets the same source rows.

@@ -127,5 +127,4 @@ WITH RECURSIVE t (n) AS (SELECT $1::int UNION ALL SELECT n + 1 FROM t WHERE n < 
 WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) INSERT INTO stock SELECT n, 1 FROM t ORDER BY n;
 --! refused
 WITH RECURSIVE a AS (SELECT id FROM b), b AS (SELECT other AS id FROM deliveries) DELETE FROM stock USING a WHERE a.id = stock.id;
---! refused
 WITH a AS (UPDATE deliveries SET id = id + 1000 RETURNING id) INSERT INTO loose SELECT id, 1 FROM a;
