@@ -301,7 +301,9 @@ impl Session {
                 if let Some(tag) = self.move_staged(&text, asked, begins).await? {
                     return Ok(tag);
                 }
-                let Some(chosen) = chosen(&text, &self.context)? else { return Err(staging.refusal.clone().into()) };
+                let Some(chosen) = chosen(&text, &self.context)? else {
+                    return Box::pin(self.insert_apart(&text, staging.refusal.clone(), asked, begins)).await;
+                };
                 if begins {
                     self.begin_one_statement();
                 }
@@ -315,6 +317,9 @@ impl Session {
                 };
             }
             // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                return Box::pin(self.insert_apart(&text, error, asked, begins)).await;
+            }
             Err(failure) => return Err(failure),
         };
         if begins {

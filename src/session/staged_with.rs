@@ -7,6 +7,8 @@
 use super::staged::{Asked, Found, answer_columns};
 use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
+use crate::error::PgError;
+use crate::sql::returned::insert_apart;
 use crate::sql::staging::{Answer, Stage, StageKind, returned};
 
 impl Session {
@@ -15,6 +17,38 @@ impl Session {
         let query = self.with_values_of(asked, &[text]).await?.concat();
         let answer = self.answer_query(&query, &StageKind::Cte).await?;
         self.show(&answer, asked).await
+    }
+
+    /// An INSERT whose RETURNING has sub-selects over other shards: it runs by itself, and they over the rows that it returns.
+    /// `refusal`: why it cannot run as it is. Returns the tag.
+    pub(super) async fn insert_apart(
+        &mut self,
+        text: &str,
+        refusal: PgError,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
+        let Some(apart) = insert_apart(text, &self.context) else { return Err(refusal.into()) };
+        let insert = self.with_values_of(asked, &[apart.insert.as_str()]).await?.concat();
+        let Found { writing, text } = self.find_write(&insert, &Asked::Own).await?;
+        if begins {
+            self.begin_one_statement();
+        }
+        if writing.shards.len() > 1 {
+            self.check_commit_support(&writing.shards).await?;
+        }
+        let kept = self.divert();
+        let run = self.write_text_of(&writing, &text, &Asked::Own).await;
+        let tag = run.as_ref().map_or_else(|_| String::new(), Clone::clone);
+        let mut rows = self.diverted(kept, run.map(drop))?;
+        self.check_types_are_exact(&rows.columns)?;
+        self.add_collations(&returned(&apart.insert).unwrap_or_default(), &mut rows).await?;
+        let stage = Stage { start: 0, end: 0, query: String::new(), kind: StageKind::From { alias: Some(apart.alias.clone()) } };
+        let table = stage.constant(&rows, &self.context.catalog)?.unwrap_or_default();
+        let query = self.with_values_of(asked, &[apart.query(&table).as_str()]).await?.concat();
+        let answer = self.answer_query(&query, &StageKind::Cte).await?;
+        self.show(&answer, asked).await?;
+        Ok(tag)
     }
 
     /// Rows for the client, in the formats that it has asked for. Returns the tag of a query.

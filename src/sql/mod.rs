@@ -26,7 +26,7 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
-mod returned;
+pub mod returned;
 mod schema_guard;
 mod second;
 mod session_command;

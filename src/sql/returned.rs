@@ -1,13 +1,64 @@
 //! Items of RETURNING that a write cannot return by itself, because it is made of parts: those of other tables.
 //!
 //! Such an item is computed before the write, beside its rows. RETURNING is about the rows as they become, so that it must name
-//! nothing that the write changes. Pure.
+//! nothing that the write changes. Of an INSERT, whose rows are not there before, all of RETURNING is a query over the rows that it
+//! has returned. Pure.
 
 use pg_raw_parse::{Node, nodes};
 
+use super::context::Context;
+use super::parse;
+use super::query::resolve;
 use super::tokens::Tokens;
 use super::tree;
 use crate::catalog::{Relation, quoted_identifier};
+
+/// An INSERT that returns whole rows, and a query over these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InsertApart {
+    pub insert: String,
+    /// What the rows are called.
+    pub alias: String,
+    list: String,
+}
+
+impl InsertApart {
+    /// `rows`: a table of the rows, with its alias.
+    pub fn query(&self, rows: &str) -> String {
+        format!("SELECT {} FROM {rows}", self.list)
+    }
+}
+
+/// `text`: one INSERT alone, with sub-selects in RETURNING. `None`: it is another, or these might see what it has written.
+pub fn insert_apart(text: &str, context: &Context) -> Option<InsertApart> {
+    let parsed = parse::parse(text).ok()?;
+    let mut statements = parsed.stmts();
+    let (Some(Node::InsertStmt(insert)), None) = (statements.next(), statements.next()) else { return None };
+    let (name, clause) = (insert.relation()?, insert.returning_clause()?);
+    let has_queries = clause.exprs().iter().any(|item| holds(item, |node| matches!(node, Node::SubLink(_))));
+    let relation = resolve(context, name, &context.search_path).table().filter(|relation| relation.stands_alone())?;
+    let tokens = Tokens::of(text);
+    let first = tokens.at_location(name.location)?;
+    // It is the last clause; the source may not hold the word, which is reserved.
+    let returning = tokens.word_at_top(first, &["returning"])?;
+    let last = (returning + 1..tokens.count()).rev().find(|index| tokens.piece(*index) != ";")?;
+    let sees = |index: usize| {
+        let is_name = |word: &str| {
+            word == relation.name && tokens.piece(index + 1) != "."
+                || context.catalog.function_names.contains_key(word)
+                || context.catalog.relations.values().any(|other| other.name == word && other.view_definition.is_some())
+        };
+        tokens.identifier(index).is_some_and(|word| is_name(&word))
+    };
+    let is_apart = has_queries && insert.with_clause().is_none() && !(returning + 1..=last).any(sees);
+    let whole = tokens.range(returning, last)?;
+    let alias = name.alias().and_then(|alias| alias.aliasname()).or(name.relname())?.to_owned();
+    is_apart.then_some(InsertApart {
+        insert: format!("{}RETURNING *", text.get(..whole.start)?),
+        alias,
+        list: tokens.slice(returning + 1, last)?.to_owned(),
+    })
+}
 
 /// The table whose rows are returned.
 pub struct Returned<'a> {

@@ -103,6 +103,10 @@ EXECUTE w(8);
 WITH a AS (DELETE FROM stock RETURNING id) SELECT 1 / (id - id) FROM a;
 WITH a AS (INSERT INTO stock VALUES (5, 1), (6, 1) RETURNING id) SELECT id FROM a;
 WITH a AS (DELETE FROM stock RETURNING id) SELECT nothing FROM a;
+WITH a AS (DELETE FROM links WHERE id = 2 RETURNING tenant) SELECT count(*) FROM a;
+-- What references would make of other tables must not be seen.
+--! refused
+WITH a AS (DELETE FROM links WHERE id = 2 RETURNING tenant) SELECT count(*), (SELECT count(*) FROM source) FROM a;
 --! refused
 WITH a AS (DELETE FROM stock WHERE id > 5 RETURNING id) SELECT count(*) FROM stock;
 --! refused
