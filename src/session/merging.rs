@@ -76,8 +76,7 @@ impl Session {
         for (shard, places) in parts {
             let rows = places.iter().filter_map(|place| answer.rows.get(*place).cloned()).collect();
             let part = Answer { columns: answer.columns.clone(), rows };
-            let text = source.constant(&part, &self.context.catalog)?;
-            texts.push(with_source(text.ok_or_else(|| PgError::internal("a source without rows"))?));
+            texts.push(with_source(merging.constant(&part, &self.context.catalog)?));
             shards.push(shard);
         }
         if begins {

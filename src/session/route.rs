@@ -281,6 +281,9 @@ impl Session {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
             None if matches!(statement.command, Command::Query(QueryKind::Merge)) => {
                 let lock = lock_before_merge(statement.alone(inputs.text()), &self.context);
+                if lock.is_some() && self.transaction_scope().has_snapshot {
+                    return Err(merged_by_snapshot().into());
+                }
                 lock.map_or(WritingKind::Copies, WritingKind::LockedCopies)
             }
             None => WritingKind::Copies,
@@ -549,4 +552,13 @@ mod tests {
         assert_eq!(parse_search_path(r#"app, "My ""Schema", pg_temp"#, "ada"), ["app", "My \"Schema", "pg_temp"]);
         assert!(parse_search_path("", "ada").is_empty());
     }
+}
+
+/// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
+fn merged_by_snapshot() -> PgError {
+    PgError::unsupported(
+        "MERGE that both inserts into a reference table and changes its rows is not supported at this isolation level",
+        "A row of another commit could be in the snapshot of one shard and not in that of another.",
+        "Use READ COMMITTED.",
+    )
 }

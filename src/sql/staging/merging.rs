@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::{Answer, ColumnList, Defaults, Finder, Stage, StageKind, clock_default, type_name};
+use super::{Answer, AnswerColumn, ColumnList, Defaults, Finder, Stage, StageKind, clock_default, type_name};
 use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
@@ -29,6 +29,8 @@ pub struct Merging {
     key: Vec<MergedKey>,
     /// Names that the alias gives to the source's first columns.
     renamed: Vec<String>,
+    /// What is joined, where the source is a join: the columns of each stand after [`SIDE`].
+    joined: Vec<String>,
 }
 
 /// A column of the shard key, and the source's that ON compares with it.
@@ -37,6 +39,8 @@ struct MergedKey {
     column: String,
     type_oid: Oid,
     source: String,
+    /// Of what is joined.
+    side: Option<String>,
 }
 
 impl Finder<'_> {
@@ -61,17 +65,20 @@ impl Finder<'_> {
             merge.merge_when_clauses().iter().all(is_by_target).then_some(())?;
             let TableKind::Sharded { key, .. } = &table.kind else { return None };
             let called = name.alias().and_then(|alias| alias.aliasname()).or(name.relname())?;
-            let sides = Sides { called, relation, source: source_name(merge.source_relation())? };
+            let joined = self.joined(merge, name)?;
+            let sources = if joined.is_empty() { vec![source_name(merge.source_relation())?.to_owned()] } else { joined.clone() };
+            let sides = Sides { called, relation, sources: &sources };
             let merged = |column: &str| {
                 let type_oid = relation.column(column)?.type_oid;
-                let source = sides.compared(merge.join_condition(), column)?;
-                Some(MergedKey { column: column.to_owned(), type_oid, source })
+                let (side, source) = sides.compared(merge.join_condition(), column)?;
+                let side = side.map(str::to_owned).filter(|_| !joined.is_empty());
+                Some(MergedKey { column: column.to_owned(), type_oid, source: source.to_owned(), side })
             };
             let key = key.iter().map(|key| merged(&key.column)).collect::<Option<_>>()?;
             let columns = taking_values(relation);
             let target = quoted_name(&relation.schema, &relation.name);
             let source = self.stages.tables.pop()?;
-            self.stages.merging = Some(Merging { source, target, columns, key, renamed });
+            self.stages.merging = Some(Merging { source, target, columns, key, renamed, joined });
             self.drop_with();
         }
         self.actions(merge);
@@ -92,17 +99,27 @@ impl Finder<'_> {
             }
             Node::RangeFunction(_) => {
                 // With its alias, which may say of which columns its rows are.
-                let (first, last) = self.source_of_function(target)?;
-                let Range { start, end } = self.tokens.range(first, last)?;
+                let Range { start, end } = self.source_range_of_merge(target)?;
                 let alias = source_name(merge.source_relation())?.to_owned();
                 let query = format!("SELECT * FROM {}", self.text.get(start..end)?);
                 self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: Some(alias) } });
                 None
             }
-            // Rows of several, which one name does not stand for.
+            // Each shard may join them where nothing is inserted.
             Node::JoinExpr(join) if !has_action(merge, nodes::CmdType::CMD_INSERT) => {
                 self.from(std::iter::once(Node::JoinExpr(join)));
                 (!self.stages.tables.is_empty()).then_some(())?;
+                None
+            }
+            Node::JoinExpr(join) => {
+                let names = joined_names(join)?;
+                let Range { start, end } = self.source_range_of_merge(target)?;
+                let columns: Vec<String> = names
+                    .iter()
+                    .map(|name| format!("NULL::pg_catalog.bool AS {}, {}.*", quoted_identifier(SIDE), quoted_identifier(name)))
+                    .collect();
+                let query = format!("SELECT {} FROM {}", columns.join(", "), self.text.get(start..end)?);
+                self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: None } });
                 None
             }
             _ => return None,
@@ -111,11 +128,30 @@ impl Finder<'_> {
         Some(names.filter_map(Node::as_str).map(str::to_owned).collect())
     }
 
-    /// The tokens between USING and ON.
-    fn source_of_function(&self, target: &nodes::RangeVar) -> Option<(usize, usize)> {
+    /// Between USING and the ON of the MERGE, which is the last one.
+    fn source_range_of_merge(&self, target: &nodes::RangeVar) -> Option<Range<usize>> {
         let using = self.tokens.word_at_top(self.tokens.at_location(target.location)?, &["using"])?;
-        let on = self.tokens.word_at_top(using, &["on"])?;
-        Some((using + 1, on.checked_sub(1)?))
+        self.tokens.range(using + 1, self.last_on(using)?.checked_sub(1)?)
+    }
+
+    fn last_on(&self, from: usize) -> Option<usize> {
+        let mut on = self.tokens.word_at_top(from, &["on"])?;
+        while let Some(next) = self.tokens.word_at_top(on + 1, &["on"]) {
+            on = next;
+        }
+        Some(on)
+    }
+
+    /// What a source joins, if the MERGE names only columns of it: rows as a whole would have one column more.
+    fn joined(&self, merge: &nodes::MergeStmt, target: &nodes::RangeVar) -> Option<Vec<String>> {
+        let Node::JoinExpr(join) = merge.source_relation() else { return Some(Vec::new()) };
+        let names = joined_names(join)?;
+        let on = self.last_on(self.tokens.at_location(target.location)?)?;
+        let is_whole = |index: usize| {
+            let is_name = self.tokens.identifier(index).is_some_and(|word| names.contains(&word));
+            is_name && (self.tokens.piece(index + 1) != "." || self.tokens.piece(index + 2) == "*")
+        };
+        (!(on..self.tokens.count()).any(is_whole)).then_some(names)
     }
 
     /// Sub-selects and clocks of the condition and of what is done, each evaluated once.
@@ -178,12 +214,12 @@ impl Finder<'_> {
 struct Sides<'n> {
     called: &'n str,
     relation: &'n Relation,
-    source: &'n str,
+    sources: &'n [String],
 }
 
 impl Sides<'_> {
-    /// The column of the source that ON says is equal to this one of the target.
-    fn compared(&self, on: Node<'_>, column: &str) -> Option<String> {
+    /// The column of the source that ON says is equal to this one of the target, and what it is a column of.
+    fn compared<'e>(&self, on: Node<'e>, column: &str) -> Option<(Option<&'e str>, &'e str)> {
         let mut waiting = vec![on];
         while let Some(node) = waiting.pop() {
             match node {
@@ -195,7 +231,7 @@ impl Sides<'_> {
                         if self.of_target(own) == Some(column)
                             && let Some(found) = self.of_source(other)
                         {
-                            return Some(found.to_owned());
+                            return Some(found);
                         }
                     }
                 }
@@ -214,13 +250,34 @@ impl Sides<'_> {
         }
     }
 
-    fn of_source<'e>(&self, node: Node<'e>) -> Option<&'e str> {
+    fn of_source<'e>(&self, node: Node<'e>) -> Option<(Option<&'e str>, &'e str)> {
         match column_names(node)?.as_slice() {
-            [table, name] if *table == self.source => Some(*name),
-            [name] if self.relation.column(name).is_none() => Some(*name),
+            [table, name] if self.sources.iter().any(|source| source == table) => Some((Some(*table), *name)),
+            [name] if self.relation.column(name).is_none() => Some((None, *name)),
             _ => None,
         }
     }
+}
+
+/// What a join joins. `None`: something has no name of its own, or columns of both sides are one.
+fn joined_names(join: &nodes::JoinExpr) -> Option<Vec<String>> {
+    let mut waiting = vec![Node::JoinExpr(join)];
+    let mut names: Vec<String> = Vec::new();
+    while let Some(item) = waiting.pop() {
+        match item {
+            Node::JoinExpr(join) => {
+                let is_plain = !join.is_natural && join.using_clause().is_empty() && join.alias().is_none();
+                is_plain.then_some(())?;
+                waiting.extend([join.rarg(), join.larg()]);
+            }
+            item => {
+                let name = source_name(item)?.to_owned();
+                (!names.contains(&name)).then_some(())?;
+                names.push(name);
+            }
+        }
+    }
+    Some(names)
 }
 
 fn target_name(node: Node<'_>) -> Option<&str> {
@@ -274,23 +331,67 @@ pub fn lock_before_merge(text: &str, context: &Context) -> Option<String> {
 }
 
 impl Merging {
+    /// Rows of the source in its place; there is one.
+    pub fn constant(&self, answer: &Answer, catalog: &Catalog) -> Result<String, PgError> {
+        let without_rows = || PgError::internal("a source without rows");
+        if self.joined.is_empty() {
+            return self.source.constant(answer, catalog)?.ok_or_else(without_rows);
+        }
+        let row = quoted_identifier(ROW);
+        let mut text = String::new();
+        for (alias, range) in self.joined.iter().zip(sides(answer)) {
+            let mut side = Answer { columns: answer.columns.get(range.clone()).unwrap_or_default().to_vec(), rows: Vec::new() };
+            side.columns.push(AnswerColumn { name: ROW.to_owned(), type_oid: oid::INT8, collation: None });
+            let numbered = |(number, values): (usize, &Vec<Option<String>>)| {
+                let values = values.get(range.clone()).unwrap_or_default();
+                values.iter().cloned().chain([Some(number.to_string())]).collect()
+            };
+            side.rows = answer.rows.iter().enumerate().map(numbered).collect();
+            let kind = StageKind::From { alias: Some(alias.clone()) };
+            let table =
+                Stage { start: 0, end: 0, query: String::new(), kind }.constant(&side, catalog)?.ok_or_else(without_rows)?;
+            let first = self.joined.first().map(|name| quoted_identifier(name)).unwrap_or_default();
+            text = match text.is_empty() {
+                true => table,
+                false => format!("{text} JOIN {table} ON {first}.{row} = {}.{row} ", quoted_identifier(alias)),
+            };
+        }
+        Ok(text)
+    }
+
     /// A query that stands for the source where it is to be proven that each shard merges its own rows: rows of the target's own
     /// shard by the same key, of the source's columns.
     pub fn stand_in(&self, answer: &Answer, catalog: &Catalog) -> Result<String, PgError> {
         let places = self.places(answer)?;
-        let mut columns = Vec::new();
-        for (place, column) in answer.columns.iter().enumerate() {
-            let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
-                Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
-                None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
+        let stand_in = |range: Range<usize>| {
+            let mut columns = Vec::new();
+            for (place, column) in answer.columns.iter().enumerate().take(range.end).skip(range.start) {
+                let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
+                    Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
+                    None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
+                };
+                columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
+            }
+            let from = match places.iter().any(|place| range.contains(place)) {
+                true => format!(" FROM {} AS shardgate_key", self.target),
+                false => String::new(),
             };
-            columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
-        }
-        let alias = match &self.source.kind {
-            StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
-            _ => String::new(),
+            Ok::<String, PgError>(format!("(SELECT {}{from})", columns.join(", ")))
         };
-        Ok(format!(" (SELECT {} FROM {} AS shardgate_key){alias} ", columns.join(", "), self.target))
+        if self.joined.is_empty() {
+            let alias = match &self.source.kind {
+                StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
+                _ => String::new(),
+            };
+            return Ok(format!(" {}{alias} ", stand_in(0..answer.columns.len())?));
+        }
+        let tables: Vec<String> = self
+            .joined
+            .iter()
+            .zip(sides(answer))
+            .map(|(name, range)| Ok(format!("{} AS {}", stand_in(range)?, quoted_identifier(name))))
+            .collect::<Result<_, PgError>>()?;
+        Ok(format!(" {} ", tables.join(" CROSS JOIN ")))
     }
 
     /// The rows that have a key, and INSERTs, which are never run, of rows with these keys: they go where such rows go.
@@ -327,8 +428,13 @@ impl Merging {
     fn places(&self, answer: &Answer) -> Result<Vec<usize>, PgError> {
         let place_of = |key: &MergedKey| {
             let renamed = self.renamed.iter().position(|name| *name == key.source);
+            let side = key.side.as_ref().and_then(|side| self.joined.iter().position(|name| name == side));
+            let range = match side {
+                Some(side) => sides(answer).into_iter().nth(side)?,
+                None => self.renamed.len()..answer.columns.len(),
+            };
             let place = renamed.or_else(|| {
-                let mut named = answer.columns.iter().enumerate().skip(self.renamed.len());
+                let mut named = answer.columns.iter().enumerate().take(range.end).skip(range.start);
                 named.find(|(_, column)| column.name == key.source).map(|(place, _)| place)
             })?;
             let source = answer.columns.get(place)?;
@@ -346,6 +452,14 @@ impl Merging {
     }
 }
 
+/// The columns of each table that is joined.
+fn sides(answer: &Answer) -> Vec<Range<usize>> {
+    let is_start = |(place, column): (usize, &AnswerColumn)| (column.name == SIDE).then_some(place);
+    let starts: Vec<usize> = answer.columns.iter().enumerate().filter_map(is_start).collect();
+    let ends = starts.iter().skip(1).copied().chain([answer.columns.len()]);
+    starts.iter().zip(ends).map(|(start, end)| start + 1..end).collect()
+}
+
 fn taking_values(relation: &Relation) -> Vec<String> {
     relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.clone()).collect()
 }
@@ -354,3 +468,7 @@ fn taking_values(relation: &Relation) -> Vec<String> {
 const ALIKE: [&[Oid]; 2] = [&[oid::INT2, oid::INT4, oid::INT8], &[oid::TEXT, oid::VARCHAR]];
 /// Keys of one text.
 const ROUTED_ROWS_MAX: usize = 1_000;
+/// The column before those of a table that is joined.
+const SIDE: &str = "shardgate side";
+/// By it the tables of a join are joined again.
+const ROW: &str = "shardgate row";

@@ -84,8 +84,16 @@ MERGE INTO stock USING (source s LEFT JOIN deliveries d ON s.id = d.other) ON st
 MERGE INTO stock USING unnest($1::int[], $2::int[]) AS v (id, n) ON stock.id = v.id WHEN MATCHED THEN UPDATE SET n = v.n WHEN NOT MATCHED AND v.n IS NOT NULL THEN INSERT VALUES (v.id, v.n);
 --! 7 | 12
 MERGE INTO stock USING (SELECT DISTINCT other AS id FROM deliveries) d ON stock.id = d.id WHEN MATCHED AND d.id > $2 THEN UPDATE SET n = $1 + (SELECT count(*) FROM source WHERE tenant < $1) WHEN NOT MATCHED THEN INSERT VALUES (d.id, $1);
+MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 ON stock.id = s.id WHEN MATCHED THEN UPDATE SET note = s.v WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1);
+MERGE INTO stock AS t USING (kinds k RIGHT JOIN deliveries d ON k.id = d.line AND d.id > 20) LEFT JOIN source s ON s.id = d.other - 10 ON d.other = t.id AND d.line = 1 WHEN MATCHED AND k.id IS NULL THEN UPDATE SET n = d.n, note = v WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND name IS NOT NULL AND d.line = 1 THEN INSERT (id, n, note) VALUES (d.other, d.n + s.tenant, k.name || s.v);
+MERGE INTO stock USING generate_series(15, 25) AS g (id) CROSS JOIN (SELECT max(n) AS n, what FROM deliveries, ledger WHERE what = 'a' GROUP BY what) m ON g.id = stock.id WHEN MATCHED THEN UPDATE SET n = m.n, note = what WHEN NOT MATCHED THEN INSERT VALUES (g.id, m.n, m.what);
+MERGE INTO stock USING source s LEFT JOIN deliveries d ON false ON stock.id = d.other WHEN NOT MATCHED AND s.id > 100 THEN INSERT VALUES (d.other, 1);
+--! 3 | 20
+MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 AND s.tenant < $1 ON stock.id = s.id WHEN MATCHED THEN UPDATE SET n = $2 WHEN NOT MATCHED THEN INSERT VALUES (s.id, $1);
 --! refused
-MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other ON stock.id = s.id WHEN MATCHED THEN UPDATE SET note = s.v WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1);
+MERGE INTO stock USING deliveries d JOIN source s USING (id) ON stock.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1);
+--! refused
+MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 ON stock.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1, row_to_json(s));
 -- An array whose row comes twice: PostgreSQL's own error.
 MERGE INTO stock USING unnest(ARRAY[5, 5]) AS v (id) ON stock.id = v.id WHEN MATCHED THEN UPDATE SET n = 0 WHEN NOT MATCHED THEN INSERT VALUES (v.id, 1);
 MERGE INTO stock USING unnest(ARRAY[555, 555]) AS v (id) ON stock.id = v.id WHEN MATCHED THEN UPDATE SET n = 0 WHEN NOT MATCHED THEN INSERT VALUES (v.id, 1);
