@@ -542,6 +542,15 @@ pub(super) const TEMPORARY_TABLE: &str = "temporary table";
 /// A statement waits this long for a partition that is held by a move.
 const HOLD_WAIT: Duration = Duration::from_secs(5);
 
+/// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
+fn merged_by_snapshot() -> PgError {
+    PgError::unsupported(
+        "MERGE that both inserts into a reference table and changes its rows is not supported at this isolation level",
+        "A row of another commit could be in the snapshot of one shard and not in that of another.",
+        "Use READ COMMITTED.",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -552,13 +561,4 @@ mod tests {
         assert_eq!(parse_search_path(r#"app, "My ""Schema", pg_temp"#, "ada"), ["app", "My \"Schema", "pg_temp"]);
         assert!(parse_search_path("", "ada").is_empty());
     }
-}
-
-/// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
-fn merged_by_snapshot() -> PgError {
-    PgError::unsupported(
-        "MERGE that both inserts into a reference table and changes its rows is not supported at this isolation level",
-        "A row of another commit could be in the snapshot of one shard and not in that of another.",
-        "Use READ COMMITTED.",
-    )
 }
