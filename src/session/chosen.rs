@@ -3,6 +3,8 @@
 //! All of it is in one transaction: the rows are locked before they are looked at for the last time, so that what is written is
 //! right for them as they are.
 
+use std::collections::HashSet;
+
 use super::staged::{Asked, BATCH_VALUES_MAX, sqlstate};
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
@@ -14,7 +16,7 @@ impl Session {
     pub(super) async fn write_chosen(&mut self, chosen: &Chosen, asked: &Asked<'_>) -> Result<String, Failure> {
         let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
         let candidates = self.answer_query(&query, &ANSWER).await?;
-        let parts: Vec<Answer> = keys(&candidates, chosen).in_parts(chosen)?;
+        let parts: Vec<Answer> = keys(&distinct(candidates, chosen)?, chosen).in_parts(chosen)?;
         let mut lists = Vec::with_capacity(parts.len());
         for part in &parts {
             let list = self.rows_as(StageKind::In { is_not: false }, part)?;
@@ -25,7 +27,7 @@ impl Session {
         let mut rows = Vec::with_capacity(parts.len());
         for list in &lists {
             let query = self.with_values_of(asked, &[chosen.query(Some(list)).as_str()]).await?.concat();
-            rows.push(self.answer_query(&query, &ANSWER).await?);
+            rows.push(distinct(self.answer_query(&query, &ANSWER).await?, chosen)?);
         }
         rows.retain(|rows| !rows.rows.is_empty());
         if rows.is_empty() {
@@ -62,6 +64,20 @@ fn told_of_the_lock(failure: Failure) -> Failure {
         }
         other => other,
     }
+}
+
+/// Each row of the table once: it meets one of several rows of FROM, whichever comes first.
+fn distinct(mut answer: Answer, chosen: &Chosen) -> Result<Answer, PgError> {
+    let mut seen = HashSet::new();
+    let count = answer.rows.len();
+    answer.rows.retain(|row| seen.insert(row.get(..chosen.key_width()).map(<[_]>::to_vec)));
+    if answer.rows.len() < count && chosen.is_single() {
+        return Err(PgError::new(
+            SqlState::CARDINALITY_VIOLATION,
+            "more than one row returned by a subquery used as an expression",
+        ));
+    }
+    Ok(answer)
 }
 
 /// The keys of these rows alone.

@@ -5,20 +5,51 @@
 //! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once.
 
 use super::route::Route;
-use super::staged::{Asked, Staging};
+use super::staged::{Asked, Clock, Staging, is_about_names, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Splice;
+use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::{Answer, Merging, is_under_with, spliced};
 
 impl Session {
-    /// `answer`: the source's rows. `with`: the queries of WITH as constants. Returns the tag.
+    /// What its condition and actions evaluate once, as constants. A sub-select that names the rows stays where it is.
+    pub(super) async fn answer_actions(
+        &mut self,
+        staging: &Staging,
+        with: &[(String, String)],
+        clock: Option<&Clock>,
+    ) -> Result<Vec<Splice>, Failure> {
+        let mut splices = Vec::new();
+        if let Some(defaults) = &staging.stages.defaults {
+            let values = self.default_values(defaults, 1, clock).await?;
+            put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
+        }
+        for stage in &staging.stages.queries {
+            match self.answer_stage(stage, with, &staging.stages, clock).await {
+                Ok(answer) => {
+                    let text = stage.constant(&answer, &self.context.catalog)?;
+                    splices.extend(text.map(|text| Splice { start: stage.start, end: stage.end, text }));
+                }
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
+                        return Err(staging.refusal().clone().into());
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(splices)
+    }
+
+    /// `answer`: the source's rows. `with`: the queries of WITH as constants; `actions`: what [`Self::answer_actions`] has found.
+    /// Returns the tag.
     pub(super) async fn write_merging(
         &mut self,
-        (staging, merging, with): (&Staging, &Merging, Vec<Splice>),
+        (staging, merging, with, actions): (&Staging, &Merging, Vec<Splice>, Vec<Splice>),
         alone: &str,
         answer: &Answer,
         asked: &Asked<'_>,
@@ -28,7 +59,7 @@ impl Session {
         let dropped: Vec<Splice> =
             staging.stages.dropped.iter().map(|(start, end)| Splice { start: *start, end: *end, text: String::new() }).collect();
         let around = |with: &[Splice], text: String| {
-            spliced(alone, &[with, &[Splice { start: source.start, end: source.end, text }]].concat())
+            spliced(alone, &[with, &actions, &[Splice { start: source.start, end: source.end, text }]].concat())
         };
         let names: Vec<(String, String)> = staging.stages.ctes.iter().map(|cte| (cte.name.clone(), String::new())).collect();
         // A sub-select that is not the source would find a table of that name.
@@ -45,8 +76,7 @@ impl Session {
         for (shard, places) in parts {
             let rows = places.iter().filter_map(|place| answer.rows.get(*place).cloned()).collect();
             let part = Answer { columns: answer.columns.clone(), rows };
-            let text = source.constant(&part, &self.context.catalog)?;
-            texts.push(with_source(text.ok_or_else(|| PgError::internal("a source without rows"))?));
+            texts.push(with_source(merging.constant(&part, &self.context.catalog)?));
             shards.push(shard);
         }
         if begins {

@@ -12,7 +12,7 @@ use super::{Failure, Session};
 use crate::error::PgError;
 use crate::sql::analysis::Analysis;
 use crate::sql::moving::{Moving, moving};
-use crate::sql::staging::Answer;
+use crate::sql::staging::{Answer, AnswerColumn};
 use crate::wire::{self, originate};
 
 impl Session {
@@ -79,7 +79,7 @@ impl Session {
         moved
     }
 
-    async fn delete_and_insert(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+    pub(super) async fn delete_and_insert(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let from = self.find_write(delete, &Asked::Own).await?.writing;
         if from.shards.len() > 1 {
             self.check_commit_support(&from.shards).await?;
@@ -94,19 +94,50 @@ impl Session {
         }
         self.check_types_are_exact(&answer.columns)?;
         check_keys(moving, &answer)?;
-        answer.columns.truncate(moving.column_count);
-        answer.rows.iter_mut().for_each(|row| row.truncate(moving.column_count));
+        let apart = answer.split_off(moving.column_count + moving.key.len());
+        answer.split_off(moving.column_count);
         let values = answer.inserted(&self.context.catalog)?;
-        let insert = format!("{}{values}{}", moving.insert, moving.returning);
-        let to = self.find_write(&insert, asked).await?.writing;
+        let mut insert = format!("{}{values}{}", moving.insert, moving.returning);
+        let is_whole = moving.returned.is_empty();
+        if !is_whole {
+            insert = self.with_values_of(asked, &[insert.as_str()]).await?.concat();
+        }
+        let asked_here = if is_whole { asked } else { &Asked::Own };
+        let to = self.find_write(&insert, asked_here).await?.writing;
         let mut shards = from.shards.clone();
         shards.extend(to.shards.iter().filter(|shard| !from.shards.contains(shard)));
         if shards.len() > 1 {
             self.check_commit_support(&shards).await?;
         }
-        self.write_text_of(&to, &insert, asked).await?;
+        if is_whole {
+            self.write_text_of(&to, &insert, asked).await?;
+            return Ok(format!("UPDATE {count}"));
+        }
+        let kept = self.divert();
+        let run = self.write_text_of(&to, &insert, &Asked::Own).await.map(drop);
+        let own = self.diverted(kept, run)?;
+        let returned = returned(moving, own, apart)?;
+        self.show(&returned, asked).await?;
         Ok(format!("UPDATE {count}"))
     }
+}
+
+/// RETURNING, its items in their order. Rows are inserted in the order in which they were deleted.
+fn returned(moving: &Moving, own: Answer, apart: Answer) -> Result<Answer, PgError> {
+    if !own.columns.is_empty() && own.rows.len() != apart.rows.len() {
+        return Err(PgError::internal("a moved row has not been returned"));
+    }
+    let (mut own_columns, mut apart_columns) = (own.columns.into_iter(), apart.columns.into_iter());
+    let columns: Vec<AnswerColumn> =
+        moving.returned.iter().filter_map(|is_apart| if *is_apart { apart_columns.next() } else { own_columns.next() }).collect();
+    let mut own_rows = own.rows.into_iter();
+    let row = |apart: Vec<Option<String>>| {
+        let (mut own, mut apart) = (own_rows.next().unwrap_or_default().into_iter(), apart.into_iter());
+        let value = |is_apart: &bool| if *is_apart { apart.next() } else { own.next() };
+        moving.returned.iter().filter_map(value).collect()
+    };
+    let rows = apart.rows.into_iter().map(row).collect();
+    Ok(Answer { columns, rows })
 }
 
 /// No row gets a key that another one had.
@@ -114,7 +145,8 @@ fn check_keys(moving: &Moving, answer: &Answer) -> Result<(), PgError> {
     if answer.rows.len() == 1 {
         return Ok(());
     }
-    let old: HashSet<&[Option<String>]> = answer.rows.iter().filter_map(|row| row.get(moving.column_count..)).collect();
+    let place_of_old = moving.column_count..moving.column_count + moving.key.len();
+    let old: HashSet<&[Option<String>]> = answer.rows.iter().filter_map(|row| row.get(place_of_old.clone())).collect();
     let overlaps = answer.rows.iter().any(|row| {
         let new: Vec<Option<String>> = moving.key.iter().map(|place| row.get(*place).cloned().flatten()).collect();
         old.contains(new.as_slice())

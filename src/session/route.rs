@@ -14,8 +14,9 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
-use crate::sql::analysis::{Analysis, Command, Effect, Part, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
+use crate::sql::staging::lock_before_merge;
 use crate::sql::{Read, clock, gather};
 use crate::telemetry::RouteKind;
 
@@ -278,6 +279,13 @@ impl Session {
         self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
+            None if matches!(statement.command, Command::Query(QueryKind::Merge)) => {
+                let lock = lock_before_merge(statement.alone(inputs.text()), &self.context);
+                if lock.is_some() && self.transaction_scope().has_snapshot {
+                    return Err(merged_by_snapshot().into());
+                }
+                lock.map_or(WritingKind::Copies, WritingKind::LockedCopies)
+            }
             None => WritingKind::Copies,
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))
@@ -533,6 +541,15 @@ fn take_quoted(text: &str) -> (String, &str) {
 pub(super) const TEMPORARY_TABLE: &str = "temporary table";
 /// A statement waits this long for a partition that is held by a move.
 const HOLD_WAIT: Duration = Duration::from_secs(5);
+
+/// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
+fn merged_by_snapshot() -> PgError {
+    PgError::unsupported(
+        "MERGE that both inserts into a reference table and changes its rows is not supported at this isolation level",
+        "A row of another commit could be in the snapshot of one shard and not in that of another.",
+        "Use READ COMMITTED.",
+    )
+}
 
 #[cfg(test)]
 mod tests {

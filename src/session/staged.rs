@@ -65,7 +65,7 @@ pub(super) struct Found {
 }
 
 /// The time of a statement in stages.
-struct Clock {
+pub(super) struct Clock {
     instant: Instant,
     /// Its queries have it too.
     is_for_queries: bool,
@@ -98,10 +98,12 @@ impl<'a> Asked<'a> {
 impl Session {
     /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
     pub(super) fn route_staged(&self, refusal: Failure, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let is_write = matches!(
-            statement.command,
-            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge)
-        );
+        let is_write = match statement.command {
+            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge) => true,
+            // Of a query only what its WITH writes.
+            Command::Query(QueryKind::Select) => statement.effect == Effect::Write,
+            _ => false,
+        };
         let refusal = match refusal {
             Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
             other => return Err(other),
@@ -230,9 +232,13 @@ impl Session {
             with.push((name.clone(), format!("{head}{text})")));
             kept_with.push(Splice { start: stage.start, end: stage.end, text });
         }
+        if staging.stages.is_query {
+            return Box::pin(self.answer_rest(&spliced(alone, &kept_with), asked)).await;
+        }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
-            return self.write_merging((staging, merging, kept_with), alone, &answer, asked, begins).await;
+            let actions = Box::pin(self.answer_actions(staging, &with, clock.as_ref())).await?;
+            return self.write_merging((staging, merging, kept_with, actions), alone, &answer, asked, begins).await;
         }
         let mut splices = match staging.stages.dropped {
             Some((start, end)) => vec![Splice { start, end, text: String::new() }],
@@ -295,7 +301,9 @@ impl Session {
                 if let Some(tag) = self.move_staged(&text, asked, begins).await? {
                     return Ok(tag);
                 }
-                let Some(chosen) = chosen(&text, &self.context)? else { return Err(staging.refusal.clone().into()) };
+                let Some(chosen) = chosen(&text, &self.context)? else {
+                    return Box::pin(self.insert_apart(&text, staging.refusal.clone(), asked, begins)).await;
+                };
                 if begins {
                     self.begin_one_statement();
                 }
@@ -309,6 +317,9 @@ impl Session {
                 };
             }
             // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                return Box::pin(self.insert_apart(&text, error, asked, begins)).await;
+            }
             Err(failure) => return Err(failure),
         };
         if begins {
@@ -339,7 +350,7 @@ impl Session {
     }
 
     /// A query's rows, with what an INSERT leaves to defaults.
-    async fn answer_stage(
+    pub(super) async fn answer_stage(
         &mut self,
         stage: &Stage,
         with: &[(String, String)],
@@ -355,7 +366,12 @@ impl Session {
         Ok(answer)
     }
 
-    async fn default_values(&mut self, defaults: &Defaults, row_count: usize, clock: Option<&Clock>) -> Result<Answer, Failure> {
+    pub(super) async fn default_values(
+        &mut self,
+        defaults: &Defaults,
+        row_count: usize,
+        clock: Option<&Clock>,
+    ) -> Result<Answer, Failure> {
         self.answer_query(&with_clock(&defaults.query(row_count), clock), &StageKind::Source).await
     }
 
@@ -420,7 +436,9 @@ impl Session {
     pub(super) async fn write_text_of(&mut self, writing: &Writing, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let texts = match &writing.kind {
             WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards.len(), shard_of_row)?,
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => vec![text.to_owned(); writing.shards.len()],
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+                vec![text.to_owned(); writing.shards.len()]
+            }
             WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
                 return Err(PgError::internal("a staged write in stages").into());
             }
@@ -669,7 +687,7 @@ pub(super) fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> 
 }
 
 /// The columns in the list, their values in each row of VALUES.
-fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices: &mut Vec<Splice>) {
+pub(super) fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices: &mut Vec<Splice>) {
     splices.push(named(defaults));
     for (end, values) in defaults.row_ends.iter().zip(values.iter().cycle()) {
         splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
@@ -713,7 +731,7 @@ pub(super) struct Kept {
     outer: Option<(Diverted, usize)>,
 }
 
-fn is_about_names(frame: &[u8]) -> bool {
+pub(super) fn is_about_names(frame: &[u8]) -> bool {
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
     // Undefined column, undefined table: what PostgreSQL says of a column of the outer statement.
     wire::error_fields(body).is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42703" | b"42P01")))

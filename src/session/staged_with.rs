@@ -1,14 +1,75 @@
 //! Queries of WITH that write, where a statement over several shards is answered in parts: each is run as a statement of its own,
 //! with all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
 //! ([`crate::sql::staging`]).
+//!
+//! What follows them may be a query: it is answered last, over what they have returned, before all of it is committed.
 
 use super::staged::{Asked, Found, answer_columns};
-use super::write::WritingKind;
+use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
-use crate::sql::staging::{Answer, returned};
+use crate::sql::returned::insert_apart;
+use crate::sql::staging::{Answer, Stage, StageKind, returned};
 
 impl Session {
+    /// The query that follows WITH, whose queries are constants now: for the client. Returns the tag.
+    pub(super) async fn answer_rest(&mut self, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        let query = self.with_values_of(asked, &[text]).await?.concat();
+        let answer = self.answer_query(&query, &StageKind::Cte).await?;
+        self.show(&answer, asked).await
+    }
+
+    /// An INSERT whose RETURNING has sub-selects over other shards: it runs by itself, and they over the rows that it returns.
+    /// `refusal`: why it cannot run as it is. Returns the tag.
+    pub(super) async fn insert_apart(
+        &mut self,
+        text: &str,
+        refusal: PgError,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
+        let Some(apart) = insert_apart(text, &self.context) else { return Err(refusal.into()) };
+        let insert = self.with_values_of(asked, &[apart.insert.as_str()]).await?.concat();
+        let Found { writing, text } = self.find_write(&insert, &Asked::Own).await?;
+        if begins {
+            self.begin_one_statement();
+        }
+        if writing.shards.len() > 1 {
+            self.check_commit_support(&writing.shards).await?;
+        }
+        let kept = self.divert();
+        let run = self.write_text_of(&writing, &text, &Asked::Own).await;
+        let tag = run.as_ref().map_or_else(|_| String::new(), Clone::clone);
+        let mut rows = self.diverted(kept, run.map(drop))?;
+        self.check_types_are_exact(&rows.columns)?;
+        self.add_collations(&returned(&apart.insert).unwrap_or_default(), &mut rows).await?;
+        let stage = Stage { start: 0, end: 0, query: String::new(), kind: StageKind::From { alias: Some(apart.alias.clone()) } };
+        let table = stage.constant(&rows, &self.context.catalog)?.unwrap_or_default();
+        let query = self.with_values_of(asked, &[apart.query(&table).as_str()]).await?.concat();
+        let answer = self.answer_query(&query, &StageKind::Cte).await?;
+        self.show(&answer, asked).await?;
+        Ok(tag)
+    }
+
+    /// Rows for the client, in the formats that it has asked for. Returns the tag of a query.
+    pub(super) async fn show(&mut self, answer: &Answer, asked: &Asked<'_>) -> Result<String, Failure> {
+        let stage = Stage { start: 0, end: 0, query: String::new(), kind: StageKind::Cte };
+        let rows = match answer.columns.is_empty() {
+            true => format!("SELECT FROM pg_catalog.generate_series(1, {})", answer.rows.len()),
+            false => stage.constant(answer, &self.context.catalog)?.unwrap_or_default(),
+        };
+        self.put_description(asked.rows())?;
+        let texts = [rows];
+        let home = self.home()?.id;
+        match asked {
+            Asked::Text { .. } => self.read_on(home, &Request::Queries(&texts), Shown::Rows).await,
+            Asked::Own => self.read_on(home, &Request::Queries(&texts), Shown::DescribedRows).await,
+            Asked::Bound { bind, description } => {
+                self.read_on(home, &Request::Rows { texts: &texts, bind, description }, Shown::Rows).await
+            }
+        }
+    }
+
     /// Runs one of them, inside the transaction of the whole.
     pub(super) async fn answer_write(&mut self, query: &str) -> Result<Answer, Failure> {
         // It may have queries of its own that are answered first.
@@ -22,15 +83,13 @@ impl Session {
         let kept = self.divert();
         let run = match &writing.kind {
             WritingKind::Staged(staging) => Box::pin(self.run_stages(staging, &text, &Asked::Own, false)).await,
-            WritingKind::Moved(_) => Err(PgError::unsupported(
-                "an UPDATE of the shard key in WITH is not supported across shards",
-                "Its rows are moved by a DELETE and an INSERT.",
-                "Run the parts of the statement one after the other, in a transaction.",
-            )
-            .into()),
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks | WritingKind::Rows(_) | WritingKind::Streamed { .. } => {
-                self.write_text_of(&writing, &text, &Asked::Own).await
-            }
+            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, &moving.delete, &Asked::Own)).await,
+            WritingKind::Parts
+            | WritingKind::Copies
+            | WritingKind::LockedCopies(_)
+            | WritingKind::Locks
+            | WritingKind::Rows(_)
+            | WritingKind::Streamed { .. } => self.write_text_of(&writing, &text, &Asked::Own).await,
         };
         let mut answer = self.diverted(kept, run.map(drop))?;
         let Some(returned) = returned(query) else { return Ok(answer) };

@@ -46,6 +46,8 @@ pub(super) struct Writing {
 pub(super) enum WritingKind {
     Parts,
     Copies,
+    /// Copies of a table that this locks on each shard before.
+    LockedCopies(String),
     /// LOCK TABLE, in the client's transaction.
     Locks,
     /// For each row of VALUES the place of its shard in [`Writing::shards`].
@@ -132,7 +134,7 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 self.write_restarting(&statement.command, writing, &Request::Query(&alone), Shown::DescribedRows).await
             }
             WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, &writing.shards, &alone)).await,
@@ -201,7 +203,7 @@ impl Session {
         }
         let typed = self.made_of(statement, statement.key.text.clone(), description.parameter_types.clone().into());
         let tag = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies | WritingKind::Locks => {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
                 match statement.analysis() {
                     Some(analysis) => self.write_restarting(&analysis.command, writing, &request, Shown::Rows).await?,
@@ -263,16 +265,32 @@ impl Session {
                 }
                 Ok(tag)
             }
-            WritingKind::Copies => {
-                let (home, others) = writing.shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
-                let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
-                let rest = self.write_and_read(others, request, Shown::Nothing).await?;
-                let tag = first.into_iter().next().unwrap_or_default().tag;
-                match rest.iter().zip(others).find(|(other, _)| other.tag != tag) {
-                    None => Ok(tag),
-                    Some((other, shard)) => Err(copies_differ(&tag, &other.tag, &self.gateway.shard(*shard)?.name).into()),
+            WritingKind::LockedCopies(lock) => {
+                for shard in &writing.shards {
+                    self.write_and_read(std::slice::from_ref(shard), &Request::Query(lock), Shown::Nothing).await?;
                 }
+                self.write_copies(&writing.shards, request, shown).await
             }
+            WritingKind::Copies => self.write_copies(&writing.shards, request, shown).await,
+        }
+    }
+
+    /// A query of constants, on one shard. Returns its tag.
+    pub(super) async fn read_on(&mut self, shard: ShardId, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let parts = self.write_and_read(std::slice::from_ref(&shard), request, shown).await?;
+        Ok(parts.into_iter().next().unwrap_or_default().tag)
+    }
+
+    async fn write_copies(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        let (home, others) = shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
+        let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
+        let rest = self.write_and_read(others, request, Shown::Nothing).await?;
+        let tag = first.into_iter().next().unwrap_or_default().tag;
+        match rest.iter().zip(others).find(|(other, _)| other.tag != tag) {
+            None => Ok(tag),
+            Some((other, shard)) => Err(copies_differ(&tag, &other.tag, &self.gateway.shard(*shard)?.name).into()),
         }
     }
 

@@ -9,18 +9,17 @@
 //!     DELETE FROM t USING (VALUES …) AS rows WHERE t.id = rows.id
 //! ```
 //! PostgreSQL looks once more, too, at a row that somebody else has changed while it waited for it. Rows are known by their primary
-//! key. Pure; knows no shard.
+//! key. Where FROM or USING stands, the query has all of it and computes whatever is made of its columns; a row that meets several
+//! takes one of them, as in PostgreSQL. What RETURNING computes of other tables the query computes, too. Pure; knows no shard.
 
-use pg_raw_parse::list::CastNodeList;
+use pg_raw_parse::list::{CastNodeList, NodeList};
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::Splice;
 use super::context::Context;
 use super::parse;
 use super::query::resolve;
-use super::staging::spliced;
+use super::returned::{Apart, Returned, holds, is_star};
 use super::tokens::Tokens;
-use super::tree;
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
 
@@ -33,9 +32,13 @@ pub struct Chosen {
     called: String,
     /// Quoted names of the primary key's columns.
     key: Vec<String>,
+    /// What stands in FROM or USING.
+    from: Option<String>,
+    /// Sub-selects of several values, as joins.
+    rows: Vec<String>,
     condition: Option<String>,
-    /// Columns that get a computed value, and the expressions, sub-selects in them.
-    computed: Vec<(String, String)>,
+    /// Columns that get a computed value, and the expressions; `None`: RETURNING has it.
+    computed: Vec<(Option<String>, String)>,
     /// `column = expression`, without sub-selects.
     assignments: Vec<String>,
     /// From RETURNING on; may be empty.
@@ -49,12 +52,13 @@ pub fn chosen(text: &str, context: &Context) -> Result<Option<Chosen>, PgError> 
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let made = match (statements.next(), statements.next()) {
-        (Some(Node::UpdateStmt(update)), None) if update.with_clause().is_none() && update.from_clause().is_empty() => {
-            let parts = Parts { assigned: Some(update.target_list()), condition: update.where_clause() };
+        (Some(Node::UpdateStmt(update)), None) if update.with_clause().is_none() => {
+            let (assigned, from) = (Some(update.target_list()), update.from_clause());
+            let parts = Parts { assigned, from, condition: update.where_clause() };
             update.relation().and_then(|name| parts.chosen(text, name, update.returning_clause(), context))
         }
-        (Some(Node::DeleteStmt(delete)), None) if delete.with_clause().is_none() && delete.using_clause().is_empty() => {
-            let parts = Parts { assigned: None, condition: delete.where_clause() };
+        (Some(Node::DeleteStmt(delete)), None) if delete.with_clause().is_none() => {
+            let parts = Parts { assigned: None, from: delete.using_clause(), condition: delete.where_clause() };
             delete.relation().and_then(|name| parts.chosen(text, name, delete.returning_clause(), context))
         }
         _ => None,
@@ -87,7 +91,8 @@ impl Chosen {
             .chain(among.map(|among| format!("{}{among}", self.row())))
             .collect();
         let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-        format!("SELECT {} FROM {}{filter}", keys.chain(values).collect::<Vec<_>>().join(", "), self.target)
+        let from = self.from.iter().map(|from| format!(", {from}")).chain(self.rows.iter().cloned()).collect::<String>();
+        format!("SELECT {} FROM {}{from}{filter}", keys.chain(values).collect::<Vec<_>>().join(", "), self.target)
     }
 
     /// Locks rows as the write will.
@@ -109,10 +114,15 @@ impl Chosen {
         if self.verb == "DELETE" {
             return format!("DELETE FROM {} USING {rows} WHERE {filter} {}", self.target, self.returning);
         }
-        let values = self.computed.iter().enumerate();
-        let values = values.map(|(index, (column, _))| format!("{column} = {rows_name}.{}", value_name(index)));
+        let values = self.computed.iter().enumerate().filter_map(|(index, (column, _))| Some((index, column.as_ref()?)));
+        let values = values.map(|(index, column)| format!("{column} = {rows_name}.{}", value_name(index)));
         let assignments: Vec<String> = self.assignments.iter().cloned().chain(values).collect();
         format!("UPDATE {} SET {} FROM {rows} WHERE {filter} {}", self.target, assignments.join(", "), self.returning)
+    }
+
+    /// A row of the table comes at most once from the query: else a sub-select had several rows.
+    pub fn is_single(&self) -> bool {
+        !self.rows.is_empty()
     }
 
     /// `UPDATE 3`.
@@ -130,6 +140,7 @@ impl Chosen {
 struct Parts<'n> {
     /// By UPDATE.
     assigned: Option<&'n CastNodeList<nodes::ResTarget>>,
+    from: &'n NodeList,
     condition: Node<'n>,
 }
 
@@ -157,12 +168,17 @@ impl Parts<'_> {
             Some(_) => Some(tokens.word_at_top(first, &["set"])?),
             None => None,
         };
+        let from = match (self.from.is_empty(), set) {
+            (true, _) => None,
+            (false, Some(set)) => Some(tokens.from_at_top(set)?),
+            (false, None) => Some(tokens.word_at_top(first, &["using"])?),
+        };
         let filter = match self.condition {
             Node::None => None,
-            _ => Some(tokens.word_at_top(set.unwrap_or(first), &["where"])?),
+            _ => Some(tokens.word_at_top(from.or(set).unwrap_or(first), &["where"])?),
         };
         let returning = match returned {
-            Some(_) => Some(tokens.word_at_top(filter.or(set).unwrap_or(first), &["returning"])?),
+            Some(_) => Some(tokens.word_at_top(filter.or(from).or(set).unwrap_or(first), &["returning"])?),
             None => None,
         };
         let end = if tokens.piece(tokens.count().checked_sub(1)?) == ";" { tokens.count() - 1 } else { tokens.count() };
@@ -170,40 +186,39 @@ impl Parts<'_> {
             Some(alias) => quoted_identifier(alias.aliasname()?),
             None => quoted_identifier(name.relname()?),
         };
-        let until = |next: [Option<usize>; 3]| next.into_iter().flatten().next().unwrap_or(end);
-        let mut computed = Vec::new();
-        let mut assignments = Vec::new();
+        let until = |next: &[Option<usize>]| next.iter().copied().flatten().next().unwrap_or(end);
+        let mut values =
+            Values { tokens: &tokens, has_from: from.is_some(), computed: Vec::new(), plain: Vec::new(), rows: Vec::new() };
         if let (Some(targets), Some(set)) = (self.assigned, set) {
-            let pieces = tokens.elements(set + 1, until([filter, returning, None]))?;
-            if pieces.len() != targets.len() {
-                return None;
-            }
-            for (target, (start, last)) in targets.iter().zip(pieces) {
-                if !has_sub_select(target.val()) {
-                    assignments.push(tokens.slice(start, last)?.to_owned());
-                    continue;
-                }
-                let is_plain = target.indirection().is_empty() && tokens.piece(start + 1) == "=";
-                is_plain.then_some(())?;
-                computed.push((quoted_identifier(target.name()?), tokens.slice(start + 2, last)?.to_owned()));
-            }
+            values.assign(targets, &tokens.elements(set + 1, until(&[from, filter, returning]))?)?;
         }
+        let from_text = match from {
+            Some(from) => Some(tokens.slice(from + 1, until(&[filter, returning]).checked_sub(1)?)?.to_owned()),
+            None => None,
+        };
         let condition = match filter {
-            Some(filter) => Some(tokens.slice(filter + 1, until([returning, None, None]).checked_sub(1)?)?.to_owned()),
+            Some(filter) => Some(tokens.slice(filter + 1, until(&[returning]).checked_sub(1)?)?.to_owned()),
             None => None,
         };
         let returning_text = match (returning, returned) {
-            (Some(returning), Some(returned)) => returned_columns(&tokens, returning, end, returned, &called)?,
+            (Some(returning), Some(returned)) => {
+                let assigned: Vec<&str> =
+                    self.assigned.iter().flat_map(|it| it.iter()).filter_map(nodes::ResTarget::name).collect();
+                let target = Returned { relation, called: &called, assigned };
+                values.returned(returned, &tokens.elements(returning + 1, end)?, &target)?
+            }
             _ => String::new(),
         };
         Some(Chosen {
             verb: if set.is_some() { "UPDATE" } else { "DELETE" },
-            target: tokens.slice(first, until([set, filter, returning]).checked_sub(1)?)?.to_owned(),
+            target: tokens.slice(first, until(&[set, from, filter, returning]).checked_sub(1)?)?.to_owned(),
             called,
             key: primary_key(relation)?,
+            from: from_text,
+            rows: values.rows,
             condition,
-            computed,
-            assignments,
+            computed: values.computed,
+            assignments: values.plain,
             may_batch: returning_text.is_empty()
                 && relation.triggers.is_empty()
                 && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid),
@@ -212,37 +227,111 @@ impl Parts<'_> {
     }
 }
 
-/// RETURNING, whose star must not take in the columns of the rows' table.
-fn returned_columns(
-    tokens: &Tokens<'_>,
-    returning: usize,
-    end: usize,
-    clause: &nodes::ReturningClause,
-    called: &str,
-) -> Option<String> {
-    let whole = tokens.range(returning, end.checked_sub(1)?)?;
-    let mut stars = Vec::new();
-    for target in clause.exprs() {
-        if let Node::ResTarget(target) = target
-            && let Node::ColumnRef(column) = target.val()
-            && column.fields().iter().count() == 1
-            && matches!(column.fields().iter().next(), Some(Node::A_Star(_)))
-        {
-            let star = tokens.range(tokens.at_location(column.location)?, tokens.at_location(column.location)?)?;
-            let (start, end) = (star.start.checked_sub(whole.start)?, star.end.checked_sub(whole.start)?);
-            stars.push(Splice { start, end, text: format!("{called}.*") });
-        }
-    }
-    Some(spliced(tokens.text().get(whole)?, &stars))
+/// The values of a write, as they are found.
+struct Values<'a, 't> {
+    tokens: &'a Tokens<'t>,
+    has_from: bool,
+    computed: Vec<(Option<String>, String)>,
+    plain: Vec<String>,
+    rows: Vec<String>,
 }
 
-fn has_sub_select(root: Node<'_>) -> bool {
-    let mut found = false;
-    tree::walk(root, &mut |node| {
-        found |= matches!(node, Node::SubLink(_) | Node::MultiAssignRef(_));
-        true
-    });
-    found
+impl Values<'_, '_> {
+    fn assign(&mut self, targets: &CastNodeList<nodes::ResTarget>, pieces: &[(usize, usize)]) -> Option<()> {
+        let mut targets = targets.iter();
+        for (start, last) in pieces {
+            if self.tokens.piece(*start) == "(" {
+                self.assign_several(&mut targets, *start, *last)?;
+                continue;
+            }
+            let target = targets.next()?;
+            if !self.is_computed(target.val()) {
+                self.plain.push(self.tokens.slice(*start, *last)?.to_owned());
+                continue;
+            }
+            (target.indirection().is_empty() && self.tokens.piece(start + 1) == "=").then_some(())?;
+            let column = Some(quoted_identifier(target.name()?));
+            self.computed.push((column, self.tokens.slice(start + 2, *last)?.to_owned()));
+        }
+        targets.next().is_none().then_some(())
+    }
+
+    /// `(a, b) = (…)`.
+    fn assign_several<'n>(
+        &mut self,
+        targets: &mut impl Iterator<Item = &'n nodes::ResTarget>,
+        open: usize,
+        last: usize,
+    ) -> Option<()> {
+        let close = self.tokens.closing(open)?;
+        let count = self.tokens.elements(open + 1, close)?.len();
+        let taken: Vec<&nodes::ResTarget> = targets.take(count).collect();
+        let columns: Vec<String> = taken.iter().filter_map(|it| it.name().map(quoted_identifier)).collect();
+        let is_plain = columns.len() == count && taken.iter().all(|target| target.indirection().is_empty());
+        let Node::MultiAssignRef(assignment) = taken.first()?.val() else { return None };
+        (is_plain && self.tokens.piece(close + 1) == "=").then_some(())?;
+        let first = if self.tokens.is_word(close + 2, "row") { close + 3 } else { close + 2 };
+        let end = self.tokens.closing(first).filter(|end| *end == last)?;
+        match assignment.source() {
+            // With other tables a row may come several times by itself.
+            Node::SubLink(_) if !self.has_from => {
+                let query = self.tokens.between(first, end)?;
+                let alias = quoted_identifier(&format!("shardgate row {}", self.rows.len()));
+                let names: Vec<String> = (0..count).map(|place| value_name(self.computed.len() + place)).collect();
+                self.rows.push(format!(" LEFT JOIN LATERAL ({query}) AS {alias} ({}) ON true", names.join(", ")));
+                self.computed.extend(columns.into_iter().map(Some).zip(names.iter().map(|name| format!("{alias}.{name}"))));
+            }
+            Node::RowExpr(row) => {
+                let values = self.tokens.elements(first + 1, end)?;
+                (values.len() == count && row.args().len() == count).then_some(())?;
+                for ((column, value), (start, last)) in columns.into_iter().zip(row.args().iter()).zip(values) {
+                    let text = self.tokens.slice(start, last)?;
+                    if self.is_computed(value) {
+                        self.computed.push((Some(column), text.to_owned()));
+                    } else {
+                        self.plain.push(format!("{column} = {text}"));
+                    }
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn is_computed(&self, value: Node<'_>) -> bool {
+        holds(value, |node| {
+            matches!(node, Node::SubLink(_) | Node::MultiAssignRef(_)) || self.has_from && matches!(node, Node::ColumnRef(_))
+        })
+    }
+
+    /// RETURNING, whose star must not take in the columns of the rows' table.
+    fn returned(&mut self, clause: &nodes::ReturningClause, pieces: &[(usize, usize)], target: &Returned<'_>) -> Option<String> {
+        let items = clause.exprs();
+        (items.len() == pieces.len()).then_some(())?;
+        let mut texts = Vec::new();
+        for (item, (first, last)) in items.iter().zip(pieces) {
+            let Node::ResTarget(item) = item else { return None };
+            let text = self.tokens.slice(*first, *last)?;
+            if is_star(item.val()) {
+                (!self.has_from).then_some(())?;
+                texts.push(format!("{}.*", target.called));
+            } else if holds(item.val(), |node| target.is_other(node, self.has_from)) {
+                texts.push(self.returned_value(item, (*first, *last), target)?);
+            } else {
+                texts.push(text.to_owned());
+            }
+        }
+        Some(format!("RETURNING {}", texts.join(", ")))
+    }
+
+    /// What the query computes for RETURNING, which is about the rows as they become: so it names nothing that changes.
+    fn returned_value(&mut self, item: &nodes::ResTarget, range: (usize, usize), target: &Returned<'_>) -> Option<String> {
+        let is_kept = target.assigned.is_empty() || target.relation.triggers.is_empty();
+        let Apart { first, last, name } = target.apart(self.tokens, item, range).filter(|_| is_kept)?;
+        let name = name.map(|name| format!(" AS {}", quoted_identifier(&name))).unwrap_or_default();
+        self.computed.push((None, self.tokens.slice(first, last)?.to_owned()));
+        Some(format!("{}.{}{name}", quoted_identifier(ROWS), value_name(self.computed.len() - 1)))
+    }
 }
 
 fn primary_key(relation: &Relation) -> Option<Vec<String>> {

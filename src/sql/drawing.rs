@@ -327,16 +327,28 @@ impl<'c> ColumnList<'c> {
 /// Not looked at by anybody else once it is replaced: nothing can be wrong with it.
 fn is_right_anyway(value: Node<'_>) -> bool {
     match value {
-        Node::SetToDefault(_) | Node::ParamRef(_) => true,
-        Node::A_Const(constant) => matches!(constant.val(), None | Some(ConstValue::Integer(_))),
+        // As the proxy itself writes rows that it has read.
+        Node::TypeCast(cast) => is_whole_number_type(cast) && is_right_anyway(cast.arg()),
+        Node::SetToDefault(_) => true,
+        Node::A_Const(constant) => match constant.val() {
+            None | Some(ConstValue::Integer(_)) => true,
+            // In range for every type that is numbered.
+            Some(ConstValue::String(text)) => text.trim().parse::<i16>().is_ok(),
+            Some(_) => false,
+        },
         _ => false,
     }
+}
+
+fn is_whole_number_type(cast: &nodes::TypeCast) -> bool {
+    let name = cast.type_name().and_then(|name| name.names().iter().filter_map(|part| part.sval()).next_back());
+    matches!(name, Some("int2" | "int4" | "int8"))
 }
 
 fn overridden_unseen() -> PgError {
     PgError::unsupported(
         "OVERRIDING USER VALUE is not supported here",
-        "The column is numbered by a sequence of the whole cluster, and its value in this row is neither a whole number nor a parameter.",
+        "The column is numbered by a sequence of the whole cluster, and its value in this row is not a whole number.",
         "Leave the column out, or give DEFAULT.",
     )
 }

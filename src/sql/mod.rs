@@ -27,6 +27,7 @@ mod notes;
 mod parse;
 mod placing;
 mod query;
+pub mod returned;
 mod schema_guard;
 mod second;
 mod session_command;

@@ -3,15 +3,16 @@
 //! That is the same as one UPDATE only where nothing looks at the difference: no trigger, rule, policy or reference to the
 //! table. Every unique constraint has the shard key, so that a row can collide with one that the statement itself changes only
 //! where old and new keys overlap; that is seen when the rows are there. Sub-selects are constants before; FROM becomes USING: like the
-//! UPDATE the DELETE takes one of several rows that a row meets. Pure; knows no shard.
+//! UPDATE the DELETE takes one of several rows that a row meets. What RETURNING has of FROM the DELETE returns, the rest of it the
+//! INSERT. Pure; knows no shard.
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::context::Context;
 use super::parse;
 use super::query::{Resolved, resolve};
+use super::returned::{Apart, Returned, has_star, holds, is_star};
 use super::tokens::Tokens;
-use super::tree;
 use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -23,8 +24,10 @@ pub struct Moving {
     pub delete: String,
     /// The INSERT up to its VALUES.
     pub insert: String,
-    /// From RETURNING on; may be empty.
+    /// From RETURNING on, what the INSERT has of it; may be empty.
     pub returning: String,
+    /// For each column of RETURNING whether the DELETE has it; empty where the INSERT has all.
+    pub returned: Vec<bool>,
     /// Places of the key's columns among the new values.
     pub key: Vec<usize>,
     /// How many new values there are.
@@ -37,8 +40,11 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(Node::UpdateStmt(update)), None) = (statements.next(), statements.next()) else { return Ok(None) };
-    // What RETURNING has of FROM is gone when the rows are inserted.
-    let is_plain = update.with_clause().is_none() && (update.from_clause().is_empty() || update.returning_clause().is_none());
+    // The INSERT has no WITH.
+    let is_plain = update.with_clause().is_none()
+        || update
+            .returning_clause()
+            .is_none_or(|clause| clause.exprs().iter().all(|item| !holds(item, |node| matches!(node, Node::SubLink(_)))));
     let Some(name) = update.relation().filter(|name| is_plain && name.inh) else { return Ok(None) };
     let Resolved::Sharded { table, relation, .. } = resolve(context, name, &context.search_path) else { return Ok(None) };
     let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
@@ -53,7 +59,8 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
             parsed.stmts().next().is_some_and(|node| match node {
                 Node::DeleteStmt(delete) => {
                     let count = delete.returning_clause().map_or(0, |clause| clause.exprs().len());
-                    count == moving.column_count + moving.key.len()
+                    let apart = moving.returned.iter().filter(|is_apart| **is_apart).count();
+                    count == moving.column_count + moving.key.len() + apart
                 }
                 _ => false,
             })
@@ -123,16 +130,55 @@ impl Pieces<'_> {
             None => given.to_owned(),
         };
         let listed: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
+        let with = self.tokens.text().get(..self.tokens.get(self.tokens.word_at_top(0, &["update"])?)?.start)?;
+        let whole = || self.tokens.text().get(self.tokens.get(returning?)?.start..self.whole_end()).map(str::to_owned);
+        let (returning, returned, apart) = match (update.returning_clause(), from) {
+            (Some(clause), Some(_)) => {
+                let assigned = assigned.iter().map(|(name, _)| name.as_str()).collect();
+                let target = Returned { relation, called: &called, assigned };
+                self.returned(clause, &self.tokens.elements(returning? + 1, self.last())?, &target)?
+            }
+            _ => (whole().unwrap_or_default(), Vec::new(), Vec::new()),
+        };
         Some(Moving {
-            delete: format!("DELETE FROM {table} {using}{condition} RETURNING {}", [new, old].concat().join(", ")),
+            delete: format!("{with}DELETE FROM {table} {using}{condition} RETURNING {}", [new, old, apart].concat().join(", ")),
             insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
-            returning: returning
-                .and_then(|returning| self.tokens.text().get(self.tokens.get(returning)?.start..self.whole_end()))
-                .unwrap_or_default()
-                .to_owned(),
+            returning,
+            returned,
             key: key.iter().map(|key| columns.iter().position(|column| column == key)).collect::<Option<_>>()?,
             column_count: columns.len(),
         })
+    }
+
+    /// What the INSERT returns, which items the DELETE does, and these.
+    fn returned(
+        &self,
+        clause: &nodes::ReturningClause,
+        pieces: &[(usize, usize)],
+        target: &Returned<'_>,
+    ) -> Option<(String, Vec<bool>, Vec<String>)> {
+        let items = clause.exprs();
+        (items.len() == pieces.len()).then_some(())?;
+        let (mut own, mut returned, mut apart) = (Vec::new(), Vec::new(), Vec::new());
+        for (item, range) in items.iter().zip(pieces) {
+            let Node::ResTarget(item) = item else { return None };
+            if is_star(item.val()) {
+                return None;
+            }
+            let is_apart = holds(item.val(), |node| target.is_other(node, true));
+            let width = if has_star(item.val()) { target.relation.columns.len() } else { 1 };
+            returned.extend(std::iter::repeat_n(is_apart, width));
+            match is_apart {
+                true => {
+                    let Apart { first, last, name } = target.apart(&self.tokens, item, *range)?;
+                    let name = name.map(|name| format!(" AS {}", quoted_identifier(&name))).unwrap_or_default();
+                    apart.push(format!("{}{name}", self.tokens.slice(first, last)?));
+                }
+                false => own.push(self.tokens.slice(range.0, range.1)?),
+            }
+        }
+        let returning = if own.is_empty() { String::new() } else { format!("RETURNING {}", own.join(", ")) };
+        Some((returning, returned, apart))
     }
 
     /// `column = expression`, each by its column.
@@ -144,14 +190,7 @@ impl Pieces<'_> {
         let assignment = |(target, (start, end)): (&nodes::ResTarget, (usize, usize))| {
             let is_plain =
                 target.indirection().is_empty() && !matches!(target.val(), Node::SetToDefault(_) | Node::MultiAssignRef(_));
-            let has_subquery = {
-                let mut found = false;
-                tree::walk(target.val(), &mut |node| {
-                    found |= matches!(node, Node::SubLink(_));
-                    true
-                });
-                found
-            };
+            let has_subquery = holds(target.val(), |node| matches!(node, Node::SubLink(_)));
             (is_plain && !has_subquery && self.tokens.piece(start + 1) == "=").then_some(())?;
             Some((target.name()?.to_owned(), self.tokens.slice(start + 2, end)?.to_owned()))
         };

@@ -121,11 +121,6 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
     } else {
         reader.notes.pushdown.take()
     };
-    let refusal = if matches!(kind, QueryKind::Merge) {
-        refusal.or_else(|| Some(reference_refusal("MERGE reads other rows.")))
-    } else {
-        refusal
-    };
     let scope = refusal.map_or(Scope::EveryShard, Scope::Refused);
     Placement {
         why: vec![Fact::Sentence("The target is a reference table: every shard has a copy.".to_owned())],

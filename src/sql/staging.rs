@@ -16,7 +16,6 @@ mod writing;
 
 use std::ops::Range;
 
-use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Splice;
@@ -24,18 +23,18 @@ use super::clock_literals::{ClockLiteral, clock_literals};
 use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::parse;
-use super::query::resolve;
+use super::query::{Resolved, resolve};
 use super::tokens::Tokens;
 use super::tree;
 use super::value_rows::value_rows;
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
-pub use merging::Merging;
+pub use merging::{Merging, lock_before_merge};
 use row_names::Around;
 pub use writing::returned;
-use writing::{Part, are_apart};
+use writing::{Part, are_apart, reads_first};
 
 /// A query in a text, which constants can stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +88,8 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A MERGE whose source's rows are split.
     pub merging: Option<Merging>,
+    /// The statement is a query: only its WITH writes.
+    pub is_query: bool,
     /// A query takes row locks or writes: it runs in the transaction of the whole.
     pub needs_transaction: bool,
     /// An INSERT whose rows may go in several statements: nothing tells that from one.
@@ -173,10 +174,11 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };
     let (with, target, from) = match statement {
-        Node::InsertStmt(insert) => (insert.with_clause(), insert.relation(), None),
-        Node::UpdateStmt(update) => (update.with_clause(), update.relation(), Some(update.from_clause())),
-        Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), Some(delete.using_clause())),
-        Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), None),
+        Node::InsertStmt(insert) => (insert.with_clause(), insert.relation(), Vec::new()),
+        Node::UpdateStmt(update) => (update.with_clause(), update.relation(), update.from_clause().iter().collect()),
+        Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), delete.using_clause().iter().collect()),
+        Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), vec![merge.source_relation()]),
+        Node::SelectStmt(select) if has_writes(select) => (select.with_clause(), None, Vec::new()),
         _ => return Ok(Stages::default()),
     };
     let mut finder = Finder {
@@ -185,11 +187,11 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         main: 0,
         stages: Stages::default(),
         rows: Vec::new(),
-        around: Around::of(target, from, context),
+        around: Around::of(target, from.into_iter(), context),
         is_unknown: false,
     };
     if let Some(with) = with
-        && (finder.with(with).is_none() || !finder.is_in_parts(with, statement, context))
+        && (finder.with(with).is_none() || !finder.order_parts(with, statement, context))
     {
         return Ok(Stages::default());
     }
@@ -202,20 +204,21 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
             finder.expression(update.where_clause());
             update.target_list().iter().for_each(|target| finder.expression(target.val()));
             finder.returning(update.returning_clause());
-            finder.from(update.from_clause());
+            finder.from(update.from_clause().iter());
         }
         Node::DeleteStmt(delete) => {
             finder.expression(delete.where_clause());
             finder.returning(delete.returning_clause());
-            finder.from(delete.using_clause());
+            finder.from(delete.using_clause().iter());
         }
-        Node::MergeStmt(merge) => {
-            finder.merge(merge, context);
+        Node::MergeStmt(merge) => finder.merge(merge, context),
+        Node::SelectStmt(_) => {
+            finder.stages.is_query = true;
             return Ok(finder.finish());
         }
         _ => return Ok(Stages::default()),
     }
-    finder.clock_literals(context);
+    finder.clock_literals(context, matches!(statement, Node::MergeStmt(_)));
     Ok(finder.finish())
 }
 
@@ -270,9 +273,6 @@ impl Finder<'_> {
 
     /// Queries of WITH, and where the statement begins after them. `None`: some are not known.
     fn with(&mut self, clause: &nodes::WithClause) -> Option<()> {
-        if clause.recursive {
-            return None;
-        }
         for cte in clause.ctes() {
             let (writes, needs_transaction) = match cte.ctequery() {
                 Node::SelectStmt(select) => (false, has_locks(select)),
@@ -292,23 +292,43 @@ impl Finder<'_> {
             }
             let close = self.tokens.closing(open)?;
             let (start, end) = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
-            let query = self.tokens.between(open, close)?.to_owned();
+            let mut query = self.tokens.between(open, close)?.to_owned();
             let head = self.text.get(self.tokens.get(first)?.start..start)?.to_owned();
+            let name = cte.ctename()?.to_owned();
+            if clause.recursive && !writes {
+                query = format!("WITH RECURSIVE {head}{query}) SELECT * FROM {}", quoted_identifier(&name));
+            }
             let stage = Stage { start, end, query, kind: StageKind::Cte };
             self.stages.needs_transaction |= needs_transaction;
-            self.stages.ctes.push(CteStage { stage, name: cte.ctename()?.to_owned(), head, writes });
+            self.stages.ctes.push(CteStage { stage, name, head, writes });
             self.main = close + 1;
         }
-        self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge"]).then_some(())
+        // RECURSIVE lets a query name one that stands after it.
+        let ctes = &self.stages.ctes;
+        let names_later = |(place, cte): (usize, &CteStage)| {
+            ctes.iter().skip(place + 1).any(|later| is_under_with(&[(later.name.clone(), String::new())], &cte.stage.query))
+        };
+        if clause.recursive && ctes.iter().enumerate().any(names_later) {
+            return None;
+        }
+        self.tokens.is_one_of(self.main, &["insert", "update", "delete", "merge", "select"]).then_some(())
     }
 
-    /// Queries of WITH that write may run before the statement.
-    fn is_in_parts(&self, clause: &nodes::WithClause, statement: Node<'_>, context: &Context) -> bool {
-        let ctes = &self.stages.ctes;
+    /// May queries of WITH that write run before the statement? Those that do not name what is written come first of all.
+    fn order_parts(&mut self, clause: &nodes::WithClause, statement: Node<'_>, context: &Context) -> bool {
+        if !self.stages.ctes.iter().any(|cte| cte.writes) {
+            return true;
+        }
+        let order = reads_first(&self.stages.ctes);
+        let ctes: Vec<CteStage> = order.iter().filter_map(|place| self.stages.ctes.get(*place).cloned()).collect();
+        let nodes: Vec<Node<'_>> = clause.ctes().iter().map(|cte| cte.ctequery()).collect();
         let main = self.tokens.get(self.main).and_then(|token| self.text.get(token.start..)).unwrap_or_default();
-        let queries = ctes.iter().zip(clause.ctes()).map(|(cte, node)| Part { text: &cte.stage.query, node: node.ctequery() });
+        let queries =
+            order.iter().zip(&ctes).filter_map(|(place, cte)| Some(Part { text: &cte.stage.query, node: *nodes.get(*place)? }));
         let parts: Vec<Part<'_>> = queries.chain([Part { text: main, node: statement }]).collect();
-        !ctes.iter().any(|cte| cte.writes) || are_apart(&parts, context)
+        let are_apart = are_apart(&parts, context);
+        self.stages.ctes = ctes;
+        are_apart
     }
 
     fn drop_with(&mut self) {
@@ -394,12 +414,13 @@ impl Finder<'_> {
         tree::walk(root, &mut |node| {
             match node {
                 Node::SubLink(sublink) => found.push((sublink, false)),
-                Node::MultiAssignRef(assignment) => {
-                    if let Node::SubLink(sublink) = assignment.source() {
+                Node::MultiAssignRef(assignment) => match assignment.source() {
+                    Node::SubLink(sublink) => {
                         found.push((sublink, true));
+                        return false;
                     }
-                    return false;
-                }
+                    _ => return true,
+                },
                 Node::FuncCall(call) if is_clock(call) => clocks.push(call.location),
                 Node::SQLValueFunction(value) if is_time(value) => clocks.push(value.location),
                 _ => {}
@@ -464,8 +485,8 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// Strings that are read as a time, but for those in what is answered first.
-    fn clock_literals(&mut self, context: &Context) {
+    /// Strings that are read as a time, but for those in what is answered first. `has_source`: its tables are a source, which is.
+    fn clock_literals(&mut self, context: &Context, has_source: bool) {
         let Ok(literals) = clock_literals(self.text, context) else {
             self.is_unknown = true;
             return;
@@ -473,7 +494,7 @@ impl Finder<'_> {
         for ClockLiteral { start, end, expression } in literals {
             let is_inside = |stage: &Stage| stage.start <= start && end <= stage.end;
             let is_answered = self.stages.stages().any(is_inside);
-            if self.stages.tables.iter().any(is_inside) {
+            if !has_source && self.stages.tables.iter().any(is_inside) {
                 self.is_unknown = true;
             }
             if !is_answered {
@@ -483,8 +504,8 @@ impl Finder<'_> {
         }
     }
 
-    fn from(&mut self, items: &NodeList) {
-        let mut waiting: Vec<Node<'_>> = items.iter().collect();
+    fn from<'n>(&mut self, items: impl Iterator<Item = Node<'n>>) {
+        let mut waiting: Vec<Node<'_>> = items.collect();
         while let Some(item) = waiting.pop() {
             let is_known = match item {
                 Node::RangeVar(table) => self.table(table).is_some(),
@@ -670,8 +691,18 @@ fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 
 /// The rows of a query, which are inserted as constants, could be others: text has lost whether it was a string.
 fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
-    let relation = inserted_into(insert, context);
+    let target = insert.relation().map(|name| resolve(context, name, &context.search_path));
+    let relation = match target {
+        Some(Resolved::View(view)) => Some(view),
+        target => target.and_then(Resolved::table),
+    };
     relation.is_some_and(|relation| relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column)))
+}
+
+/// Queries of its own WITH write.
+fn has_writes(select: &nodes::SelectStmt) -> bool {
+    let mut ctes = select.with_clause().into_iter().flat_map(|with| with.ctes());
+    ctes.any(|cte| !matches!(cte.ctequery(), Node::SelectStmt(_)))
 }
 
 fn has_locks(select: &nodes::SelectStmt) -> bool {

@@ -42,7 +42,8 @@ impl<'c> Reader<'c> {
     pub fn insert<'n>(&mut self, insert: &'n nodes::InsertStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(insert.with_clause(), ctes)?;
         let mut frame = Frame::default();
-        let target = self.target(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target_or_view(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        self.check_rows_of_view(&target);
         let columns = insert_columns(insert, &target);
         let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
         let mut made = MadeRows { target: &target, columns, is_overridden };
@@ -423,7 +424,7 @@ impl<'c> Reader<'c> {
 
     /// EXCLUDED: the row that was to be inserted, with the target's columns.
     fn add_excluded(&mut self, target: &Target<'c>, frame: &mut Frame<'_>) -> Result<(), PgError> {
-        let columns = target.relation.map_or(Columns::Unknown, Columns::Relation);
+        let columns = target.named().map_or(Columns::Unknown, Columns::Relation);
         let leaf = Leaf { name: EXCLUDED.to_owned(), kind: LeafKind::Replicated, columns, renamed: Vec::new() };
         let leaf = self.add_leaf(leaf)?;
         self.excluded_leaf = Some(leaf);
@@ -456,7 +457,7 @@ const EXCLUDED: &str = "excluded";
 fn insert_columns(insert: &nodes::InsertStmt, target: &Target<'_>) -> Vec<String> {
     if insert.cols().is_empty() {
         return target
-            .relation
+            .named()
             .map(|relation| relation.columns.iter().map(|column| column.name.clone()).collect())
             .unwrap_or_default();
     }

@@ -59,6 +59,7 @@ impl<'c> Reader<'c> {
             on,
             subqueries: Vec::new(),
         };
+        self.check_copied_write(&target, true);
         self.place_write(&target, vec![join], Facts::new(), findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }

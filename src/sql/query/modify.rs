@@ -47,7 +47,16 @@ impl Modified {
 pub struct Target<'c> {
     pub leaf: usize,
     pub relation: Option<&'c Relation>,
+    /// Through which it is written.
+    pub view: Option<&'c Relation>,
     pub kind: TargetKind<'c>,
+}
+
+impl<'c> Target<'c> {
+    /// What has the columns that the statement may name, in their order.
+    pub fn named(&self) -> Option<&'c Relation> {
+        self.view.or(self.relation)
+    }
 }
 
 pub enum TargetKind<'c> {
@@ -118,7 +127,7 @@ impl<'c> Reader<'c> {
                 TargetKind::Home => {}
             }
         }
-        Ok(Target { leaf, relation, kind })
+        Ok(Target { leaf, relation, view: None, kind })
     }
 
     /// A write through a view changes the tables under it.
@@ -184,7 +193,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Triggers, rules and defaults of a table that is written. Sequences of defaults are asked for where rows are made.
-    fn written_relation(&mut self, relation: &Relation) {
+    pub fn written_relation(&mut self, relation: &Relation) {
         for part in self.context.catalog.closures_by_part(relation.oid, Access::Write, &SqlBodyReader) {
             match part.closure {
                 Closure::Known(references) => self.note_references(&references, &part.name),
@@ -203,7 +212,7 @@ impl<'c> Reader<'c> {
     }
 
     /// A BEFORE trigger that sets the key would put the row elsewhere.
-    fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
+    pub fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
         for trigger in relation.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
             let assigned = self.context.catalog.assigned_new_columns(trigger.function, &SqlBodyReader);
             let is_declared =
@@ -225,7 +234,7 @@ impl<'c> Reader<'c> {
     fn update<'n>(&mut self, update: &'n nodes::UpdateStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(update.with_clause(), ctes)?;
         let mut frame = Frame::default();
-        let target = self.target(update.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target_or_view(update.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let mut findings = Findings::default();
         let mut from = vec![FromItem::Leaf(target.leaf)];
         for item in update.from_clause() {
@@ -248,7 +257,7 @@ impl<'c> Reader<'c> {
     fn delete<'n>(&mut self, delete: &'n nodes::DeleteStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(delete.with_clause(), ctes)?;
         let mut frame = Frame::default();
-        let target = self.target(delete.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target_or_view(delete.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let mut findings = Findings::default();
         let mut from = vec![FromItem::Leaf(target.leaf)];
         for item in delete.using_clause() {

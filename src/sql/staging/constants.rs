@@ -34,6 +34,13 @@ impl Answer {
         }
     }
 
+    /// Its columns from this one on.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let columns = self.columns.split_off(at.min(self.columns.len()));
+        let rows = self.rows.iter_mut().map(|row| row.split_off(at.min(row.len()))).collect();
+        Self { columns, rows }
+    }
+
     /// Its rows as constants.
     pub fn constants(&self, catalog: &Catalog) -> Result<Vec<Vec<String>>, PgError> {
         let types: Vec<String> = self.columns.iter().map(|column| type_name(column.type_oid, catalog)).collect::<Result<_, _>>()?;

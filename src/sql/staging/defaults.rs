@@ -38,6 +38,11 @@ pub enum ColumnList {
 }
 
 impl Defaults {
+    /// The same values for all rows, which have a single place.
+    pub(super) fn of_clock(values: Vec<String>, names: Vec<String>, list: ColumnList, row_end: usize) -> Self {
+        Self { values, is_drawn: false, names, list, row_ends: vec![row_end] }
+    }
+
     /// One row of their values for all rows, or one for each.
     pub fn query(&self, row_count: usize) -> String {
         let values = self.values.join(", ");

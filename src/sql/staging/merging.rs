@@ -4,15 +4,17 @@
 //! that is inserted must be met by one shard alone, the one of its key: else it would be missing on the others, and inserted by
 //! each. So the rows are split by the columns that ON compares with the key, and each shard merges its own.
 
+use std::ops::Range;
+
 use pg_raw_parse::{Node, nodes};
 
-use super::{Answer, Finder, Stage, type_name};
+use super::{Answer, AnswerColumn, ColumnList, Defaults, Finder, Stage, StageKind, clock_default, type_name};
 use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
-use crate::sql::clock_literals::clock_literals;
 use crate::sql::context::Context;
+use crate::sql::parse;
 use crate::sql::query::{Resolved, resolve};
 use crate::sql::tree;
 
@@ -27,6 +29,8 @@ pub struct Merging {
     key: Vec<MergedKey>,
     /// Names that the alias gives to the source's first columns.
     renamed: Vec<String>,
+    /// What is joined, where the source is a join: the columns of each stand after [`SIDE`].
+    joined: Vec<String>,
 }
 
 /// A column of the shard key, and the source's that ON compares with it.
@@ -35,10 +39,11 @@ struct MergedKey {
     column: String,
     type_oid: Oid,
     source: String,
+    /// Of what is joined.
+    side: Option<String>,
 }
 
 impl Finder<'_> {
-    /// Only what it has in WITH and its source are answered first.
     pub(super) fn merge(&mut self, merge: &nodes::MergeStmt, context: &Context) {
         if self.find_merge(merge, context).is_none() {
             self.is_unknown = true;
@@ -49,74 +54,344 @@ impl Finder<'_> {
         let name = merge.relation().filter(|_| merge.returning_clause().is_none())?;
         let sharded = match resolve(context, name, &context.search_path) {
             Resolved::Sharded { table, relation, .. } => Some((table, relation)),
-            Resolved::Home(_) => None,
-            Resolved::Reference(_)
-            | Resolved::View(_)
-            | Resolved::System
-            | Resolved::Map(_)
-            | Resolved::Proxy(_)
-            | Resolved::Mixed(_) => return None,
+            Resolved::Home(_) | Resolved::Reference(_) => None,
+            Resolved::View(_) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => return None,
         };
-        let renamed = match merge.source_relation() {
-            Node::RangeVar(table) => {
-                self.table(table)?;
-                table.alias().map(nodes::Alias::colnames)
-            }
-            Node::RangeSubselect(query) if !query.lateral => {
-                self.subselect(query)?;
-                query.alias().map(nodes::Alias::colnames)
-            }
-            _ => return None,
-        };
-        // In what is answered first they are that query's.
-        let is_answered = |start: usize| self.stages.stages().any(|stage| stage.start <= start && start < stage.end);
-        if clock_literals(self.text, context).ok()?.iter().any(|literal| !is_answered(literal.start)) {
-            return None;
-        }
-        let inserts = merge.merge_when_clauses().iter().any(|clause| clause.command_type == nodes::CmdType::CMD_INSERT);
-        if let Some((table, relation)) = sharded.filter(|_| inserts) {
+        let renamed = self.source_of_merge(merge, name)?;
+        if let Some((table, relation)) = sharded.filter(|_| has_action(merge, nodes::CmdType::CMD_INSERT)) {
+            // Rows of the target without a source may be where no row of the source is.
+            let is_by_target =
+                |clause: &nodes::MergeWhenClause| clause.match_kind != nodes::MergeMatchKind::MERGE_WHEN_NOT_MATCHED_BY_SOURCE;
+            merge.merge_when_clauses().iter().all(is_by_target).then_some(())?;
             let TableKind::Sharded { key, .. } = &table.kind else { return None };
             let called = name.alias().and_then(|alias| alias.aliasname()).or(name.relname())?;
-            let source = match merge.source_relation() {
-                Node::RangeVar(table) => table.alias().and_then(|alias| alias.aliasname()).or(table.relname())?,
-                Node::RangeSubselect(query) => query.alias()?.aliasname()?,
-                _ => return None,
-            };
+            let joined = self.joined(merge, name)?;
+            let sources = if joined.is_empty() { vec![source_name(merge.source_relation())?.to_owned()] } else { joined.clone() };
+            let sides = Sides { called, relation, sources: &sources };
             let merged = |column: &str| {
                 let type_oid = relation.column(column)?.type_oid;
-                let source = compared(merge.join_condition(), (called, column), source)?;
-                Some(MergedKey { column: column.to_owned(), type_oid, source })
+                let (side, source) = sides.compared(merge.join_condition(), column)?;
+                let side = side.map(str::to_owned).filter(|_| !joined.is_empty());
+                Some(MergedKey { column: column.to_owned(), type_oid, source: source.to_owned(), side })
             };
             let key = key.iter().map(|key| merged(&key.column)).collect::<Option<_>>()?;
             let columns = taking_values(relation);
             let target = quoted_name(&relation.schema, &relation.name);
-            let renamed = renamed.into_iter().flat_map(|names| names.iter()).filter_map(Node::as_str).map(str::to_owned).collect();
             let source = self.stages.tables.pop()?;
-            self.stages.merging = Some(Merging { source, target, columns, key, renamed });
+            self.stages.merging = Some(Merging { source, target, columns, key, renamed, joined });
             self.drop_with();
         }
+        self.actions(merge);
+        self.defaults_of_merge(merge, name, context);
         Some(())
+    }
+
+    /// The source as tables to be answered. Names that its alias gives to its first columns.
+    fn source_of_merge(&mut self, merge: &nodes::MergeStmt, target: &nodes::RangeVar) -> Option<Vec<String>> {
+        let alias = match merge.source_relation() {
+            Node::RangeVar(table) => {
+                self.table(table)?;
+                table.alias()
+            }
+            Node::RangeSubselect(query) if !query.lateral => {
+                self.subselect(query)?;
+                query.alias()
+            }
+            Node::RangeFunction(_) => {
+                // With its alias, which may say of which columns its rows are.
+                let Range { start, end } = self.source_range_of_merge(target)?;
+                let alias = source_name(merge.source_relation())?.to_owned();
+                let query = format!("SELECT * FROM {}", self.text.get(start..end)?);
+                self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: Some(alias) } });
+                None
+            }
+            // Each shard may join them where nothing is inserted.
+            Node::JoinExpr(join) if !has_action(merge, nodes::CmdType::CMD_INSERT) => {
+                self.from(std::iter::once(Node::JoinExpr(join)));
+                (!self.stages.tables.is_empty()).then_some(())?;
+                None
+            }
+            Node::JoinExpr(join) => {
+                let names = joined_names(join)?;
+                let Range { start, end } = self.source_range_of_merge(target)?;
+                let columns: Vec<String> = names
+                    .iter()
+                    .map(|name| format!("NULL::pg_catalog.bool AS {}, {}.*", quoted_identifier(SIDE), quoted_identifier(name)))
+                    .collect();
+                let query = format!("SELECT {} FROM {}", columns.join(", "), self.text.get(start..end)?);
+                self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: None } });
+                None
+            }
+            _ => return None,
+        };
+        let names = alias.map(nodes::Alias::colnames).into_iter().flat_map(|names| names.iter());
+        Some(names.filter_map(Node::as_str).map(str::to_owned).collect())
+    }
+
+    /// Between USING and the ON of the MERGE, which is the last one.
+    fn source_range_of_merge(&self, target: &nodes::RangeVar) -> Option<Range<usize>> {
+        let using = self.tokens.word_at_top(self.tokens.at_location(target.location)?, &["using"])?;
+        self.tokens.range(using + 1, self.last_on(using)?.checked_sub(1)?)
+    }
+
+    fn last_on(&self, from: usize) -> Option<usize> {
+        let mut on = self.tokens.word_at_top(from, &["on"])?;
+        while let Some(next) = self.tokens.word_at_top(on + 1, &["on"]) {
+            on = next;
+        }
+        Some(on)
+    }
+
+    /// What a source joins, if the MERGE names only columns of it: rows as a whole would have one column more.
+    fn joined(&self, merge: &nodes::MergeStmt, target: &nodes::RangeVar) -> Option<Vec<String>> {
+        let Node::JoinExpr(join) = merge.source_relation() else { return Some(Vec::new()) };
+        let names = joined_names(join)?;
+        let on = self.last_on(self.tokens.at_location(target.location)?)?;
+        let is_whole = |index: usize| {
+            let is_name = self.tokens.identifier(index).is_some_and(|word| names.contains(&word));
+            is_name && (self.tokens.piece(index + 1) != "." || self.tokens.piece(index + 2) == "*")
+        };
+        (!(on..self.tokens.count()).any(is_whole)).then_some(names)
+    }
+
+    /// Sub-selects and clocks of the condition and of what is done, each evaluated once.
+    fn actions(&mut self, merge: &nodes::MergeStmt) {
+        self.expression(merge.join_condition());
+        for clause in merge.merge_when_clauses() {
+            self.expression(clause.condition());
+            clause.values().iter().for_each(|value| self.expression(value));
+            for target in clause.target_list() {
+                if let Node::ResTarget(target) = target {
+                    self.expression(target.val());
+                }
+            }
+        }
+    }
+
+    /// Columns that its INSERT leaves to the clock.
+    fn defaults_of_merge(&mut self, merge: &nodes::MergeStmt, name: &nodes::RangeVar, context: &Context) {
+        let mut inserts = merge.merge_when_clauses().iter().filter(|clause| clause.command_type == nodes::CmdType::CMD_INSERT);
+        let (Some(insert), None, Some(relation)) =
+            (inserts.next(), inserts.next(), resolve(context, name, &context.search_path).table())
+        else {
+            return;
+        };
+        let listed: Vec<&str> = match insert.target_list().is_empty() {
+            true => relation.columns.iter().take(insert.values().len()).map(|column| column.name.as_str()).collect(),
+            false => insert.target_list().iter().filter_map(target_name).collect(),
+        };
+        let left_out = relation.columns.iter().filter(|column| !listed.contains(&column.name.as_str()));
+        let (names, values): (Vec<String>, Vec<String>) =
+            left_out.filter_map(|column| Some((column.name.clone(), clock_default(column)?.to_owned()))).unzip();
+        if names.is_empty() || insert.values().is_empty() {
+            return;
+        }
+        let places = self.places_of_insert(name, insert);
+        if let Some((list, row_end)) = places {
+            let columns = listed.into_iter().map(str::to_owned).collect();
+            let list = match list {
+                Ok(end) => ColumnList::After(end),
+                Err(at) => ColumnList::New { at, columns },
+            };
+            self.stages.defaults = Some(Defaults::of_clock(values, names, list, row_end));
+        }
+    }
+
+    /// Where the list of columns of the only INSERT ends, or one may begin; and where its values end.
+    fn places_of_insert(&self, name: &nodes::RangeVar, insert: &nodes::MergeWhenClause) -> Option<(Result<usize, usize>, usize)> {
+        let word = self.tokens.word_at_top(self.tokens.at_location(name.location)?, &["insert"])?;
+        let values = self.tokens.word_at_top(word, &["values"])?;
+        let row_end = self.tokens.get(self.tokens.closing(values + 1)?)?.start;
+        if !insert.target_list().is_empty() {
+            return Some((Ok(self.tokens.get(self.tokens.closing(word + 1)?)?.start), row_end));
+        }
+        // OVERRIDING stands after the list.
+        (values == word + 1).then_some((Err(self.tokens.get(values)?.start), row_end))
     }
 }
 
+/// Both sides of a MERGE, as its ON may name them.
+struct Sides<'n> {
+    called: &'n str,
+    relation: &'n Relation,
+    sources: &'n [String],
+}
+
+impl Sides<'_> {
+    /// The column of the source that ON says is equal to this one of the target, and what it is a column of.
+    fn compared<'e>(&self, on: Node<'e>, column: &str) -> Option<(Option<&'e str>, &'e str)> {
+        let mut waiting = vec![on];
+        while let Some(node) = waiting.pop() {
+            match node {
+                Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => waiting.extend(all.args().iter()),
+                Node::A_Expr(equality)
+                    if equality.kind == nodes::A_Expr_Kind::AEXPR_OP && tree::single_name(equality.name()) == Some("=") =>
+                {
+                    for (own, other) in [(equality.lexpr(), equality.rexpr()), (equality.rexpr(), equality.lexpr())] {
+                        if self.of_target(own) == Some(column)
+                            && let Some(found) = self.of_source(other)
+                        {
+                            return Some(found);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// A name alone is the target's where the target has it: PostgreSQL would not take one that both have.
+    fn of_target<'e>(&self, node: Node<'e>) -> Option<&'e str> {
+        match column_names(node)?.as_slice() {
+            [table, name] if *table == self.called => Some(*name),
+            [name] if self.relation.column(name).is_some() => Some(*name),
+            _ => None,
+        }
+    }
+
+    fn of_source<'e>(&self, node: Node<'e>) -> Option<(Option<&'e str>, &'e str)> {
+        match column_names(node)?.as_slice() {
+            [table, name] if self.sources.iter().any(|source| source == table) => Some((Some(*table), *name)),
+            [name] if self.relation.column(name).is_none() => Some((None, *name)),
+            _ => None,
+        }
+    }
+}
+
+/// What a join joins. `None`: something has no name of its own, or columns of both sides are one.
+fn joined_names(join: &nodes::JoinExpr) -> Option<Vec<String>> {
+    let mut waiting = vec![Node::JoinExpr(join)];
+    let mut names: Vec<String> = Vec::new();
+    while let Some(item) = waiting.pop() {
+        match item {
+            Node::JoinExpr(join) => {
+                let is_plain = !join.is_natural && join.using_clause().is_empty() && join.alias().is_none();
+                is_plain.then_some(())?;
+                waiting.extend([join.rarg(), join.larg()]);
+            }
+            item => {
+                let name = source_name(item)?.to_owned();
+                (!names.contains(&name)).then_some(())?;
+                names.push(name);
+            }
+        }
+    }
+    Some(names)
+}
+
+fn target_name(node: Node<'_>) -> Option<&str> {
+    match node {
+        Node::ResTarget(target) => target.name(),
+        _ => None,
+    }
+}
+
+fn column_names(node: Node<'_>) -> Option<Vec<&str>> {
+    let Node::ColumnRef(column) = node else { return None };
+    tree::names(column.fields())
+}
+
+/// What the source is called.
+fn source_name(source: Node<'_>) -> Option<&str> {
+    match source {
+        Node::RangeVar(table) => table.alias().and_then(|alias| alias.aliasname()).or(table.relname()),
+        Node::RangeSubselect(query) => query.alias()?.aliasname(),
+        Node::RangeFunction(function) => match function.alias() {
+            Some(alias) => alias.aliasname(),
+            None => called_function(function),
+        },
+        _ => None,
+    }
+}
+
+fn called_function(function: &nodes::RangeFunction) -> Option<&str> {
+    let mut functions = function.functions().iter();
+    let (Some(item), None) = (functions.next(), functions.next()) else { return None };
+    match item.as_node_list().and_then(|item| item.first()).unwrap_or(item) {
+        Node::FuncCall(call) => call.funcname().iter().next_back().and_then(Node::as_str),
+        _ => None,
+    }
+}
+
+fn has_action(merge: &nodes::MergeStmt, action: nodes::CmdType::Type) -> bool {
+    merge.merge_when_clauses().iter().any(|clause| clause.command_type == action)
+}
+
+/// What is to run before a MERGE into a reference table on each shard. A row that another transaction is making may be there on
+/// one shard and not yet on the next: where the MERGE both inserts and writes what it finds, its count would not tell.
+pub fn lock_before_merge(text: &str, context: &Context) -> Option<String> {
+    use nodes::CmdType as Action;
+    let parsed = parse::parse(text).ok()?;
+    let Some(Node::MergeStmt(merge)) = parsed.stmts().next() else { return None };
+    let is_both =
+        has_action(merge, Action::CMD_INSERT) && [Action::CMD_UPDATE, Action::CMD_DELETE].iter().any(|it| has_action(merge, *it));
+    let relation = resolve(context, merge.relation()?, &context.search_path).table().filter(|_| is_both)?;
+    Some(format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted_name(&relation.schema, &relation.name)))
+}
+
 impl Merging {
+    /// Rows of the source in its place; there is one.
+    pub fn constant(&self, answer: &Answer, catalog: &Catalog) -> Result<String, PgError> {
+        let without_rows = || PgError::internal("a source without rows");
+        if self.joined.is_empty() {
+            return self.source.constant(answer, catalog)?.ok_or_else(without_rows);
+        }
+        let row = quoted_identifier(ROW);
+        let mut text = String::new();
+        for (alias, range) in self.joined.iter().zip(sides(answer)) {
+            let mut side = Answer { columns: answer.columns.get(range.clone()).unwrap_or_default().to_vec(), rows: Vec::new() };
+            side.columns.push(AnswerColumn { name: ROW.to_owned(), type_oid: oid::INT8, collation: None });
+            let numbered = |(number, values): (usize, &Vec<Option<String>>)| {
+                let values = values.get(range.clone()).unwrap_or_default();
+                values.iter().cloned().chain([Some(number.to_string())]).collect()
+            };
+            side.rows = answer.rows.iter().enumerate().map(numbered).collect();
+            let kind = StageKind::From { alias: Some(alias.clone()) };
+            let table =
+                Stage { start: 0, end: 0, query: String::new(), kind }.constant(&side, catalog)?.ok_or_else(without_rows)?;
+            let first = self.joined.first().map(|name| quoted_identifier(name)).unwrap_or_default();
+            text = match text.is_empty() {
+                true => table,
+                false => format!("{text} JOIN {table} ON {first}.{row} = {}.{row} ", quoted_identifier(alias)),
+            };
+        }
+        Ok(text)
+    }
+
     /// A query that stands for the source where it is to be proven that each shard merges its own rows: rows of the target's own
     /// shard by the same key, of the source's columns.
     pub fn stand_in(&self, answer: &Answer, catalog: &Catalog) -> Result<String, PgError> {
         let places = self.places(answer)?;
-        let mut columns = Vec::new();
-        for (place, column) in answer.columns.iter().enumerate() {
-            let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
-                Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
-                None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
+        let stand_in = |range: Range<usize>| {
+            let mut columns = Vec::new();
+            for (place, column) in answer.columns.iter().enumerate().take(range.end).skip(range.start) {
+                let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
+                    Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
+                    None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
+                };
+                columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
+            }
+            let from = match places.iter().any(|place| range.contains(place)) {
+                true => format!(" FROM {} AS shardgate_key", self.target),
+                false => String::new(),
             };
-            columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
-        }
-        let alias = match &self.source.kind {
-            super::StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
-            _ => String::new(),
+            Ok::<String, PgError>(format!("(SELECT {}{from})", columns.join(", ")))
         };
-        Ok(format!(" (SELECT {} FROM {} AS shardgate_key){alias} ", columns.join(", "), self.target))
+        if self.joined.is_empty() {
+            let alias = match &self.source.kind {
+                StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
+                _ => String::new(),
+            };
+            return Ok(format!(" {}{alias} ", stand_in(0..answer.columns.len())?));
+        }
+        let tables: Vec<String> = self
+            .joined
+            .iter()
+            .zip(sides(answer))
+            .map(|(name, range)| Ok(format!("{} AS {}", stand_in(range)?, quoted_identifier(name))))
+            .collect::<Result<_, PgError>>()?;
+        Ok(format!(" {} ", tables.join(" CROSS JOIN ")))
     }
 
     /// The rows that have a key, and INSERTs, which are never run, of rows with these keys: they go where such rows go.
@@ -153,8 +428,13 @@ impl Merging {
     fn places(&self, answer: &Answer) -> Result<Vec<usize>, PgError> {
         let place_of = |key: &MergedKey| {
             let renamed = self.renamed.iter().position(|name| *name == key.source);
+            let side = key.side.as_ref().and_then(|side| self.joined.iter().position(|name| name == side));
+            let range = match side {
+                Some(side) => sides(answer).into_iter().nth(side)?,
+                None => self.renamed.len()..answer.columns.len(),
+            };
             let place = renamed.or_else(|| {
-                let mut named = answer.columns.iter().enumerate().skip(self.renamed.len());
+                let mut named = answer.columns.iter().enumerate().take(range.end).skip(range.start);
                 named.find(|(_, column)| column.name == key.source).map(|(place, _)| place)
             })?;
             let source = answer.columns.get(place)?;
@@ -172,40 +452,23 @@ impl Merging {
     }
 }
 
+/// The columns of each table that is joined.
+fn sides(answer: &Answer) -> Vec<Range<usize>> {
+    let is_start = |(place, column): (usize, &AnswerColumn)| (column.name == SIDE).then_some(place);
+    let starts: Vec<usize> = answer.columns.iter().enumerate().filter_map(is_start).collect();
+    let ends = starts.iter().skip(1).copied().chain([answer.columns.len()]);
+    starts.iter().zip(ends).map(|(start, end)| start + 1..end).collect()
+}
+
 fn taking_values(relation: &Relation) -> Vec<String> {
     relation.columns.iter().filter(|column| !column.is_generated).map(|column| column.name.clone()).collect()
-}
-
-/// The column of the source that ON says is equal to this one of the target.
-fn compared(on: Node<'_>, (target, column): (&str, &str), source: &str) -> Option<String> {
-    let mut waiting = vec![on];
-    while let Some(node) = waiting.pop() {
-        match node {
-            Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => waiting.extend(all.args().iter()),
-            Node::A_Expr(equality)
-                if equality.kind == nodes::A_Expr_Kind::AEXPR_OP && tree::single_name(equality.name()) == Some("=") =>
-            {
-                for (own, other) in [(equality.lexpr(), equality.rexpr()), (equality.rexpr(), equality.lexpr())] {
-                    if let (Some([table, name]), Some([alias, found])) = (qualified(own), qualified(other))
-                        && (table, name, alias) == (target, column, source)
-                    {
-                        return Some(found.to_owned());
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// `table.column`.
-fn qualified(node: Node<'_>) -> Option<[&str; 2]> {
-    let Node::ColumnRef(column) = node else { return None };
-    tree::names(column.fields())?.try_into().ok()
 }
 
 /// Types whose equal values are one key.
 const ALIKE: [&[Oid]; 2] = [&[oid::INT2, oid::INT4, oid::INT8], &[oid::TEXT, oid::VARCHAR]];
 /// Keys of one text.
 const ROUTED_ROWS_MAX: usize = 1_000;
+/// The column before those of a table that is joined.
+const SIDE: &str = "shardgate side";
+/// By it the tables of a join are joined again.
+const ROW: &str = "shardgate row";

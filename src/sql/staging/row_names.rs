@@ -17,9 +17,9 @@ pub struct Around(Option<BTreeSet<String>>);
 
 impl Around {
     /// Of what a statement writes, and of the tables beside it.
-    pub fn of(target: Option<&nodes::RangeVar>, from: Option<&NodeList>, context: &Context) -> Self {
+    pub fn of<'n>(target: Option<&'n nodes::RangeVar>, from: impl Iterator<Item = Node<'n>>, context: &Context) -> Self {
         let mut columns = BTreeSet::new();
-        let mut waiting: Vec<Node<'_>> = from.into_iter().flat_map(NodeList::iter).collect();
+        let mut waiting: Vec<Node<'_>> = from.collect();
         waiting.extend(target.map(Node::RangeVar));
         while let Some(item) = waiting.pop() {
             let relation = match item {

@@ -145,5 +145,19 @@ fn queries_of_with_are_found_and_may_be_named() {
     let union = "(WITH b AS (TABLE a) TABLE b) UNION TABLE a";
     assert_eq!(under(union), format!("WITH a AS (SELECT 1) {union}"));
     assert!(under_with(&definitions, "WITH a AS (TABLE a) TABLE a").is_err());
-    assert!(stages("WITH RECURSIVE a AS (SELECT 1) DELETE FROM t WHERE k IN (SELECT 1)").unwrap().is_empty());
+    let recursive = stages("WITH RECURSIVE a (x) AS (SELECT 1), b AS (TABLE a) DELETE FROM t WHERE k IN (TABLE b)").unwrap();
+    let found: Vec<&str> = recursive.ctes.iter().map(|cte| cte.stage.query.as_str()).collect();
+    assert_eq!(
+        found,
+        ["WITH RECURSIVE a (x) AS (SELECT 1) SELECT * FROM \"a\"", "WITH RECURSIVE b AS (TABLE a) SELECT * FROM \"b\""]
+    );
+    assert!(stages("WITH RECURSIVE b AS (TABLE a), a (x) AS (SELECT 1) DELETE FROM t WHERE k IN (TABLE b)").unwrap().is_empty());
+}
+
+#[test]
+fn rows_without_a_source_are_where_no_row_of_the_source_is() {
+    let merge = |rest: &str| stages(&format!("MERGE INTO t USING (SELECT 1) AS s (k) ON t.k = s.k {rest}")).unwrap();
+    let inserts = "WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)";
+    assert!(merge(inserts).merging.is_some());
+    assert!(merge(&format!("{inserts} WHEN NOT MATCHED BY SOURCE THEN DELETE")).is_empty());
 }

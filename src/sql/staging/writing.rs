@@ -2,11 +2,17 @@
 //!
 //! PostgreSQL runs all parts of such a statement on one snapshot: none sees what another has written, but for the rows that it
 //! returns. Here they run one after the other, in one transaction. That is the same where no part looks at a table that one before
-//! it has written, by itself or by what stands behind it: a trigger, a rule, a policy, a foreign key, a view, a function.
+//! it has written, by itself or by what stands behind it: a trigger, a rule, a policy, a foreign key, a view, a function. Queries
+//! that only read, and nothing of what is written, run before all that writes.
+
+use std::collections::HashSet;
+use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::Relation;
+use super::{CteStage, is_under_with, spliced};
+use crate::catalog::{Relation, Unique};
+use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::query::resolve;
@@ -18,15 +24,29 @@ pub(super) struct Part<'t> {
     pub node: Node<'t>,
 }
 
+/// The places of queries of WITH in the order in which they run: those that only read come first where they name none that writes.
+pub(super) fn reads_first(ctes: &[CteStage]) -> Vec<usize> {
+    let names = |cte: &CteStage, other: &CteStage| is_under_with(&[(other.name.clone(), String::new())], &cte.stage.query);
+    let (mut first, mut then): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (place, cte) in ctes.iter().enumerate() {
+        let mut later = then.iter().filter_map(|other| ctes.get(*other));
+        // One before it that has its name means a table.
+        let is_free = !cte.writes && !later.any(|other| names(cte, other) || names(other, cte));
+        if is_free { first.push(place) } else { then.push(place) }
+    }
+    [first, then].concat()
+}
+
 /// Running the parts in their order is running them at once.
 pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
     let all: Vec<&Relation> = written.iter().flatten().copied().collect();
-    let is_twice = |(place, relation): (usize, &&Relation)| all.iter().skip(place + 1).any(|other| other.oid == relation.oid);
-    if !all.iter().all(|relation| relation.stands_alone()) || all.iter().enumerate().any(is_twice) {
+    if !all.iter().all(|relation| relation.stands_alone()) || meet_in_a_table(parts, &written) {
         return false;
     }
-    let last = parts.len().saturating_sub(1);
+    // What comes after all writes, and reads no table, does not see what references have made of others.
+    let is_seen = |(part, written): (&Part<'_>, &Option<&Relation>)| written.is_some() || names_tables(part.text, context);
+    let last = parts.iter().zip(&written).rposition(is_seen).unwrap_or_default();
     let mut before: Vec<&Relation> = Vec::new();
     for (place, (part, written)) in parts.iter().zip(&written).enumerate() {
         let refers = |from: &Relation, to: &Relation| from.foreign_keys.iter().any(|key| key.referenced == to.oid);
@@ -42,12 +62,49 @@ pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
                 place < last && (is_referred_to || matches!(part.node, Node::UpdateStmt(_)) && !relation.foreign_keys.is_empty())
             }
         });
-        if is_broken || mentions(part.text, &before, context) {
+        if is_broken || mentions(&without_target(part), &before, context) {
             return false;
         }
         before.extend(written);
     }
     true
+}
+
+/// Two parts write one table, other than an UPDATE and then an INSERT: that makes rows of its own, which the UPDATE does not see
+/// either way, and whose keys it can neither take nor free.
+fn meet_in_a_table(parts: &[Part<'_>], written: &[Option<&Relation>]) -> bool {
+    let written: Vec<(&Part<'_>, &Relation)> = parts.iter().zip(written).filter_map(|(part, it)| Some((part, (*it)?))).collect();
+    let meets = |(place, (part, relation)): (usize, &(&Part<'_>, &Relation))| {
+        let mut later = written.iter().skip(place + 1).filter(|(_, other)| other.oid == relation.oid);
+        later.any(|(other, _)| !(keeps_keys(part.node, relation) && only_adds(other.node)))
+    };
+    written.iter().enumerate().any(meets)
+}
+
+/// An UPDATE that assigns no column of a unique constraint.
+fn keeps_keys(node: Node<'_>, relation: &Relation) -> bool {
+    let Node::UpdateStmt(update) = node else { return false };
+    let is_plain = |unique: &Unique| !unique.is_partial && unique.columns.iter().all(Option::is_some);
+    let is_key = |name: &str| relation.uniques.iter().any(|unique| unique.columns.iter().flatten().any(|column| column == name));
+    relation.uniques.iter().all(is_plain)
+        && relation.columns.iter().all(|column| !(column.is_generated && is_key(&column.name)))
+        && update.target_list().iter().all(|target| target.name().is_some_and(|name| !is_key(name)))
+}
+
+fn only_adds(node: Node<'_>) -> bool {
+    let Node::InsertStmt(insert) = node else { return false };
+    insert.on_conflict_clause().is_none_or(|clause| clause.action == nodes::OnConflictAction::ONCONFLICT_NOTHING)
+}
+
+/// The text of a part; of an INSERT, which does not read its target, without that.
+fn without_target(part: &Part<'_>) -> String {
+    let Node::InsertStmt(insert) = part.node else { return part.text.to_owned() };
+    let tokens = Tokens::of(part.text);
+    let name = insert.relation().filter(|name| name.alias().is_none());
+    // The place of the target is one in the whole text.
+    let into = tokens.word_at_top(0, &["into"]).filter(|_| name.is_some());
+    let range = into.and_then(|into| tokens.range(into, tokens.name_end(into + 1)));
+    range.map_or(part.text.to_owned(), |Range { start, end }| spliced(part.text, &[Splice { start, end, text: String::new() }]))
 }
 
 /// A query whose columns are those that a write returns.
@@ -91,6 +148,7 @@ fn written<'c>(node: Node<'_>, context: &'c Context) -> Option<Option<&'c Relati
         Node::InsertStmt(insert) => insert.relation()?,
         Node::UpdateStmt(update) => update.relation()?,
         Node::DeleteStmt(delete) => delete.relation()?,
+        Node::MergeStmt(merge) => merge.relation()?,
         _ => return None,
     };
     resolve(context, name, &context.search_path).table().map(Some)
@@ -109,6 +167,14 @@ fn mentions(text: &str, tables: &[&Relation], context: &Context) -> bool {
         && names.any(|name| {
             tables.iter().any(|table| table.name == name) || catalog.function_names.contains_key(&name) || is_view(&name)
         })
+}
+
+/// A word of the text may be a table.
+fn names_tables(text: &str, context: &Context) -> bool {
+    let tokens = Tokens::of(text);
+    let names: HashSet<String> = (0..tokens.count()).filter_map(|index| tokens.identifier(index)).collect();
+    context.catalog.relations.values().any(|relation| names.contains(&relation.name))
+        || names.iter().any(|name| context.catalog.function_names.contains_key(name))
 }
 
 /// Words that end the name of what is written, and its alias.

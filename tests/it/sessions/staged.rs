@@ -41,6 +41,27 @@ async fn a_write_over_several_shards_has_one_time() {
     }
 }
 
+/// A row of another commit must be on all copies when a MERGE looks for it, or on none: it waits for whoever writes there.
+#[tokio::test]
+async fn a_merge_that_finds_rows_of_copies_or_makes_them_waits_for_other_writers() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let (mut holder, mut client) = (stage.client().await, stage.client().await);
+    succeed(&mut holder, "BEGIN; INSERT INTO currencies VALUES ('NEW', 'first')").await;
+    client.query(
+        "MERGE INTO currencies c USING (VALUES ('NEW', 'merged'), ('OTH', 'other')) v (code, name) ON c.code = v.code \
+         WHEN MATCHED THEN UPDATE SET name = v.name WHEN NOT MATCHED THEN INSERT VALUES (v.code, v.name)",
+    );
+    client.flush().await;
+    stage.until_active(0, "LOCK TABLE").await;
+    succeed(&mut holder, "COMMIT").await;
+    assert_eq!(client.transcript().await, "C(MERGE 2) Z(I)");
+    for shard in 0..3 {
+        let sql = "SELECT string_agg(name, ' ' ORDER BY name) FROM currencies WHERE code IN ('NEW', 'OTH')";
+        let row = stage.cluster.connect_shard(shard).await.query_one(sql, &[]).await.expect("a row");
+        assert_eq!(row.get::<_, String>(0), "merged other", "shard {shard}");
+    }
+}
+
 #[tokio::test]
 async fn what_could_not_be_exact_is_refused_by_the_setting() {
     let settings = vec![("cross_shard.merge_bytes_max", "1048576".to_owned())];

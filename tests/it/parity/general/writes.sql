@@ -116,7 +116,6 @@ UPDATE places SET k = k + 10 WHERE (region, tenant) = ('us', 2) RETURNING k;
 UPDATE orders SET total = 0 WHERE day = '2024-01-14' RETURNING *;
 UPDATE books SET title = upper(title) WHERE isbn = '0000079191' RETURNING title;
 UPDATE books SET pages = 0 WHERE right(isbn, 1) = '1';
---! refused
 UPDATE active_accounts SET name = 'through the view' WHERE id = 4 RETURNING *;
 UPDATE "Mixed Case" SET "Select" = 'x' WHERE "Id" = 3;
 UPDATE kitchen SET m = 'sad', jb = jb || '{"n": 1}', ia = ia || 9 WHERE id = 3 RETURNING m, jb, ia;
@@ -133,7 +132,6 @@ DELETE FROM places WHERE region = 'eu' AND tenant = 1;
 DELETE FROM orders WHERE day = '2024-01-14' AND id = 1;
 DELETE FROM orders WHERE day >= '2024-02-02' AND day < '2024-02-20' RETURNING id;
 DELETE FROM books WHERE isbn = 'nothing1';
---! refused
 DELETE FROM active_accounts WHERE id = 40 RETURNING id;
 DELETE FROM accounts WHERE id = 'x';
 DELETE FROM accounts WHERE nothing = 1;

@@ -14,15 +14,34 @@ UPDATE stock SET id = source.id + 100 FROM source WHERE source.id = stock.id;
 SELECT id, n, note FROM stock ORDER BY id;
 ROLLBACK;
 --! end
+-- What RETURNING has of FROM.
+--! any order
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING stock.id, s.v;
+--! any order
+UPDATE stock AS t SET id = t.id + 300, note = d.n FROM deliveries d, kinds k WHERE d.other = t.id AND k.id = d.line RETURNING d.n * 2 AS twice, t.*, k.name || t.n, upper(t.note), line;
+--! any order
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id AND s.id < 4 RETURNING s.at, s.v AS "the v";
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id AND s.id > 400 RETURNING s.at, stock.id;
+--! 3 | x
+--! 300 | NULL
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id AND s.id <= $1 RETURNING stock.id + $1, s.v || $2, s.at;
+-- Beside and inside WITH.
+WITH s AS (SELECT other AS id FROM deliveries) UPDATE stock SET id = s.id + 1000 FROM s WHERE s.id = stock.id;
+--! any order
+WITH s AS (SELECT max(id) AS id FROM source) UPDATE stock SET id = stock.id + s.id FROM s WHERE stock.id > 15 RETURNING stock.id, s.id AS most;
+WITH a AS (UPDATE stock SET id = id + 1000 WHERE id > 15 RETURNING id, n) INSERT INTO loose SELECT id, n FROM a;
+WITH a AS (UPDATE stock SET id = id + 1000, note = 'moved' WHERE id IN (SELECT other FROM deliveries) RETURNING *) SELECT * FROM a ORDER BY id;
+WITH a AS (UPDATE stock SET id = s.id + 1000 FROM source s WHERE s.id = stock.id AND s.tenant = 5 RETURNING stock.id, s.v) SELECT count(*), max(v) FROM a;
+WITH a AS (UPDATE stock SET id = 4000 WHERE id > 1000 RETURNING *) SELECT * FROM a;
 -- The new key is there: PostgreSQL's own error.
 UPDATE stock SET id = 20 FROM source WHERE source.id = stock.id AND source.id = 3;
 -- What is refused.
 --! refused
-UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING stock.id, s.v;
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING *;
+--! refused
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING stock.id + s.id;
 --! refused
 UPDATE stock SET id = source.id + 1 FROM source WHERE source.id = stock.id;
---! refused
-WITH s AS (SELECT other AS id FROM deliveries) UPDATE stock SET id = s.id + 1000 FROM s WHERE s.id = stock.id;
 -- A cast of users' own makes another value of a text than is in a string.
 INSERT INTO moods VALUES (1, 'sad'), (2, 'sad'::text), (3, upper('sad')), (4, 'ok');
 UPDATE moods SET m = (SELECT v FROM source WHERE source.id = moods.id);

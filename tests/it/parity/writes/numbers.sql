@@ -263,9 +263,9 @@ INSERT INTO strict OVERRIDING USER VALUE VALUES (4, 70), (5, 71) RETURNING tenan
 SELECT setval('lines_id_seq', 3000);
 INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES (81, 70, 'user value (1)'), (82, 71, 'overriding') RETURNING tenant, id;
 INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES (81, 1, 'x') ON CONFLICT (tenant, id) DO UPDATE SET v = 'again' RETURNING tenant, id, v;
---! 83 | 70 | 'abc'
---! 84 | NULL | ''
-INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES ($1, $2, $3) RETURNING tenant, id, v;
+--! 83 | 'abc'
+--! 84 | ''
+INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES ($1, '70', $2) RETURNING tenant, id, v;
 INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT 1, 99, 'q' RETURNING tenant, id, v;
 INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT id, id, 'q' FROM source ORDER BY id;
 INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE SELECT id, 4, v FROM source WHERE id < 9 ORDER BY id;

@@ -50,13 +50,85 @@ WITH m AS (DELETE FROM stock WHERE EXISTS (SELECT FROM source WHERE source.tenan
 WITH m AS (DELETE FROM stock WHERE NOT EXISTS (SELECT FROM source WHERE source.tenant = stock.id) RETURNING *) INSERT INTO ledger SELECT m.note FROM m;
 --! refused
 WITH moved AS (DELETE FROM deliveries RETURNING *) INSERT INTO loose SELECT other, (SELECT count(*) FROM deliveries) FROM moved;
---! refused
+-- What only reads, and nothing of what is written, is read first.
 WITH a AS (UPDATE stock SET n = n + 1 RETURNING id), b AS (SELECT sum(n) AS n FROM stock) INSERT INTO loose SELECT a.id, b.n FROM a, b;
+WITH a AS (DELETE FROM deliveries RETURNING id, n), b AS (SELECT count(*) AS n FROM deliveries), c AS (SELECT b.n + 1 AS n FROM b), d AS (SELECT max(n) AS n FROM a) INSERT INTO loose SELECT c.n, d.n FROM c, d;
+--! refused
+WITH a AS (UPDATE stock SET n = n + 1 RETURNING id), b AS (SELECT sum(n) AS n FROM stock WHERE id IN (SELECT id FROM a)) INSERT INTO loose SELECT a.id, b.n FROM a, b;
+WITH a AS (DELETE FROM deliveries WHERE line IN (SELECT length(what) FROM ledger) RETURNING id), ledger AS (SELECT 'abc' AS what) INSERT INTO loose SELECT id, length(what) FROM a, ledger;
+-- An UPDATE that keeps the keys, and an INSERT of what it has not found.
+WITH up AS (UPDATE stock SET n = v.n FROM (VALUES (1, 5), (300, 6), (301, 7)) AS v (id, n) WHERE v.id = stock.id RETURNING stock.id) INSERT INTO stock SELECT v.id, v.n FROM (VALUES (1, 5), (300, 6), (301, 7)) AS v (id, n) WHERE NOT EXISTS (SELECT FROM up WHERE up.id = v.id);
+--! any order
+WITH new AS (SELECT other AS id, max(n) AS n FROM deliveries GROUP BY other), up AS (UPDATE stock SET n = new.n, note = 'up' FROM new WHERE new.id = stock.id RETURNING stock.*), ins AS (INSERT INTO stock (id, n) SELECT id, n FROM new WHERE id NOT IN (SELECT id FROM up) ON CONFLICT DO NOTHING RETURNING *) SELECT * FROM up UNION ALL SELECT * FROM ins;
+WITH up AS (UPDATE stock SET n = 1 WHERE id = 5 RETURNING id) INSERT INTO stock SELECT 5, 1 UNION ALL SELECT 301, 2;
+--! refused
+WITH up AS (UPDATE stock SET n = 1 WHERE n > 50 RETURNING id) INSERT INTO stock (id, n) SELECT id, 2 FROM up ON CONFLICT (id) DO UPDATE SET n = 3;
+--! refused
+WITH up AS (UPDATE stock SET n = 1 WHERE n > 50 RETURNING id) INSERT INTO stock (id, n) SELECT id + 500, 2 FROM up WHERE id IN (SELECT id FROM stock);
+--! refused
+WITH up AS (UPDATE links SET rank = rank + 5 RETURNING tenant) INSERT INTO links SELECT tenant, 9, NULL, 2 FROM up;
 --! refused
 WITH a AS (DELETE FROM deliveries RETURNING id, line) INSERT INTO deliveries (id, line) SELECT id + 1000, line FROM a;
---! refused
+-- A query that follows them.
 WITH a AS (DELETE FROM deliveries RETURNING id) SELECT count(*) FROM a;
+WITH a AS (INSERT INTO stock VALUES (203, 1), (201, 2, 'x'), (202, 4) RETURNING *) SELECT * FROM a ORDER BY id;
+WITH a AS (UPDATE stock SET n = n + 1 WHERE id < 9 RETURNING id, n) SELECT n % 2 AS odd, sum(n), array_agg(id ORDER BY id) FROM a GROUP BY 1 ORDER BY 1 DESC LIMIT 5;
+WITH a AS (DELETE FROM stock WHERE id > 15 RETURNING *) SELECT a.id, s.v, count(*) OVER () FROM a LEFT JOIN source s ON s.tenant = a.id % 7 AND s.id < 10 ORDER BY 1, 2 NULLS LAST;
+WITH a AS (DELETE FROM stock WHERE id > 500 RETURNING *) SELECT * FROM a;
+WITH a AS (DELETE FROM stock WHERE id > 12 RETURNING *) SELECT FROM a;
+WITH a AS (DELETE FROM ledger RETURNING what), b AS (DELETE FROM stock WHERE n > 100 RETURNING id) SELECT (SELECT count(*) FROM a) AS a, (SELECT max(id) FROM b) AS b, (SELECT count(*) FROM source) AS s, NULL AS nothing;
+WITH a AS (UPDATE holidays SET note = 'x' WHERE id < 4 RETURNING id, day) SELECT max(day), count(*) FROM a;
+WITH a AS (INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 ON CONFLICT (id) DO UPDATE SET n = excluded.n RETURNING id, note) SELECT id, note IS NULL FROM a ORDER BY id;
+WITH batch AS (SELECT id FROM stock ORDER BY n LIMIT 5 FOR UPDATE), gone AS (DELETE FROM stock USING batch WHERE stock.id = batch.id RETURNING stock.id) SELECT count(*), min(id), max(id) FROM gone;
+--! any order
+WITH a AS (DELETE FROM stock WHERE id < 4 RETURNING id), b AS (SELECT id, n FROM stock WHERE id < 6) SELECT b.id, b.n, a.id IS NULL FROM b LEFT JOIN a USING (id);
+--! 5 | x
+--! 500 | NULL
+WITH a AS (UPDATE stock SET note = $2 WHERE id >= $1 RETURNING id, note) SELECT id + $1, note || $2, $2 FROM a ORDER BY id;
+--! also binary
+--! script
+BEGIN;
+WITH a AS (INSERT INTO stock VALUES (203, 1), (201, 2, 'x') RETURNING *) SELECT * FROM a ORDER BY id;
+WITH a AS (DELETE FROM stock WHERE id > 18 RETURNING id) SELECT count(*) FROM a;
+SELECT count(*) FROM stock;
+SAVEPOINT s;
+WITH a AS (DELETE FROM stock RETURNING id) SELECT 1 / (id - id) FROM a;
+ROLLBACK TO s;
+SELECT count(*) FROM stock;
+COMMIT;
+PREPARE w (int) AS WITH a AS (DELETE FROM stock WHERE id < $1 RETURNING id) SELECT count(*), sum(id) FROM a;
+EXECUTE w(5);
+EXECUTE w(8);
+--! end
+WITH a AS (DELETE FROM stock RETURNING id) SELECT 1 / (id - id) FROM a;
+WITH a AS (INSERT INTO stock VALUES (5, 1), (6, 1) RETURNING id) SELECT id FROM a;
+WITH a AS (DELETE FROM stock RETURNING id) SELECT nothing FROM a;
+WITH a AS (DELETE FROM links WHERE id = 2 RETURNING tenant) SELECT count(*) FROM a;
+-- What references would make of other tables must not be seen.
 --! refused
+WITH a AS (DELETE FROM links WHERE id = 2 RETURNING tenant) SELECT count(*), (SELECT count(*) FROM source) FROM a;
+--! refused
+WITH a AS (DELETE FROM stock WHERE id > 5 RETURNING id) SELECT count(*) FROM stock;
+--! refused
+WITH a AS (DELETE FROM stock RETURNING id) SELECT (SELECT count(*) FROM stock) FROM a;
+--! refused
+COPY (WITH a AS (DELETE FROM stock RETURNING id) SELECT count(*) FROM a) TO STDOUT;
 WITH a AS (DELETE FROM deliveries RETURNING id) MERGE INTO stock USING a ON a.id = stock.id WHEN MATCHED THEN DELETE;
+WITH a AS (DELETE FROM deliveries WHERE line = 1 RETURNING other, n) MERGE INTO stock USING a ON a.other = stock.id WHEN MATCHED THEN UPDATE SET n = a.n WHEN NOT MATCHED THEN INSERT VALUES (a.other, a.n);
 --! refused
+WITH a AS (UPDATE stock SET n = 5 RETURNING id) MERGE INTO stock USING a ON a.id = stock.id WHEN MATCHED THEN DELETE;
+-- WITH RECURSIVE beside a write.
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) INSERT INTO stock SELECT n + 300, 1 FROM t;
+WITH RECURSIVE t (n) AS (SELECT min(id) FROM source UNION ALL SELECT t.n + 1 FROM t JOIN source ON source.id = t.n + 1 WHERE t.n < 12) DELETE FROM stock WHERE id IN (SELECT n FROM t);
+--! any order
+WITH RECURSIVE t (n, path) AS (SELECT min(other), '' FROM deliveries UNION ALL SELECT d.other, path || d.n FROM t JOIN deliveries d ON d.id = t.n), top AS (SELECT n, max(path) AS path FROM t GROUP BY n) UPDATE stock SET note = top.path FROM top WHERE top.n = stock.id RETURNING stock.id, stock.note;
+WITH RECURSIVE plain AS (SELECT max(id) AS id FROM source), t AS (SELECT id FROM plain UNION SELECT id - 7 FROM t WHERE id > 5) MERGE INTO stock USING t ON t.id = stock.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (t.id, 1);
+WITH RECURSIVE t (n) AS (SELECT 11 UNION ALL SELECT n + 1 FROM t WHERE n < 15), gone AS (DELETE FROM deliveries USING t WHERE t.n = deliveries.id RETURNING deliveries.*) INSERT INTO loose SELECT id, n FROM gone;
+WITH RECURSIVE t (n) AS (SELECT 11 UNION ALL SELECT n + 1 FROM t WHERE n < 15), gone AS (DELETE FROM deliveries USING t WHERE t.n = deliveries.id RETURNING deliveries.*) SELECT id, n FROM gone ORDER BY 1;
+--! 5
+--! NULL
+WITH RECURSIVE t (n) AS (SELECT $1::int UNION ALL SELECT n + 1 FROM t WHERE n < 15) UPDATE stock SET n = $1 FROM t, deliveries d WHERE t.n = stock.id AND d.other = t.n;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) INSERT INTO stock SELECT n, 1 FROM t ORDER BY n;
+--! refused
+WITH RECURSIVE a AS (SELECT id FROM b), b AS (SELECT other AS id FROM deliveries) DELETE FROM stock USING a WHERE a.id = stock.id;
 WITH a AS (UPDATE deliveries SET id = id + 1000 RETURNING id) INSERT INTO loose SELECT id, 1 FROM a;
