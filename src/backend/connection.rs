@@ -97,6 +97,8 @@ pub struct Connection {
     pub input: BytesMut,
     /// Requests that have not been written.
     pub output: BytesMut,
+    /// Notifications that came among the answers to the proxy's own requests: the session's client gets them.
+    pub notifications: BytesMut,
     pub pending: VecDeque<Pending>,
     /// Bytes of a large row that are still to come and go to the client as they are.
     pub frame_bytes_left: usize,
@@ -137,6 +139,7 @@ impl Connection {
             stream,
             input: greeting.leftover,
             output: BytesMut::new(),
+            notifications: BytesMut::new(),
             pending: VecDeque::new(),
             frame_bytes_left: 0,
             status: b'I',
@@ -238,11 +241,20 @@ impl Connection {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    /// The frame at the front of the input; `None` when not even its header has arrived.
+    /// The frame at the front of the input; `None` when not even its header has arrived. Notifications are put aside.
     #[inline]
-    pub fn peek(&self) -> Result<Option<Frame>, ConnectionError> {
-        let header = FrameHeader::peek(&self.input, SHARD_FRAME_BYTES_MAX)?;
-        Ok(header.map(|header| Frame { header, is_complete: self.input.len() >= header.total }))
+    pub fn peek(&mut self) -> Result<Option<Frame>, ConnectionError> {
+        loop {
+            let header = FrameHeader::peek(&self.input, SHARD_FRAME_BYTES_MAX)?;
+            let frame = header.map(|header| Frame { header, is_complete: self.input.len() >= header.total });
+            match frame {
+                Some(Frame { header, is_complete: true }) if header.tag == shard_tag::NOTIFICATION => {
+                    let notification = self.input.split_to(header.total);
+                    self.notifications.extend_from_slice(&notification);
+                }
+                frame => return Ok(frame),
+            }
+        }
     }
 
     /// The next whole frame: its tag and body. Waits for it.
@@ -348,6 +360,7 @@ impl Connection {
         self.pending.is_empty()
             && self.input.is_empty()
             && self.output.is_empty()
+            && self.notifications.is_empty()
             && self.status == b'I'
             && !self.is_pinned
             && !self.is_cancel_pending

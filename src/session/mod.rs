@@ -420,6 +420,16 @@ impl Session {
         }
     }
 
+    /// What came among answers that were not forwarded as they are.
+    fn give_notifications(&mut self) {
+        for participant in &mut self.participants {
+            let notifications = &mut participant.connection.notifications;
+            if !notifications.is_empty() {
+                self.client.output.extend_from_slice(&notifications.split());
+            }
+        }
+    }
+
     fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
         tracing::debug!(%error, "shard lost between statements");
         match self.remove_lost(index, error, false) {
@@ -475,6 +485,7 @@ impl Session {
         if self.wait.is_some() {
             Box::pin(self.end_wait()).await?;
         }
+        self.give_notifications();
         self.release_idle();
         if !self.transaction.is_open() {
             self.using = None;

@@ -99,6 +99,23 @@ async fn notifications(stage: &Stage) {
     if !told.contains('A') {
         assert_eq!(listener.some(1).await, "A");
     }
+    // Nor do answers that are merged: it comes with the home shard's part, which waits for a lock meanwhile.
+    let direct = stage.cluster.connect_shard(0).await;
+    for sql in [
+        "SELECT count(*) FROM accounts",
+        "SELECT id FROM accounts ORDER BY id",
+        "SELECT count(*) FROM accounts a JOIN accounts b ON a.balance < b.balance",
+        "UPDATE accounts SET balance = balance",
+    ] {
+        direct.batch_execute("BEGIN; LOCK TABLE accounts").await.expect("the lock");
+        listener.query(sql);
+        listener.flush().await;
+        stage.until_active(0, "accounts").await;
+        succeed(&mut teller, "NOTIFY news, 'meanwhile'").await;
+        direct.batch_execute("COMMIT").await.expect("let go");
+        let told = listener.transcript().await;
+        assert!(told.contains("A ") || listener.some(1).await == "A", "{sql}: {told}");
+    }
     succeed(&mut listener, "UNLISTEN *").await;
     assert_eq!(pins(&mut teller, "ears").await, "", "nothing else keeps the connection");
     succeed(&mut teller, "NOTIFY news, 'unheard'").await;
