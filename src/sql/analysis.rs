@@ -293,7 +293,7 @@ pub struct LastStep {
     pub uses: Vec<ColumnUse>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnUse {
     /// In an expression: if it is text, under its own collation, which the query does not have.
     pub is_computed: bool,
@@ -301,6 +301,8 @@ pub struct ColumnUse {
     pub is_sorted: bool,
     /// Text, if it is text, sorts bytewise.
     pub is_bytewise: bool,
+    /// Of the table's column that it is, as SQL names it.
+    pub collation: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ pub fn last_step_text(step: &LastStep, columns: &[FieldDescription], rows: &[Gro
         return Err(inexact("the columns are not those that were expected"));
     }
     let types =
-        columns.iter().zip(&step.uses).map(|(column, used)| type_name(column, *used)).collect::<Result<Vec<_>, CombineError>>()?;
+        columns.iter().zip(&step.uses).map(|(column, used)| type_name(column, used)).collect::<Result<Vec<_>, CombineError>>()?;
     let mut text = step.before.clone();
     if rows.is_empty() {
         let nulls: Vec<String> = types.iter().map(|name| format!("NULL::{name}")).collect();
@@ -54,22 +54,24 @@ fn push_value(text: &mut String, value: Option<&[u8]>, column: &FieldDescription
 }
 
 /// Types whose text form gives the same value again, whatever the settings are.
-fn type_name(column: &FieldDescription, used: ColumnUse) -> Result<&'static str, CombineError> {
+fn type_name(column: &FieldDescription, used: &ColumnUse) -> Result<String, CombineError> {
     let is_text = matches!(column.type_oid, TEXT | VARCHAR | BPCHAR);
     let refused = |why: &str| Err(inexact(format!("column \"{}\" {why}", String::from_utf8_lossy(&column.name))));
     if column.format != 0 {
         return refused("is not in text form");
     }
-    if is_text && used.is_computed {
+    if is_text && used.is_computed && used.collation.is_none() {
         return refused("is text in an expression over groups, whose collation the proxy does not know");
     }
-    if is_text && used.is_sorted && !used.is_bytewise {
+    if is_text && used.is_sorted && !used.is_bytewise && used.collation.is_none() {
         return refused("sorts in an order that the proxy does not know");
     }
-    Ok(match column.type_oid {
-        TEXT if used.is_sorted => "pg_catalog.text COLLATE \"C\"",
-        VARCHAR if used.is_sorted => "pg_catalog.varchar COLLATE \"C\"",
-        BPCHAR if used.is_sorted => "pg_catalog.bpchar COLLATE \"C\"",
+    let collation = match &used.collation {
+        _ if !is_text => None,
+        Some(collation) => Some(collation.as_str()),
+        None => used.is_sorted.then_some("\"C\""),
+    };
+    let name = match column.type_oid {
         TEXT => "pg_catalog.text",
         VARCHAR => "pg_catalog.varchar",
         BPCHAR => "pg_catalog.bpchar",
@@ -87,7 +89,8 @@ fn type_name(column: &FieldDescription, used: ColumnUse) -> Result<&'static str,
         TIMESTAMPTZ => "pg_catalog.timestamptz",
         UUID => "pg_catalog.uuid",
         _ => return refused("has a type whose text form may not give the same value again"),
-    })
+    };
+    Ok(collation.map_or_else(|| name.to_owned(), |collation| format!("{name} COLLATE {collation}")))
 }
 
 const BOOL: u32 = 16;

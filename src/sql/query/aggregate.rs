@@ -48,7 +48,11 @@ pub enum Aggregate {
 impl Reader<'_> {
     /// The merge of a query with aggregates or GROUP BY: by the proxy alone, or with a last step for PostgreSQL.
     pub fn grouped(&self, query: &GroupedQuery<'_, '_>) -> Result<Merge, PgError> {
-        let mut merge = self.combined_alone(query).or_else(|reason| self.with_last_step(query).ok_or(reason))?;
+        let by_postgresql = self.sorts_by_known_collation(query).then(|| self.with_last_step(query)).flatten();
+        let mut merge = match by_postgresql {
+            Some(merge) => merge,
+            None => self.combined_alone(query).or_else(|reason| self.with_last_step(query).ok_or(reason))?,
+        };
         if let Some(Combine::Groups(groups)) = &mut merge.combine {
             groups.counts_distinct = self.counts_distinct(query);
         }

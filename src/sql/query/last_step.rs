@@ -13,6 +13,7 @@ use pg_raw_parse::{Node, nodes};
 use super::aggregate::{GroupedQuery, GroupsInTheMaking, Part};
 use super::bind::Reader;
 use super::column_name::column_name;
+use super::scope::Frame;
 use super::{Column, Distinct, OrderBy};
 use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{ColumnUse, Combination, LastStep, Merge};
@@ -31,6 +32,8 @@ struct Making<'q, 'n> {
     uses: Vec<ColumnUse>,
     /// Grouped columns, and where the groups have them.
     grouped: Vec<(Column, usize)>,
+    /// Of the groups' columns that are plain columns of tables.
+    collations: Vec<Option<String>>,
     replaced: Replacements,
 }
 
@@ -58,6 +61,7 @@ impl Reader<'_> {
             groups: GroupsInTheMaking::new(query.outputs.len()),
             uses: Vec::new(),
             grouped: Vec::new(),
+            collations: Vec::new(),
             replaced: Vec::new(),
         };
         // Whole targets are known by their places; the others wait for the keys.
@@ -73,9 +77,16 @@ impl Reader<'_> {
                 self.visible_column(target, range, query.frame, &mut making.groups).ok()?
             };
             making.groups.groups.columns.push(combination);
+            making.collations.push(self.collation_of(target.val(), query.frame));
         }
         self.keys(query, &outline.group_items, &mut making.groups).ok()?;
         making.grouped = self.grouped_columns(query, &making.groups)?;
+        let mut hidden = Vec::new();
+        for &(column, index) in making.grouped.iter().filter(|(_, index)| *index >= whole.len()) {
+            let leaf = self.leaves.get(column.leaf);
+            hidden.push((index, leaf.and_then(|leaf| leaf.collation(column.index)).map(str::to_owned)));
+        }
+        hidden.into_iter().for_each(|(index, collation)| making.set_collation(index, collation));
         let targets = self.last_targets(&mut making, &whole)?;
         let filter = self.last_filter(&mut making)?;
         self.last_order(&mut making, &whole)?;
@@ -89,6 +100,9 @@ impl Reader<'_> {
             .splice(if filter.is_some() { outline.tail.clone() } else { outline.after_having.clone() }, String::new());
         let mut uses = making.uses;
         uses.resize(making.groups.assembly.columns(), ColumnUse::default());
+        for (used, collation) in uses.iter_mut().zip(making.collations) {
+            used.collation = collation;
+        }
         let names: Vec<String> = (1..=uses.len()).map(|number| format!("c{number}")).collect();
         making.groups.groups.last_step = Some(LastStep {
             before: format!("SELECT {}{} FROM (", if is_distinct { "DISTINCT " } else { "" }, targets.join(", ")),
@@ -96,6 +110,25 @@ impl Reader<'_> {
             uses,
         });
         self.assembled(making.groups.finish()).ok()
+    }
+
+    /// Is it sorted by text in an order that the proxy does not know, and PostgreSQL can be told?
+    pub fn sorts_by_known_collation(&self, query: &GroupedQuery<'_, '_>) -> bool {
+        let targets: Vec<Node<'_>> = query.select.target_list().iter().map(nodes::ResTarget::val).collect();
+        query.select.sort_clause().iter().zip(query.order).filter(|(_, item)| !item.is_bytewise).any(|(sort, item)| {
+            let sorted = match &item.by {
+                OrderBy::Output(index) => targets.get(*index).copied(),
+                OrderBy::Hidden(_) => Some(sort.node()),
+                OrderBy::Other => None,
+            };
+            sorted.is_some_and(|node| self.collation_of(node, query.frame).is_some())
+        })
+    }
+
+    /// A table's column, and nothing else: what is made of it may have another collation.
+    fn collation_of(&self, node: Node<'_>, frame: &Frame<'_>) -> Option<String> {
+        let column = self.column_of(node, frame)?;
+        self.leaves.get(column.leaf)?.collation(column.index).map(str::to_owned)
     }
 
     /// The columns of GROUP BY that are plain, and where the shards' rows have them.
@@ -176,6 +209,7 @@ impl Reader<'_> {
                     Part::Plain | Part::Aggregate(..) => {
                         let index = self.sorted_column(sort.node(), sql, query.frame, &mut making.groups).ok()?;
                         making.sort_by(index, item.is_bytewise);
+                        making.set_collation(index, self.collation_of(sort.node(), query.frame));
                         making.replaced.push((range.clone(), column(index)));
                     }
                 },
@@ -277,6 +311,15 @@ impl Making<'_, '_> {
         if let Some(known) = self.use_of(index) {
             known.is_bytewise = is_bytewise && (known.is_bytewise || !known.is_sorted);
             known.is_sorted = true;
+        }
+    }
+
+    fn set_collation(&mut self, index: usize, collation: Option<String>) {
+        if self.collations.len() <= index {
+            self.collations.resize(index + 1, None);
+        }
+        if let Some(known) = self.collations.get_mut(index) {
+            *known = collation;
         }
     }
 

@@ -90,6 +90,14 @@ impl Leaf<'_> {
             Columns::Unknown => ColumnProperties::default(),
         }
     }
+
+    /// Of a table's or view's column that has one, as SQL names it.
+    pub fn collation(&self, index: usize) -> Option<&str> {
+        match &self.columns {
+            Columns::Relation(relation) => relation.columns.get(index)?.collation.as_deref(),
+            Columns::Listed(_) | Columns::Unknown => None,
+        }
+    }
 }
 
 pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnProperties {

@@ -367,3 +367,27 @@ SELECT count(ALL id), sum(ALL n) + 1 FROM entries JOIN accounts ON id = account_
 SELECT avg(NULL::int4) FROM accounts HAVING min(NULL::mood) IS DISTINCT FROM $1::mood;
 --! {sad,happy} | sad
 SELECT count(*), cardinality($1::mood[]) FROM accounts HAVING min(NULL::mood) IS DISTINCT FROM $2::mood;
+-- Text in an order that is not that of its bytes.
+SELECT w, count(*) FROM words GROUP BY w ORDER BY w;
+SELECT w, count(*), sum(n) FROM words GROUP BY 1 ORDER BY 1 DESC LIMIT 5;
+SELECT count(*) FROM words GROUP BY w ORDER BY w;
+SELECT v AS x, max(n) FROM words GROUP BY v ORDER BY x, max(n);
+SELECT w, v, count(*) FROM words GROUP BY w, v ORDER BY v NULLS FIRST, w DESC OFFSET 1;
+SELECT upper(w) AS u, count(*) FROM words GROUP BY w ORDER BY u, w;
+SELECT w || '!' AS x, count(*) FROM words GROUP BY w ORDER BY w || '!';
+SELECT w, count(*) > 4 OR w > 'm' AS late FROM words GROUP BY w ORDER BY w;
+SELECT w, max(n) FROM words GROUP BY w HAVING max(n) > 1 AND w > 'B' ORDER BY w;
+SELECT w, avg(n) FROM words GROUP BY w HAVING count(*) > 3 OR w < 'c' ORDER BY w;
+SELECT w COLLATE "C", count(*) FROM words GROUP BY w ORDER BY w COLLATE "C";
+SELECT w COLLATE "C" AS c, count(*) FROM words GROUP BY c ORDER BY c;
+SELECT w COLLATE "C" AS c, count(*) FROM words GROUP BY w ORDER BY w;
+SELECT w COLLATE "C" AS c, count(*) FROM words GROUP BY 1 ORDER BY 1;
+SELECT w, rank() OVER (ORDER BY w) FROM words GROUP BY w ORDER BY w;
+SELECT v, count(DISTINCT id) + 1 FROM words GROUP BY v ORDER BY v DESC NULLS LAST;
+SELECT w.w, sum(a.balance) FROM words w JOIN sparse s ON s.id = w.id JOIN accounts a ON a.id = w.id GROUP BY w.w ORDER BY w.w;
+SELECT max(w), min(w), v FROM words GROUP BY v ORDER BY v;
+SELECT DISTINCT w FROM words ORDER BY w;
+SELECT DISTINCT v, w FROM words ORDER BY w, v;
+SELECT w FROM words ORDER BY w, id LIMIT 7;
+--! 3
+SELECT w, count(*) FROM words WHERE n < $1 GROUP BY w ORDER BY w LIMIT $1;

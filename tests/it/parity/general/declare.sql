@@ -13,6 +13,7 @@ SELECT shardgate.distribute_table('"Mixed Case"', '"Id"');
 SELECT shardgate.distribute_table('sales.invoices', 'customer');
 SELECT shardgate.distribute_table('sales.accounts', 'id');
 SELECT shardgate.distribute_table('stamps', 'id');
+SELECT shardgate.distribute_table('words', 'id');
 SELECT shardgate.reference_table('tags');
 SELECT shardgate.reference_table('languages');
 SELECT shardgate.reference_table('kinds');

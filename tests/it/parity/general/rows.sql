@@ -16,3 +16,4 @@ INSERT INTO languages VALUES ('en', 'English'), ('de', 'German'), ('fr', 'French
 INSERT INTO kinds VALUES ('credit', 'Credit', 3), ('debit', 'Debit', 2), ('fee', NULL, 1), ('gift', 'Gift', NULL);
 INSERT INTO audit SELECT i, 'event ' || i, timestamp '2024-01-01' + i * interval '1 hour' FROM generate_series(1, 6) i;
 INSERT INTO options VALUES ('a', '{"x": 1}'), ('b', '[1, 2]'), ('c', NULL);
+INSERT INTO words SELECT i, (ARRAY['a', 'A', 'b', 'Z', 'é', 'e', '_', 'aa', 'a b', 'ab', NULL, 'B', 'ä', ''])[1 + i % 14], (ARRAY['x', 'X', 'y', NULL, 'Ö', 'o'])[1 + i % 6], i % 5 FROM generate_series(1, 60) i;

@@ -20,6 +20,7 @@ CREATE TABLE audit (id serial PRIMARY KEY, what text, at timestamp DEFAULT '2020
 CREATE TABLE stamps (id int PRIMARY KEY, what text, at boolean DEFAULT now() > '2020-01-01', day boolean DEFAULT current_date < '2020-01-01');
 CREATE TABLE tags (code text PRIMARY KEY, at boolean DEFAULT now() > '2020-01-01', drawn boolean DEFAULT random() < 2);
 CREATE TABLE options (name text PRIMARY KEY, value jsonb);
+CREATE TABLE words (id int PRIMARY KEY, w text COLLATE "und-x-icu", v varchar(8) COLLATE "und-x-icu", n int);
 CREATE VIEW active_accounts AS SELECT id, name, balance FROM accounts WHERE active;
 CREATE VIEW account_entries AS SELECT a.id, a.name, e.n, e.amount, e.kind FROM accounts a JOIN entries e ON e.account_id = a.id;
 CREATE VIEW account_sums AS SELECT account_id, sum(amount) AS total, count(*) AS entries FROM entries GROUP BY account_id;
