@@ -19,7 +19,7 @@ use super::context::Context;
 use super::parse;
 use super::query::resolve;
 use super::returned::{Apart, Returned, holds, is_star};
-use super::tokens::Tokens;
+use super::tokens::{Tokens, may_spell_names};
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
 
@@ -49,6 +49,9 @@ pub struct Chosen {
 
 /// `text`: one UPDATE or DELETE alone. `None`: it is not about one table in a form that is known.
 pub fn chosen(text: &str, context: &Context) -> Result<Option<Chosen>, PgError> {
+    if may_spell_names(text) {
+        return Ok(None);
+    }
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let made = match (statements.next(), statements.next()) {

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::parse;
 use super::query::{Resolved, resolve};
 use super::returned::{Apart, Returned, has_star, holds, is_star};
-use super::tokens::Tokens;
+use super::tokens::{Tokens, may_spell_names};
 use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -37,6 +37,9 @@ pub struct Moving {
 /// `text`: one UPDATE alone. `None`: it assigns no column of the key, it is not about one sharded table in a form that is known, or something looks at the
 /// difference.
 pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> {
+    if may_spell_names(text) {
+        return Ok(None);
+    }
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(Node::UpdateStmt(update)), None) = (statements.next(), statements.next()) else { return Ok(None) };

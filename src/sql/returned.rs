@@ -9,7 +9,7 @@ use pg_raw_parse::{Node, nodes};
 use super::context::Context;
 use super::parse;
 use super::query::resolve;
-use super::tokens::Tokens;
+use super::tokens::{Tokens, may_spell_names};
 use super::tree;
 use crate::catalog::{Relation, quoted_identifier};
 
@@ -31,7 +31,7 @@ impl InsertApart {
 
 /// `text`: one INSERT alone, with sub-selects in RETURNING. `None`: it is another, or these might see what it has written.
 pub fn insert_apart(text: &str, context: &Context) -> Option<InsertApart> {
-    let parsed = parse::parse(text).ok()?;
+    let parsed = parse::parse(text).ok().filter(|_| !may_spell_names(text))?;
     let mut statements = parsed.stmts();
     let (Some(Node::InsertStmt(insert)), None) = (statements.next(), statements.next()) else { return None };
     let (name, clause) = (insert.relation()?, insert.returning_clause()?);

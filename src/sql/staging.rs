@@ -24,7 +24,7 @@ use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::parse;
 use super::query::{Resolved, resolve};
-use super::tokens::Tokens;
+use super::tokens::{Tokens, may_spell_names};
 use super::tree;
 use super::value_rows::value_rows;
 use crate::catalog::{Relation, quoted_identifier};
@@ -170,6 +170,9 @@ pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<Strin
 /// The stages of one INSERT, UPDATE, DELETE or MERGE; `text` is the statement alone. Empty: there is nothing to answer first, or its
 /// form is not known.
 pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
+    if may_spell_names(text) {
+        return Ok(Stages::default());
+    }
     let parsed = parse::parse(text)?;
     let mut statements = parsed.stmts();
     let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(Stages::default()) };

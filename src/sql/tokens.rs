@@ -154,6 +154,11 @@ impl<'t> Tokens<'t> {
     }
 }
 
+/// A name may be spelled by code points, which no comparison of names here knows. Also true where a string holds such a word.
+pub fn may_spell_names(text: &str) -> bool {
+    text.contains("U&\"") || text.contains("u&\"")
+}
+
 /// As PostgreSQL folds it; `None` for what is no plain name, `U&"…"` among it.
 pub fn identifier(kind: TokenKind, piece: &str) -> Option<String> {
     match kind {
