@@ -357,7 +357,7 @@ impl<'c> Reader<'c> {
                 }),
                 TargetKind::Sharded { .. } if is_numbered => self.note_numbers(Numbers::Unseen),
                 TargetKind::Replicated if draws || is_numbered => {
-                    self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{}\"", column.name));
+                    self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{}\"", column.name));
                 }
                 TargetKind::Replicated => {
                     if let Some(default) = &column.default {
@@ -392,14 +392,14 @@ impl<'c> Reader<'c> {
     fn note_default(&mut self, default: &str, column: &str) {
         let text = format!("SELECT {default}");
         let Ok(tree) = parse::parse(&text) else {
-            self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{column}\""));
+            self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{column}\""));
             return;
         };
         let mut reader = Reader::new(self.context, &text, &[]);
         for statement in tree.stmts() {
             let is_read = reader.query(statement, None, &None).is_ok();
             if !is_read || reader.notes.volatile.is_some() {
-                self.notes.volatile.get_or_insert_with(|| format!("The default of column \"{column}\""));
+                self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{column}\""));
             }
         }
     }

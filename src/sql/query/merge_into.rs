@@ -101,6 +101,7 @@ impl<'c> Reader<'c> {
     }
 
     fn check_merge_assignment(&mut self, assignment: &nodes::ResTarget, into: &MergeInto<'_, 'c>, scope: &Scope<'_, '_>) {
+        self.check_set_default(assignment, into.target);
         let TargetKind::Sharded { group, key } = &into.target.kind else {
             return;
         };

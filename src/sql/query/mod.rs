@@ -39,6 +39,7 @@ mod predicate;
 mod relations;
 mod scope;
 mod select_list;
+mod set_default;
 mod through_view;
 mod with;
 

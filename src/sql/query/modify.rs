@@ -317,7 +317,7 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// SET of a key column, unless to what it is.
+    /// SET of a key column, unless to what it is; and to defaults.
     pub fn check_key_assignments(
         &mut self,
         assignments: &CastNodeList<nodes::ResTarget>,
@@ -325,6 +325,9 @@ impl<'c> Reader<'c> {
         scope: &Scope<'_, '_>,
         filter: &Facts,
     ) {
+        for assignment in assignments {
+            self.check_set_default(assignment, target);
+        }
         let TargetKind::Sharded { group, key } = &target.kind else {
             return;
         };

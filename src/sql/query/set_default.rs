@@ -1,0 +1,78 @@
+//! `SET column = DEFAULT`: who evaluates the default, and whether all who do get the same.
+//!
+//! Each copy of a reference table evaluates it for itself, so that only a constant is right there. Over several shards of a sharded
+//! table a clock has one time for all rows of a statement, which nobody can put in the place of the word DEFAULT.
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::Reader;
+use super::modify::{Target, TargetKind};
+use crate::catalog::Column;
+use crate::error::PgError;
+use crate::sql::{clock, parse, tree};
+
+impl Reader<'_> {
+    /// One assignment of an UPDATE, of ON CONFLICT, or of a MERGE.
+    pub fn check_set_default(&mut self, assignment: &nodes::ResTarget, target: &Target<'_>) {
+        let Some(relation) = target.relation.filter(|_| is_default(assignment.val())) else { return };
+        // A view may call its columns otherwise.
+        let is_set = |column: &&Column| target.view.is_some() || assignment.name() == Some(column.name.as_str());
+        for column in relation.columns.iter().filter(is_set) {
+            match target.kind {
+                TargetKind::Replicated if !is_same_on_every_copy(column) => {
+                    self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{}\"", column.name));
+                }
+                TargetKind::Sharded { .. } if column.default.as_deref().is_some_and(reads_clock) => {
+                    self.notes.not_pushable(PgError::unsupported(
+                        format!("the default of column \"{}\" is not supported for rows of several shards", column.name),
+                        "It would be evaluated on each shard, at a time of its own.",
+                        "Give its value: SET column = now().",
+                    ));
+                }
+                TargetKind::Replicated | TargetKind::Sharded { .. } | TargetKind::Home => {}
+            }
+        }
+    }
+}
+
+/// DEFAULT, by itself or in a list of values.
+fn is_default(value: Node<'_>) -> bool {
+    match value {
+        Node::SetToDefault(_) => true,
+        Node::MultiAssignRef(assignment) => match assignment.source() {
+            Node::RowExpr(row) => row.args().iter().any(|value| matches!(value, Node::SetToDefault(_))),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Nothing is computed, drawn or read.
+fn is_same_on_every_copy(column: &Column) -> bool {
+    if column.is_numbered_by_shard() || column.is_drawn_by_proxy() {
+        return false;
+    }
+    column.default.as_deref().is_none_or(is_constant)
+}
+
+fn reads_clock(default: &str) -> bool {
+    clock::mentions_clock(default) && !is_constant(default)
+}
+
+/// One that is not a time by another name.
+fn is_constant(default: &str) -> bool {
+    let text = format!("SELECT {default}");
+    let is_constant = |statement: Node<'_>| match statement {
+        Node::SelectStmt(select) => select.target_list().iter().all(|target| {
+            let is_constant = matches!(tree::without_casts(target.val()), Node::A_Const(_));
+            is_constant && !tree::constant_text(target.val()).is_some_and(|text| is_time(&text))
+        }),
+        _ => false,
+    };
+    parse::parse(&text).is_ok_and(|tree| tree.stmts().into_iter().all(is_constant))
+}
+
+fn is_time(text: &str) -> bool {
+    let text = text.trim_start().to_ascii_lowercase();
+    ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.starts_with(word))
+}
