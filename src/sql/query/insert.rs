@@ -14,6 +14,7 @@ use super::numbered::Given;
 use super::placement::{Distribution, RowKey, classes};
 use super::predicate::Operand;
 use super::scope::{Frame, Visible, VisibleColumns};
+use super::set_default::hides_clock;
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
 use crate::catalog::Column;
@@ -398,7 +399,7 @@ impl<'c> Reader<'c> {
         let mut reader = Reader::new(self.context, &text, &[]);
         for statement in tree.stmts() {
             let is_read = reader.query(statement, None, &None).is_ok();
-            if !is_read || reader.notes.volatile.is_some() {
+            if !is_read || reader.notes.volatile.is_some() || reader.notes.home_reason.is_some() || hides_clock(default) {
                 self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{column}\""));
             }
         }
@@ -407,12 +408,13 @@ impl<'c> Reader<'c> {
     /// Rows of one statement have one time, wherever they are.
     fn note_default_of_rows(&mut self, default: &str, column: &str) {
         let text = format!("SELECT {default}");
-        let is_same_everywhere = parse::parse(&text).is_ok_and(|tree| {
-            let mut reader = Reader::new(self.context, &text, &[]);
-            tree.stmts().into_iter().all(|statement| reader.query(statement, None, &None).is_ok())
-                && reader.notes.pushdown.is_none()
-                && reader.notes.touches_anything.is_none()
-        });
+        let is_same_everywhere = !hides_clock(default)
+            && parse::parse(&text).is_ok_and(|tree| {
+                let mut reader = Reader::new(self.context, &text, &[]);
+                tree.stmts().into_iter().all(|statement| reader.query(statement, None, &None).is_ok())
+                    && reader.notes.pushdown.is_none()
+                    && reader.notes.touches_anything.is_none()
+            });
         if !is_same_everywhere {
             self.notes.not_pushable(PgError::unsupported(
                 format!("the default of column \"{column}\" is not supported for rows of several shards"),

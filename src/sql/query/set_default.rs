@@ -72,7 +72,55 @@ fn is_constant(default: &str) -> bool {
     parse::parse(&text).is_ok_and(|tree| tree.stmts().into_iter().all(is_constant))
 }
 
+/// `('now'::text)::timestamptz`: a time of the transaction that no name of a clock tells of. By itself, or cast once, such a word was
+/// read when the default was made.
+pub fn hides_clock(default: &str) -> bool {
+    let text = format!("SELECT {default}");
+    let hides = |statement: Node<'_>| match statement {
+        Node::SelectStmt(select) => select.target_list().iter().any(|target| match target.val() {
+            Node::A_Const(_) => false,
+            Node::TypeCast(cast) if matches!(cast.arg(), Node::A_Const(_)) => false,
+            value => {
+                let mut found = false;
+                tree::walk(value, &mut |node| {
+                    let constant = matches!(node, Node::A_Const(_)).then(|| tree::constant_text(node)).flatten();
+                    found |= constant.is_some_and(|text| is_time(&text));
+                    !found
+                });
+                found
+            }
+        }),
+        _ => true,
+    };
+    parse::parse(&text).map_or(true, |tree| tree.stmts().into_iter().any(hides))
+}
+
 fn is_time(text: &str) -> bool {
     let text = text.trim_start().to_ascii_lowercase();
     ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.starts_with(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_hide_in_a_default() {
+        for default in ["('now'::text)::timestamp with time zone", "('today'::text || ' 10:00')::timestamp", "upper(' Now')"] {
+            assert!(hides_clock(default), "{default}");
+        }
+        for default in ["'now'", "'now'::text", "now()", "('2020-01-01'::text)::date", "5 + 1", "'{}'::jsonb"] {
+            assert!(!hides_clock(default), "{default}");
+        }
+    }
+
+    #[test]
+    fn a_default_may_be_a_constant() {
+        for default in ["'a message'::text", "5", "('-1'::integer)::bigint", "NULL::text"] {
+            assert!(is_constant(default), "{default}");
+        }
+        for default in ["now()", "'now'::text", "gen_random_uuid()", "5 + random()", "CURRENT_DATE"] {
+            assert!(!is_constant(default), "{default}");
+        }
+    }
 }
