@@ -171,7 +171,7 @@ fn check_family(place: &Place<'_>, other: Option<&nodes::RangeVar>, context: &Co
     Err(PgError::unsupported(
         "attaching or detaching a partition of a distributed table is not supported",
         "Its rows would be on other shards than the shard map says.",
-        "Make partitions with CREATE TABLE ... PARTITION OF, and drop them with DROP TABLE.",
+        "Distributed tables are ordinary tables: shardgate.distribute_table() partitions them over the shards.",
     ))
 }
 

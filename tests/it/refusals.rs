@@ -1,4 +1,5 @@
-//! What is refused: each statement of `refusals.txt` with its message, DETAIL and HINT, and a row in README's list.
+//! What is refused: each statement of `refusals.txt` with its message, DETAIL and HINT, and a row in README's list; and each
+//! declaration of `refusals_of_declarations.txt`.
 
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -6,6 +7,7 @@ use crate::sessions::Stage;
 use crate::support::ProxyOptions;
 
 const CASES: &str = include_str!("refusals.txt");
+const DECLARATIONS: &str = include_str!("refusals_of_declarations.txt");
 const README: &str = include_str!("../../README.md");
 
 struct Case<'t> {
@@ -16,10 +18,10 @@ struct Case<'t> {
 }
 
 /// Blocks of statements, one a line, and `=> message`, DETAIL and HINT; `#` begins a comment.
-fn cases() -> Vec<Case<'static>> {
+fn cases(text: &str) -> Vec<Case<'_>> {
     let mut cases = Vec::new();
     let mut statements = Vec::new();
-    let mut lines = CASES.lines().enumerate().peekable();
+    let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         if let Some(message) = line.strip_prefix("=> ") {
             let mut told = vec![message];
@@ -37,13 +39,22 @@ fn cases() -> Vec<Case<'static>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_say_what_why_and_what_to_do() {
+    all_are_told(CASES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_declarations_say_what_why_and_what_to_do() {
+    all_are_told(DECLARATIONS).await;
+}
+
+async fn all_are_told(text: &str) {
     let stage = Stage::start(3, ProxyOptions::default()).await;
     let mut wrong = String::new();
-    for case in cases() {
+    for case in cases(text) {
         let client = stage.proxy.connect().await;
         let told = refusal(&client, &case).await;
         if told != case.told {
-            wrong.push_str(&format!("refusals.txt:{}:\n=> {}\n", case.line, told.join("\n   ")));
+            wrong.push_str(&format!("line {}:\n=> {}\n", case.line, told.join("\n   ")));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -74,7 +85,7 @@ async fn refusal(client: &Client, case: &Case<'_>) -> Vec<String> {
 #[test]
 fn the_readme_lists_every_refusal() {
     let rows: Vec<String> = README.lines().filter(|line| line.starts_with("| ")).map(without_names).collect();
-    for case in cases() {
+    for case in cases(CASES) {
         let message = without_names(case.told[0]);
         assert!(rows.iter().any(|row| row.contains(&message)), "README does not list: {}", case.told[0]);
     }
