@@ -60,6 +60,10 @@ impl Definitions {
         self.0.insert(object, definition.into());
     }
 
+    pub fn extend(&mut self, others: Definitions) {
+        self.0.extend(others.0);
+    }
+
     pub fn contains(&self, object: &ObjectName) -> bool {
         self.0.contains_key(object)
     }

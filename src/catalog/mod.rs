@@ -250,6 +250,29 @@ impl Catalog {
         self.definitions.differences(&other.definitions)
     }
 
+    /// The relation and those that hold a part of its rows, partitions of partitions too; parents before their children.
+    pub fn family<'c>(&'c self, relation: &'c Relation) -> Vec<&'c Relation> {
+        let mut found = vec![relation];
+        let mut next = 0;
+        while let Some(member) = found.get(next) {
+            for child in member.children.iter().filter_map(|child| self.relations.get(child)) {
+                if !found.iter().any(|known| known.oid == child.oid) {
+                    found.push(child);
+                }
+            }
+            next += 1;
+        }
+        found
+    }
+
+    /// Definitions of the relation and of those that hold a part of its rows.
+    pub fn definitions_of_family(&self, relation: &Relation) -> Definitions {
+        self.family(relation).into_iter().fold(Definitions::default(), |mut all, member| {
+            all.extend(self.definitions.of(&member.whole()));
+            all
+        })
+    }
+
     /// The relation that an unqualified or qualified name means under this search path. Does not know temporary tables.
     pub fn resolve(&self, schema: Option<&str>, name: &str, search_path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| {
@@ -272,6 +295,13 @@ impl Relation {
             && !self.has_row_security
             && self.parents.is_empty()
             && self.children.is_empty()
+    }
+
+    /// It belongs to a declaratively partitioned table.
+    pub fn is_partition(&self, catalog: &Catalog) -> bool {
+        self.parents
+            .iter()
+            .any(|parent| catalog.relations.get(parent).is_some_and(|parent| parent.kind == RelationKind::PartitionedTable))
     }
 
     /// How the definitions name it: `table public.books`.

@@ -37,67 +37,46 @@ pub(super) enum CandidateKind<'a> {
 }
 
 impl Candidate<'_> {
-    /// In the order in which a user would mend them.
+    /// In the order in which a user would mend them. What partitions have from their parent is told of the parent.
     pub(super) fn obstacles(&self) -> Vec<Obstacle> {
+        let family = self.catalog.family(self.relation).into_iter();
+        family.map(|member| self.obstacles_of(member)).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    fn obstacles_of(&self, member: &Relation) -> Vec<Obstacle> {
         let mut found = Vec::new();
         match self.kind {
-            CandidateKind::Sharded { key, .. } => found.extend(self.uniques(key)),
+            CandidateKind::Sharded { key, .. } => found.extend(uniques(member, key)),
             // Every row is everywhere, so every constraint is checked everywhere.
             CandidateKind::Reference => {}
         }
-        found.extend(sequences::obstacles(self.relation));
-        found.extend(self.foreign_keys());
-        found.extend(self.referencing_keys());
-        found.extend(self.relation.triggers.iter().filter_map(|trigger| self.trigger(trigger)));
-        found.extend(self.hidden_references());
+        found.extend(sequences::obstacles(member));
+        found.extend(sequences::obstacles_of_partition(self.relation, member));
+        found.extend(self.foreign_keys(member));
+        found.extend(self.referencing_keys(member));
+        found.extend(member.triggers.iter().filter_map(|trigger| self.trigger(trigger)));
+        found.extend(self.hidden_references(member));
         found
     }
 
-    fn uniques<'b>(&'b self, key: &'b [KeyColumn]) -> impl Iterator<Item = Obstacle> + 'b {
-        let has_key = |unique: &Unique| key.iter().all(|column| unique.columns.iter().flatten().any(|name| *name == column.column));
-        self.relation.uniques.iter().filter(move |unique| !has_key(unique)).map(|unique| self.unique(unique, key))
-    }
-
-    fn unique(&self, unique: &Unique, key: &[KeyColumn]) -> Obstacle {
-        let columns: Vec<String> = key.iter().map(|column| format!("\"{}\"", column.column)).collect();
-        let kind = match (unique.is_primary, unique.is_exclusion, unique.is_constraint) {
-            (true, _, _) => "Primary key",
-            (false, true, _) => "Exclusion constraint",
-            (false, false, true) => "Unique constraint",
-            (false, false, false) => "Unique index",
-        };
-        let compared = if unique.is_exclusion { " compared by =" } else { "" };
-        let table = quoted_name(&self.relation.schema, &self.relation.name);
-        let name = quoted_identifier(&unique.name);
-        let remedy = if unique.is_constraint {
-            format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it.")
-        } else {
-            format!("DROP INDEX {}, and make it again with the shard key in it.", quoted_name(&self.relation.schema, &unique.name))
-        };
-        Obstacle {
-            what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
-            remedy,
-        }
-    }
-
-    fn foreign_keys(&self) -> impl Iterator<Item = Obstacle> + '_ {
-        self.relation.foreign_keys.iter().filter_map(|foreign_key| {
+    fn foreign_keys(&self, member: &Relation) -> impl Iterator<Item = Obstacle> {
+        member.foreign_keys.iter().filter_map(|foreign_key| {
             let referenced = self.catalog.relations.get(&foreign_key.referenced)?;
-            let reason = self.foreign_key_problem(foreign_key, self.relation, referenced)?;
-            Some(foreign_key_obstacle(foreign_key, self.relation, referenced, &reason))
+            let reason = self.foreign_key_problem(foreign_key, member, referenced)?;
+            Some(foreign_key_obstacle(foreign_key, member, referenced, &reason))
         })
     }
 
     /// Those of other tables that refer to this one.
-    fn referencing_keys(&self) -> impl Iterator<Item = Obstacle> + '_ {
+    fn referencing_keys(&self, member: &Relation) -> impl Iterator<Item = Obstacle> {
         let mut referencing: Vec<&Relation> =
-            self.catalog.relations.values().filter(|relation| relation.oid != self.relation.oid).collect();
+            self.catalog.relations.values().filter(|relation| relation.oid != member.oid).collect();
         referencing.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         referencing.into_iter().flat_map(move |referencing| {
-            referencing.foreign_keys.iter().filter(|foreign_key| foreign_key.referenced == self.relation.oid).filter_map(
+            referencing.foreign_keys.iter().filter(|foreign_key| foreign_key.referenced == member.oid).filter_map(
                 move |foreign_key| {
-                    let reason = self.foreign_key_problem(foreign_key, referencing, self.relation)?;
-                    Some(foreign_key_obstacle(foreign_key, referencing, self.relation, &reason))
+                    let reason = self.foreign_key_problem(foreign_key, referencing, member)?;
+                    Some(foreign_key_obstacle(foreign_key, referencing, member, &reason))
                 },
             )
         })
@@ -148,7 +127,10 @@ impl Candidate<'_> {
         match self.map.table(&relation.schema, &relation.name).map(|table: &std::sync::Arc<Table>| &table.kind) {
             Some(TableKind::Sharded { group, key }) => Place::Sharded(Some(*group), key),
             Some(TableKind::Reference) => Place::Reference,
-            None => Place::Home,
+            None => {
+                let parent = relation.parents.iter().find_map(|parent| self.catalog.relations.get(parent));
+                parent.map_or(Place::Home, |parent| self.place(parent))
+            }
         }
     }
 
@@ -191,9 +173,9 @@ impl Candidate<'_> {
         self.map.functions.get(&(schema.to_owned(), name.to_owned())).map(AsRef::as_ref)
     }
 
-    fn hidden_references(&self) -> Vec<Obstacle> {
+    fn hidden_references(&self, member: &Relation) -> Vec<Obstacle> {
         let mut found = Vec::new();
-        for part in self.catalog.closures_by_part(self.relation.oid, Access::Write, self.reader) {
+        for part in self.catalog.closures_by_part(member.oid, Access::Write, self.reader) {
             let declared = part
                 .function
                 .and_then(|oid| self.catalog.functions.get(&oid))
@@ -275,6 +257,33 @@ enum Place<'a> {
     Sharded(Option<GroupId>, &'a [KeyColumn]),
     Reference,
     Home,
+}
+
+fn uniques<'b>(relation: &'b Relation, key: &'b [KeyColumn]) -> impl Iterator<Item = Obstacle> + 'b {
+    let has_key = |unique: &Unique| key.iter().all(|column| unique.columns.iter().flatten().any(|name| *name == column.column));
+    relation.uniques.iter().filter(move |unique| !has_key(unique)).map(|unique| unique_obstacle(relation, unique, key))
+}
+
+fn unique_obstacle(relation: &Relation, unique: &Unique, key: &[KeyColumn]) -> Obstacle {
+    let columns: Vec<String> = key.iter().map(|column| format!("\"{}\"", column.column)).collect();
+    let kind = match (unique.is_primary, unique.is_exclusion, unique.is_constraint) {
+        (true, _, _) => "Primary key",
+        (false, true, _) => "Exclusion constraint",
+        (false, false, true) => "Unique constraint",
+        (false, false, false) => "Unique index",
+    };
+    let compared = if unique.is_exclusion { " compared by =" } else { "" };
+    let table = quoted_name(&relation.schema, &relation.name);
+    let name = quoted_identifier(&unique.name);
+    let remedy = if unique.is_constraint {
+        format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it.")
+    } else {
+        format!("DROP INDEX {}, and make it again with the shard key in it.", quoted_name(&relation.schema, &unique.name))
+    };
+    Obstacle {
+        what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
+        remedy,
+    }
 }
 
 fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation, reason: &str) -> Obstacle {

@@ -44,11 +44,7 @@ impl<'a> LockedTables<'a> {
         let mut tables: Vec<String> = relations.iter().map(|relation| quoted_name(&relation.schema, &relation.name)).collect();
         tables.sort_unstable();
         // What an interrupted declaration left behind goes first: that needs a stronger lock.
-        for relation in relations {
-            if Self::has_leftover(home, relation).await? {
-                Self::open_leftover(home, relation).await?;
-            }
-        }
+        Self::open_leftovers(home, relations).await?;
         home.run("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         for table in &tables {
             if let Err(error) = home.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await {
@@ -59,15 +55,21 @@ impl<'a> LockedTables<'a> {
         Ok(Self { home, tables })
     }
 
-    /// A declaration that ended half-way left the table's gate closed.
-    pub(super) async fn has_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<bool, PgError> {
-        let table = quoted_literal(&quoted_name(&relation.schema, &relation.name));
-        home.value(&format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {table}::regclass AND tgname = '{TRIGGER}')"))
-            .await
-    }
-
-    pub(super) async fn open_leftover(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
-        drop_trigger(home, &quoted_name(&relation.schema, &relation.name)).await
+    /// Opens the gates that a declaration that ended half-way has left closed; whether there were any.
+    pub(super) async fn open_leftovers(home: &mut ShardConnection, relations: &[&Relation]) -> Result<bool, PgError> {
+        let mut had_any = false;
+        for relation in relations {
+            let table = quoted_name(&relation.schema, &relation.name);
+            let is_closed = format!(
+                "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {}::regclass AND tgname = '{TRIGGER}')",
+                quoted_literal(&table)
+            );
+            if home.value(&is_closed).await? {
+                drop_trigger(home, &table).await?;
+                had_any = true;
+            }
+        }
+        Ok(had_any)
     }
 
     /// The connection whose transaction holds the locks.

@@ -143,7 +143,8 @@ impl Control {
         let tables: Vec<(String, String)> = catalog
             .relations
             .values()
-            .filter(|relation| relation.kind.word() == "table")
+            // A partition is a part of its table.
+            .filter(|relation| relation.kind.word() == "table" && !relation.is_partition(catalog))
             .map(|relation| (relation.schema.clone(), relation.name.clone()))
             .collect();
         self.map.store().replace_home_tables(&tables).await?;

@@ -81,18 +81,12 @@ fn search_path(caller: &Caller) -> Vec<String> {
     caller.search_path.iter().map(|schema| if schema == "$user" { caller.user.clone() } else { schema.clone() }).collect()
 }
 
-/// The table that an argument names, or why it cannot be declared.
+/// The table that an argument names, or why it cannot be declared. A partitioned table stands for all of its partitions, which
+/// are placed like it and are not in the map themselves.
 pub(super) fn find_table<'a>(catalog: &'a Catalog, caller: &Caller, text: &str) -> Result<&'a Relation, PgError> {
     let relation = find_relation(catalog, caller, text)?;
     let what = match relation.kind {
-        RelationKind::Table => return refuse_inheritance(relation).map(|()| relation),
-        RelationKind::PartitionedTable => {
-            return Err(PgError::unsupported(
-                format!("cannot distribute partitioned table \"{}\"", relation.name),
-                "Statements may name its partitions directly, which are tables of their own.",
-                "Distribute an ordinary table; shardgate.distribute_table() partitions it over the shards.",
-            ));
-        }
+        RelationKind::Table | RelationKind::PartitionedTable => return refuse_inheritance(catalog, relation).map(|()| relation),
         RelationKind::View => "a view",
         RelationKind::MaterializedView => "a materialized view",
         RelationKind::ForeignTable => "a foreign table",
@@ -103,18 +97,30 @@ pub(super) fn find_table<'a>(catalog: &'a Catalog, caller: &Caller, text: &str) 
         .with_hint("Distribute the tables that it reads; views are then answered from the shards."))
 }
 
-fn refuse_inheritance(relation: &Relation) -> Result<(), PgError> {
-    let what = match (relation.parents.is_empty(), relation.children.is_empty()) {
-        (true, true) => return Ok(()),
-        (false, _) => "It inherits from, or is a partition of, another table, whose rows include its own.",
-        (true, false) => "Other tables inherit from it, and its rows include theirs.",
+fn refuse_inheritance(catalog: &Catalog, relation: &Relation) -> Result<(), PgError> {
+    if relation.is_partition(catalog) {
+        return Err(PgError::unsupported(
+            format!("cannot distribute table \"{}\" because it is a partition", relation.name),
+            "Its rows are those of the table that it belongs to.",
+            "Distribute the partitioned table: its partitions are placed like it.",
+        ));
+    }
+    let (what, remedy) = match relation.kind {
+        RelationKind::PartitionedTable => {
+            let foreign = catalog.family(relation).into_iter().find(|member| member.kind == RelationKind::ForeignTable);
+            match foreign {
+                Some(_) => ("One of its partitions is a foreign table, whose rows are elsewhere.", "Detach the foreign table first."),
+                None => return Ok(()),
+            }
+        }
+        _ if !relation.parents.is_empty() => ("It inherits from another table, whose rows include its own.", NO_INHERIT),
+        _ if !relation.children.is_empty() => ("Other tables inherit from it, and its rows include theirs.", NO_INHERIT),
+        _ => return Ok(()),
     };
-    Err(PgError::unsupported(
-        format!("cannot distribute table \"{}\" because of inheritance", relation.name),
-        what,
-        "Remove the inheritance with ALTER TABLE … NO INHERIT or DETACH PARTITION first.",
-    ))
+    Err(PgError::unsupported(format!("cannot distribute table \"{}\" because of inheritance", relation.name), what, remedy))
 }
+
+const NO_INHERIT: &str = "Remove the inheritance with ALTER TABLE … NO INHERIT first.";
 
 pub(super) fn find_relation<'a>(catalog: &'a Catalog, caller: &Caller, text: &str) -> Result<&'a Relation, PgError> {
     let name = Name::parse(text)?;

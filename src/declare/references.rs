@@ -9,7 +9,7 @@ use super::shard_connection::ShardConnection;
 use super::sharding::{ensure_table, refuse};
 use super::shards::read_catalog;
 use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, RelationKind};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{ShardState, TableKind};
 
@@ -19,12 +19,17 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
     let mut home = control.open(&home_shard).await?;
     let catalog = read_catalog(&mut home).await?;
     let relation = names::find_table(&catalog, caller, table)?;
+    if relation.kind == RelationKind::PartitionedTable {
+        return Err(PgError::unsupported(
+            format!("cannot make partitioned table \"{}\" a reference table", relation.name),
+            "Every shard would have all of its partitions.",
+            "Distribute it by a key, or make it an ordinary table.",
+        ));
+    }
     if let Some(known) = snapshot.table(&relation.schema, &relation.name) {
         return match known.kind {
             // What a call that ended half-way may have left: the gate.
-            TableKind::Reference if LockedTables::has_leftover(&mut home, relation).await? => {
-                LockedTables::open_leftover(&mut home, relation).await
-            }
+            TableKind::Reference if LockedTables::open_leftovers(&mut home, &[relation]).await? => Ok(()),
             TableKind::Reference => {
                 Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already a reference table", relation.name)))
             }

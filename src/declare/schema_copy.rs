@@ -17,7 +17,7 @@ use crate::error::{PgError, SqlState};
 /// Runs the home shard's schema on `target`, which has none. All or nothing.
 pub(super) async fn copy(home: &mut ShardConnection, home_url: &str, target: &mut ShardConnection) -> Result<(), PgError> {
     let keeps_owners = check_roles(home, target).await?;
-    let script = dump(home, home_url, keeps_owners, None).await?;
+    let script = dump(home, home_url, keeps_owners, &[]).await?;
     apply(target, &script).await.map_err(|error| {
         error.with_hint(
             "The home shard's schema could not be made there: let the server have the same extensions and settings, then call \
@@ -26,15 +26,17 @@ pub(super) async fn copy(home: &mut ShardConnection, home_url: &str, target: &mu
     })
 }
 
-/// Makes one table that is missing on `target`. What it needs (types, functions) must be there.
+/// Makes one table that is missing on `target`, with its partitions: the table itself is the first of `family`. What it needs (types,
+/// functions) must be there.
 pub(super) async fn copy_table(
     home: &mut ShardConnection,
     home_url: &str,
-    relation: &Relation,
+    family: &[&Relation],
     target: &mut ShardConnection,
 ) -> Result<(), PgError> {
+    let Some(relation) = family.first() else { return Ok(()) };
     let keeps_owners = check_roles(home, target).await?;
-    let script = dump(home, home_url, keeps_owners, Some(relation)).await?;
+    let script = dump(home, home_url, keeps_owners, family).await?;
     apply(target, &script).await.map_err(|error| {
         error.with_hint(format!(
             "Table \"{}\" is missing on shard \"{}\" and could not be made there. Make it, with the types and functions it needs.",
@@ -111,7 +113,8 @@ FROM (SELECT c.relowner AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = 
       UNION SELECT n.nspowner FROM pg_namespace n
       WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate', 'public')) owners";
 
-async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: Option<&Relation>) -> Result<String, PgError> {
+/// `only`: these tables; none: everything.
+async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: &[&Relation]) -> Result<String, PgError> {
     let program = find_pg_dump(home.server_version / 10_000).await?;
     let (url, password) = split_password(&home.name, home_url)?;
     let mut command = Command::new(program);
@@ -119,7 +122,7 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--no-tablespaces", "--exclude-schema=shardgate"])
         .args(["--no-password", "--lock-wait-timeout=30s"])
         .args(if keeps_owners { &[][..] } else { &["--no-owner"][..] })
-        .args(only.map(|relation| format!("--table={}", quoted_name(&relation.schema, &relation.name))))
+        .args(only.iter().map(|relation| format!("--table={}", quoted_name(&relation.schema, &relation.name))))
         .arg(format!("--dbname={url}"))
         .env_remove("PGOPTIONS")
         .stdin(Stdio::null())

@@ -29,6 +29,19 @@ pub(super) fn obstacles(relation: &Relation) -> Vec<Obstacle> {
     relation.columns.iter().filter(is_computed).map(obstacle).collect()
 }
 
+/// A partition numbers its rows otherwise than its parent: by a sequence of each shard's own, where it is written by its name.
+pub(super) fn obstacles_of_partition(parent: &Relation, partition: &Relation) -> Vec<Obstacle> {
+    let differs = |column: &&Column| {
+        column.is_numbered_by_shard() && parent.column(&column.name).is_none_or(|of_parent| of_parent.default != column.default)
+    };
+    let table = quoted_name(&partition.schema, &partition.name);
+    let obstacle = |column: &Column| Obstacle {
+        what: format!("Column \"{}\" of partition \"{}\" has another default than its parent.", column.name, partition.name),
+        remedy: format!("ALTER TABLE {table} ALTER COLUMN {} DROP DEFAULT.", quoted_identifier(&column.name)),
+    };
+    if parent.oid == partition.oid { Vec::new() } else { partition.columns.iter().filter(differs).map(obstacle).collect() }
+}
+
 /// Gives the table's columns sequences of the whole cluster. `true`: the home shard's schema has changed.
 pub(super) async fn adopt(
     control: &Control,

@@ -3,7 +3,7 @@
 //! A table that holds rows stays where it is: all partitions begin on the home shard, and every statement does what it did
 //! before. Only an empty one is spread at once, behind the gate, so that no row that was on its way lands at home by an old plan.
 
-use crate::catalog::{Catalog, Relation, quoted_name};
+use crate::catalog::{Catalog, Definitions, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{
     Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind,
@@ -102,8 +102,9 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     let mut home = control.open(&home_shard).await?;
     let catalog = read_catalog(&mut home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
+    let family = catalog.family(relation);
     if let Some(known) = snapshot.table(&relation.schema, &relation.name) {
-        return already_declared(&mut home, relation, known, request).await;
+        return already_declared(&mut home, &family, known, request).await;
     }
     let has_rows = rows_copy::has_rows(&mut home, relation).await?;
     let plan = Plan::make(caller, &snapshot, &catalog, relation, request, has_rows)?;
@@ -131,7 +132,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     let stays_home = plan.is_all_on(&snapshot, &home_shard);
     let result = match stays_home {
         true => store(control, caller, relation, request, &plan).await,
-        false => store_gated(control, caller, &mut home, relation, request, &plan).await,
+        false => store_gated(control, caller, &mut home, &family, request, &plan).await,
     };
     home.close().await;
     result
@@ -140,15 +141,16 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
 /// Called again with the same key: what a call that ended half-way may have left, the gate, goes.
 async fn already_declared(
     home: &mut ShardConnection,
-    relation: &Relation,
+    family: &[&Relation],
     known: &Table,
     request: &Request<'_>,
 ) -> Result<(), PgError> {
+    let Some(relation) = family.first() else { return Ok(()) };
     let error = match &known.kind {
         TableKind::Sharded { key, .. } => {
             let asked = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash));
-            if LockedTables::has_leftover(home, relation).await? && asked.is_ok_and(|asked| asked.columns == *key) {
-                return LockedTables::open_leftover(home, relation).await;
+            if asked.is_ok_and(|asked| asked.columns == *key) && LockedTables::open_leftovers(home, family).await? {
+                return Ok(());
             }
             format!("table \"{}\" is already sharded", relation.name)
         }
@@ -311,11 +313,12 @@ async fn store_gated(
     control: &Control,
     caller: &Caller,
     home: &mut ShardConnection,
-    relation: &Relation,
+    family: &[&Relation],
     request: &Request<'_>,
     plan: &Plan,
 ) -> Result<(), PgError> {
-    let mut locked = LockedTables::lock(home, &[relation]).await?;
+    let Some(relation) = family.first() else { return Ok(()) };
+    let mut locked = LockedTables::lock(home, family).await?;
     // Those who were writing have ended; their rows are to be seen now.
     let still_empty = rows_copy::has_rows(locked.connection(), relation).await.map(|has_rows| !has_rows);
     if still_empty != Ok(true) {
@@ -361,12 +364,15 @@ pub(super) async fn ensure_table(
     relation: &Relation,
     shard: &mut ShardConnection,
 ) -> Result<(), PgError> {
-    let whole = relation.whole();
-    let wanted = home_catalog.definitions.of(&whole);
-    let mut found = read_catalog(shard).await?.definitions.of(&whole);
+    let wanted = home_catalog.definitions_of_family(relation);
+    let found_there = |there: &Catalog| match there.resolve(Some(&relation.schema), &relation.name, &[]) {
+        Some(relation) => there.definitions_of_family(relation),
+        None => Definitions::default(),
+    };
+    let mut found = found_there(&read_catalog(shard).await?);
     if found.is_empty() && !wanted.is_empty() {
-        schema_copy::copy_table(home, home_url, relation, shard).await?;
-        found = read_catalog(shard).await?.definitions.of(&whole);
+        schema_copy::copy_table(home, home_url, &home_catalog.family(relation), shard).await?;
+        found = found_there(&read_catalog(shard).await?);
     }
     let differences = wanted.differences(&found);
     if differences.is_empty() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::gateway::Gateway;
 use super::{Failure, Session, schema};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Definitions};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, ShardState, Table, TableKind};
 use crate::sql::analysis::Part;
@@ -66,8 +66,11 @@ fn add_differences(found: &mut Drift, tables: &[Arc<Table>], home: &Catalog, sha
     for table in tables {
         let name = (table.schema.clone(), table.name.clone());
         let Some(relation) = home.relation_names.get(&name).and_then(|oid| home.relations.get(oid)) else { continue };
-        let whole = relation.whole();
-        let differences = home.definitions.of(&whole).differences(&catalog.definitions.of(&whole));
+        let there = match catalog.resolve(Some(&table.schema), &table.name, &[]) {
+            Some(relation) => catalog.definitions_of_family(relation),
+            None => Definitions::default(),
+        };
+        let differences = home.definitions_of_family(relation).differences(&there);
         if !differences.is_empty() && !found.contains_key(&name) {
             let list = differences.iter().take(DIFFERENCES_MAX).cloned().collect::<Vec<_>>().join(";\n");
             found.insert(name, format!("Here: the home shard, there: shard \"{shard}\".\n{list}."));

@@ -43,7 +43,8 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     }
 }
 
-/// A distributed table gets another name or schema: until the map follows, the old name is the one that routes.
+/// A distributed table gets another name or schema: until the map follows, the old name is the one that routes. The map does not know
+/// partitions by name: they are placed by their parent's.
 pub fn renames_distributed(node: Node<'_>, context: &Context) -> bool {
     let relation = match node {
         Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
@@ -53,7 +54,8 @@ pub fn renames_distributed(node: Node<'_>, context: &Context) -> bool {
         Node::AlterObjectSchemaStmt(s) if s.object_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
         _ => None,
     };
-    relation.is_some_and(|relation| Place::of(relation, context).is_distributed())
+    let table = relation.and_then(|relation| resolve(context, relation, &context.search_path).table());
+    table.is_some_and(|table| context.map.table(&table.schema, &table.name).is_some())
 }
 
 /// Where a table's rows are.
@@ -171,7 +173,7 @@ fn check_family(place: &Place<'_>, other: Option<&nodes::RangeVar>, context: &Co
     Err(PgError::unsupported(
         "attaching or detaching a partition of a distributed table is not supported",
         "Its rows would be on other shards than the shard map says.",
-        "Distributed tables are ordinary tables: shardgate.distribute_table() partitions them over the shards.",
+        "Make partitions with CREATE TABLE ... PARTITION OF, and drop them with DROP TABLE.",
     ))
 }
 

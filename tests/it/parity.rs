@@ -6,7 +6,8 @@
 //! proxy does not do yet is marked in the cases as refused, and then must be refused.
 //!
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
-//! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind.
+//! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind; `partitioned`, declaratively
+//! partitioned tables.
 
 mod answer;
 mod case;
@@ -50,6 +51,13 @@ const WRITES: Scene = Scene {
     locate: "SELECT shardgate.locate('items', '1')",
 };
 
+const PARTITIONED: Scene = Scene {
+    schema: include_str!("parity/partitioned/schema.sql"),
+    rows: include_str!("parity/partitioned/rows.sql"),
+    declare: include_str!("parity/partitioned/declare.sql"),
+    locate: "SELECT shardgate.locate('events', '1')",
+};
+
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GENERAL).await;
@@ -83,6 +91,14 @@ async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     run_files(&mut runner, "writes").await;
     runner.tally.finish("writes");
+}
+
+#[tokio::test]
+async fn partitioned_tables_are_read_and_written_as_by_one_postgresql() {
+    let mut world = World::start(PARTITIONED).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "partitioned").await;
+    runner.tally.finish("partitioned");
 }
 
 /// All cases of a scene: every file in its folder but those that make the scene, so that none can be forgotten.

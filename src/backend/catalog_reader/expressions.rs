@@ -27,7 +27,8 @@ struct ConstraintRow {
     definition: String,
 }
 
-// Not those that are columns' own since PostgreSQL 18 (not null), nor triggers.
+// Not those that are columns' own since PostgreSQL 18 (not null), nor triggers, nor what PostgreSQL adds to a foreign key for each
+// partition of the table that it refers to.
 const CONSTRAINTS: &str = "
 SELECT con.conrelid::int8 AS relation, con.conname::text AS name, con.contype = 'f' AS is_foreign_key,
        ARRAY(SELECT a.attname::text FROM unnest(con.conkey) WITH ORDINALITY k(attnum, n)
@@ -40,6 +41,7 @@ FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+  AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 
 async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {

@@ -43,7 +43,7 @@ async fn wrong_arguments_have_their_own_errors() {
     let d = Declarer::with_schema(
         1,
         "CREATE TABLE orders (id int PRIMARY KEY, tags jsonb, ts timestamptz(0)); CREATE VIEW v AS SELECT 1 AS id;
-         CREATE TABLE parted (a int) PARTITION BY RANGE (a); CREATE TABLE gen (a int, b int GENERATED ALWAYS AS (a) STORED)",
+         CREATE TABLE gen (a int, b int GENERATED ALWAYS AS (a) STORED)",
     )
     .await;
     let expect = async |arguments: &[(&str, &str)], expected_code: &str, text: &str| {
@@ -54,7 +54,6 @@ async fn wrong_arguments_have_their_own_errors() {
     expect(&[("", "ordrs"), ("", "id")], "42P01", "Perhaps you meant \"public.orders\".").await;
     expect(&[("", "orders"), ("", "idd")], "42703", "Perhaps you meant \"id\".").await;
     expect(&[("", "v"), ("", "id")], "42809", "\"v\" is a view").await;
-    expect(&[("", "parted"), ("", "a")], "0A000", "partitioned table").await;
     expect(&[("", "orders"), ("", "tags")], "0A000", "Its type is jsonb.").await;
     expect(&[("", "orders"), ("", "ts")], "0A000", "timestamp(0) with time zone").await;
     expect(&[("", "gen"), ("", "b")], "0A000", "generated column").await;
@@ -147,4 +146,28 @@ async fn citus_names_work_and_colocate_what_fits() {
         "SELECT string_agg(table_name || coalesce(colocation_group::text, kind), ' ' ORDER BY table_name) FROM shardgate.tables";
     assert_eq!(d.value_on_map(groups).await, "a1 b1 c2 rreference");
     assert_eq!(code(&d.call("create_distributed_table", &["a", "id", "append"]).await.unwrap_err()), "0A000");
+}
+
+#[tokio::test]
+async fn partitions_are_placed_like_the_table_that_they_belong_to() {
+    let d = Declarer::with_schema(
+        2,
+        "CREATE TABLE events (tenant int, at date, id bigserial, PRIMARY KEY (tenant, at, id)) PARTITION BY RANGE (at);
+         CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01') PARTITION BY LIST (tenant);
+         CREATE TABLE events_1_rest PARTITION OF events_1 DEFAULT; CREATE TABLE events_2 PARTITION OF events DEFAULT",
+    )
+    .await;
+    let partitions = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ '^events'";
+    // A partition that is elsewhere only, or missing there.
+    d.on_shard(1, "DROP TABLE events_2").await;
+    let error = d.call("distribute_table", &["events", "tenant"]).await.unwrap_err();
+    assert!(told(&error).contains("table \"public.events_2\" exists here and is missing there"), "{}", told(&error));
+    // All of them are made where there is none.
+    d.on_shard(1, "DROP TABLE events").await;
+    d.call("distribute_table", &["events", "tenant"]).await.expect("distribute");
+    assert_eq!(d.value_on_shard(1, partitions).await, "events events_1 events_1_rest events_2");
+    assert_eq!(d.value_on_map("SELECT string_agg(table_name, ' ') FROM shardgate.tables WHERE table_name ~ '^events'").await, "events");
+    // Writers of the table and of each partition are let in again.
+    let gates = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal";
+    assert_eq!(d.value_on_shard(0, gates).await, "0");
 }

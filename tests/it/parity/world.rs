@@ -108,7 +108,16 @@ impl World {
         }
         // Reference tables are filled before they are declared, sharded ones after.
         let declarations = statements(scene.declare);
-        let is_sharded = |table: &str| declarations.iter().any(|text| text.contains(&format!("distribute_table('{table}'")));
+        // A partition is placed like the table that it belongs to.
+        let mut whole = BTreeMap::new();
+        for table in &tables {
+            let roots = self.direct[0].rows(&format!("SELECT coalesce(pg_partition_root('{table}'), '{table}')::text")).await;
+            whole.insert(table.clone(), roots[0][0].clone().expect("a table"));
+        }
+        let is_sharded = |table: &str| {
+            let table = whole.get(table).map_or(table, String::as_str);
+            declarations.iter().any(|text| text.contains(&format!("distribute_table('{table}'")))
+        };
         for table in tables.iter().filter(|table| !is_sharded(table)) {
             self.copy_rows(&mut proxy, table).await;
         }

@@ -1,0 +1,15 @@
+CREATE TABLE events (tenant int NOT NULL, at date NOT NULL, id bigserial, n int DEFAULT 7, note text, PRIMARY KEY (tenant, at, id)) PARTITION BY RANGE (at);
+CREATE TABLE events_jan PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE events_feb PARTITION OF events FOR VALUES FROM ('2020-02-01') TO ('2020-03-01') PARTITION BY LIST (tenant);
+CREATE TABLE events_feb_few PARTITION OF events_feb FOR VALUES IN (1, 2, 3);
+CREATE TABLE events_feb_rest PARTITION OF events_feb DEFAULT;
+CREATE TABLE tenants (id int PRIMARY KEY, name text);
+CREATE TABLE marks (tenant int NOT NULL, at date NOT NULL, event bigint NOT NULL, mark int, PRIMARY KEY (tenant, at, event));
+CREATE TABLE slices (region text, tenant int, v numeric(10,2), PRIMARY KEY (tenant, region)) PARTITION BY HASH (region);
+CREATE TABLE slices_0 PARTITION OF slices FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE slices_1 PARTITION OF slices FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE TABLE calendar (at date PRIMARY KEY, is_holiday boolean);
+CREATE TABLE archive (tenant int, at date, id bigint, n int, note text) PARTITION BY RANGE (at);
+CREATE TABLE archive_all PARTITION OF archive DEFAULT;
+CREATE VIEW january AS SELECT tenant, id, note FROM events_jan;
+CREATE VIEW counts AS SELECT tenant, at, count(*) AS n FROM events GROUP BY tenant, at;
