@@ -71,6 +71,7 @@ pub fn table_locks(node: Node<'_>, context: &Context) -> Option<TableLocks> {
         Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_COLUMN => {
             one(rename.relation(), Mode::AccessExclusive)
         }
+        Node::CreateStmt(create) if create.partbound().is_some() => parent_of(create, context),
         Node::DropStmt(drop) if drop.remove_type == nodes::ObjectType::OBJECT_TABLE => dropped(drop, context),
         _ => None,
     };
@@ -87,8 +88,23 @@ fn dropped(drop: &nodes::DropStmt, context: &Context) -> Option<TableLocks> {
         };
         distributed(resolve_name(context, schema, table, &context.search_path, true))
     });
-    let tables: Vec<String> = relations.map(name_of).collect();
+    // Of a partition its table first, as PostgreSQL does, and as those lock them who read the table.
+    let tables: Vec<String> = relations
+        .flat_map(|relation| {
+            let parents = relation.parents.iter().filter_map(|parent| context.catalog.relations.get(parent));
+            parents.map(|parent| format!("ONLY {}", name_of(parent))).chain([name_of(relation)])
+        })
+        .collect();
     (!tables.is_empty()).then_some(TableLocks { tables, mode: Mode::AccessExclusive })
+}
+
+/// A new partition locks the table that it belongs to.
+fn parent_of(create: &nodes::CreateStmt, context: &Context) -> Option<TableLocks> {
+    let parent = create.inh_relations().iter().find_map(|parent| match parent {
+        Node::RangeVar(parent) => distributed(resolve(context, parent, &context.search_path)),
+        _ => None,
+    })?;
+    Some(TableLocks { tables: vec![format!("ONLY {}", name_of(parent))], mode: Mode::AccessExclusive })
 }
 
 fn distributed(found: Resolved<'_>) -> Option<&Relation> {
@@ -145,7 +161,10 @@ mod tests {
     use crate::sql::{Analyzer, testing};
 
     fn locks(text: &str) -> Option<String> {
-        let context = testing::library().context(&["public"], &[]);
+        let mut fixture = testing::library();
+        let (table, partition) = (fixture.catalog.relation_names[&("public".to_owned(), "t".to_owned())], fixture.table("t_1", "k int8"));
+        fixture.catalog.relations.get_mut(&partition).expect("declared").parents.push(table);
+        let context = fixture.context(&["public"], &[]);
         let read = Analyzer::new().read(text, &context).expect(text);
         let statement = read.analyzed.statements.first().expect("a statement");
         let Command::Ddl { locks, .. } = &statement.command else { panic!("{text}: {:?}", statement.command) };
@@ -165,6 +184,8 @@ mod tests {
             ("ALTER TABLE t RENAME COLUMN x TO xx", r#"LOCK TABLE "public"."t" IN ACCESS EXCLUSIVE MODE"#),
             ("CREATE INDEX ON t (x)", r#"LOCK TABLE "public"."t" IN SHARE MODE"#),
             ("DROP TABLE nobody, t, public.u", r#"LOCK TABLE "public"."t", "public"."u" IN ACCESS EXCLUSIVE MODE"#),
+            ("DROP TABLE t_1", r#"LOCK TABLE ONLY "public"."t", "public"."t_1" IN ACCESS EXCLUSIVE MODE"#),
+            ("CREATE TABLE t_2 PARTITION OF t DEFAULT", r#"LOCK TABLE ONLY "public"."t" IN ACCESS EXCLUSIVE MODE"#),
         ] {
             assert_eq!(locks(text).as_deref(), Some(expected), "{text}");
         }
