@@ -109,6 +109,8 @@ pub struct PgError {
     pub context: Option<String>,
 }
 
+const CHANGED_PLAN: &str = "cached plan must not change result type";
+
 impl PgError {
     pub fn new(code: SqlState, message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, code, message: message.into(), detail: None, hint: None, position: None, context: None }
@@ -154,6 +156,16 @@ impl PgError {
     pub fn with_context(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into());
         self
+    }
+
+    /// In PostgreSQL's words: the columns that a prepared statement was described with are others now.
+    pub fn changed_plan() -> Self {
+        Self::new(SqlState::FEATURE_NOT_SUPPORTED, CHANGED_PLAN)
+    }
+
+    /// PostgreSQL's function that says the same, where drivers know an error by it.
+    pub fn routine(&self) -> Option<&'static str> {
+        (self.message == CHANGED_PLAN).then_some("RevalidateCachedQuery")
     }
 
     pub fn is_fatal(&self) -> bool {

@@ -1,6 +1,6 @@
 //! How a column numbers its rows: by a sequence of the shard, as PostgreSQL does, or by one of the whole cluster.
 
-use super::{Catalog, Column, RelationKind};
+use super::{Catalog, Column, Relation, RelationKind};
 
 /// (schema, name), folded and unquoted.
 pub type SequenceName = (String, String);
@@ -63,9 +63,14 @@ impl Column {
 impl Catalog {
     /// The sequence that `nextval('text')` means under this search path.
     pub fn sequence(&self, text: &str, search_path: &[String]) -> Option<SequenceName> {
-        let (schema, name) = qualified(text)?;
-        let found = self.resolve(schema.as_deref(), &name, search_path)?;
+        let found = self.relation_named(text, search_path)?;
         (found.kind == RelationKind::Sequence).then(|| (found.schema.clone(), found.name.clone()))
+    }
+
+    /// The relation that a text means, as the input of regclass has it.
+    pub fn relation_named(&self, text: &str, search_path: &[String]) -> Option<&Relation> {
+        let (schema, name) = qualified(text)?;
+        self.resolve(schema.as_deref(), &name, search_path)
     }
 }
 

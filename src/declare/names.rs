@@ -109,7 +109,9 @@ fn refuse_inheritance(catalog: &Catalog, relation: &Relation) -> Result<(), PgEr
         RelationKind::PartitionedTable => {
             let foreign = catalog.family(relation).into_iter().find(|member| member.kind == RelationKind::ForeignTable);
             match foreign {
-                Some(_) => ("One of its partitions is a foreign table, whose rows are elsewhere.", "Detach the foreign table first."),
+                Some(_) => {
+                    ("One of its partitions is a foreign table, whose rows are elsewhere.", "Detach the foreign table first.")
+                }
                 None => return Ok(()),
             }
         }

@@ -76,7 +76,11 @@ impl Session {
             return Err(loss);
         }
         let ends_it = matches!(command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_));
-        if self.transaction.status == Status::Failed && !ends_it {
+        if ends_it { Ok(()) } else { self.check_transaction() }
+    }
+
+    pub(super) fn check_transaction(&self) -> Result<(), PgError> {
+        if self.transaction.status == Status::Failed {
             return Err(PgError::new(
                 SqlState::IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
@@ -125,7 +129,7 @@ impl Session {
                 Box::pin(self.change_temporary(statement, text, None)).await
             }
             Command::Ddl { table_as: Some(table), .. } => Box::pin(self.create_table_as(table, statement, text)).await,
-            Command::Ddl { .. } | Command::Maintenance => Box::pin(self.on_every_shard(statement, alone)).await,
+            Command::Ddl { .. } | Command::Maintenance => Box::pin(self.on_every_shard(statement, text)).await,
             Command::Empty => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
                 Ok(())

@@ -17,7 +17,10 @@ use crate::sql::ddl_locks::TableLocks;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {
+    /// `text`: all that the statement came with.
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let before = text.get(..statement.start).unwrap_or_default().chars().count();
+        let text = text.get(statement.start..statement.end).unwrap_or(text);
         let shards = self.shards_home_first()?;
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
         if let Command::Ddl { renames_distributed: true, .. } = &statement.command {
@@ -32,7 +35,7 @@ impl Session {
         if let Command::Ddl { tag, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
         }
-        let (before, flushes) = (self.client.output.len(), self.client.flushes);
+        let (answered, flushes) = (self.client.output.len(), self.client.flushes);
         if !outside {
             self.keep_pipeline();
         }
@@ -45,8 +48,14 @@ impl Session {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
-            Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, text).await,
-            _ => self.run_on_each(&shards, text).await,
+            command => {
+                // Error positions are those of the client's text.
+                let padded = format!("{:before$}{text}", "");
+                match command {
+                    Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, &padded).await,
+                    _ => self.run_on_each(&shards, &padded).await,
+                }
+            }
         };
         if is_atomic {
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
@@ -63,7 +72,7 @@ impl Session {
         };
         if run.is_err() && flushes == self.client.flushes {
             // What the home shard has done is undone, or at least not all.
-            keep_frames(&mut self.client.output, before, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
+            keep_frames(&mut self.client.output, answered, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
         }
         run
     }

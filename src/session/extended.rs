@@ -447,10 +447,7 @@ impl Session {
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
-        self.portals.get(name).ok_or_else(|| {
-            let message = format!("portal \"{}\" does not exist", String::from_utf8_lossy(name));
-            PgError::new(SqlState::INVALID_CURSOR_NAME, message)
-        })
+        self.portals.get(name).ok_or_else(|| no_portal(name))
     }
 
     async fn on_describe(&mut self, body: &[u8]) -> Result<(), Failure> {
@@ -465,25 +462,43 @@ impl Session {
                 self.answer_parse().await?;
                 self.describe_statement(&statement, name).await
             }
-            Target::Portal(name) => match self.portal(name)? {
-                Portal::Shard { shard, .. } => {
-                    let shard = *shard;
-                    let write = |connection: &mut Connection| {
-                        originate::describe(&mut connection.output, b'P', name);
-                        connection.expect(Reply::DescribePortal, true);
-                    };
-                    self.forward(shard, write).await
-                }
-                Portal::Own { statement, bind }
-                | Portal::Scatter { statement, bind, .. }
-                | Portal::Write { statement, bind, .. }
-                | Portal::Gather { statement, bind, .. }
-                | Portal::Finished { statement, bind } => {
+            Target::Portal(name) => match self.portals.get(name) {
+                Some(Portal::Shard { shard, .. }) => self.describe_on_shard(*shard, name).await,
+                Some(
+                    Portal::Own { statement, bind }
+                    | Portal::Scatter { statement, bind, .. }
+                    | Portal::Write { statement, bind, .. }
+                    | Portal::Gather { statement, bind, .. }
+                    | Portal::Finished { statement, bind },
+                ) => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
                 }
+                None => self.describe_cursor(name).await,
             },
         }
+    }
+
+    /// Of a cursor that DECLARE has made: server-side cursors of drivers are asked so for their columns.
+    async fn describe_cursor(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if let Some((shard, _)) = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)) {
+            return self.describe_on_shard(*shard, name).await;
+        }
+        let rows = self.open_cursors.rows(name).ok_or_else(|| no_portal(name))?;
+        self.check_transaction()?;
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        self.put_rows(Some(&rows), &[])?;
+        Ok(())
+    }
+
+    async fn describe_on_shard(&mut self, shard: ShardId, name: &[u8]) -> Result<(), Failure> {
+        let write = |connection: &mut Connection| {
+            originate::describe(&mut connection.output, b'P', name);
+            connection.expect(Reply::DescribePortal, true);
+        };
+        self.forward(shard, write).await
     }
 
     async fn describe_statement(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<(), Failure> {
@@ -711,3 +726,7 @@ impl Session {
 
 /// Requests are collected up to this size before they leave.
 const OUTPUT_BYTES: usize = 64 * 1024;
+
+fn no_portal(name: &[u8]) -> PgError {
+    PgError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)))
+}

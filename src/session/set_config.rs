@@ -4,23 +4,39 @@ use super::command::{bound_text, text_field};
 use super::setting::check_allowed;
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
-use crate::sql::analysis::{ArgumentValue, SetConfig};
+use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};
 use crate::wire::{self, FieldDescription, originate};
+
+/// What a call has got.
+enum Given {
+    /// Value, for the transaction only.
+    Set(Option<String>, bool),
+    /// The second argument is not NULL, and what it says.
+    Read(bool, bool),
+}
 
 impl Session {
     pub(super) async fn set_config(&mut self, calls: &[SetConfig], bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let mut given = Vec::with_capacity(calls.len());
         for call in calls {
-            given.push((text(&call.name, bind)?, text(&call.value, bind)?, boolean(&call.is_local, bind)?));
+            let what = match &call.what {
+                ConfigCall::Set { value, is_local } => Given::Set(text(value, bind)?, boolean(is_local, bind)?),
+                ConfigCall::Read { missing_ok } => Given::Read(text(missing_ok, bind)?.is_some(), boolean(missing_ok, bind)?),
+            };
+            given.push((text(&call.name, bind)?, what));
         }
         // Before the calls, as PostgreSQL does: one that fails comes after it.
         let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
         originate::row_description(&mut self.client.output, &fields);
         let mut values = Vec::with_capacity(calls.len());
-        for (name, value, is_local) in given {
-            values.push(self.set_one_config(name, value, is_local).await?);
+        for (name, what) in given {
+            values.push(match (name, what) {
+                (name, Given::Set(value, is_local)) => Some(self.set_one_config(name, value, is_local).await?),
+                (Some(name), Given::Read(true, missing_ok)) => self.read_config(&name, missing_ok).await?,
+                (_, Given::Read(..)) => None,
+            });
         }
-        let row: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
+        let row: Vec<Option<&str>> = values.iter().map(Option::as_deref).collect();
         originate::data_row(&mut self.client.output, &row);
         originate::command_complete(&mut self.client.output, "SELECT 1");
         Ok(())
@@ -46,7 +62,9 @@ impl Session {
 
 /// Type of a parameter that the client did not declare.
 pub(super) fn parameter_type(calls: &[SetConfig], number: u16) -> u32 {
-    let is_flag = calls.iter().any(|call| call.is_local == ArgumentValue::Parameter(number));
+    let is_flag = calls.iter().any(|call| match &call.what {
+        ConfigCall::Set { is_local: flag, .. } | ConfigCall::Read { missing_ok: flag } => *flag == ArgumentValue::Parameter(number),
+    });
     if is_flag { BOOL_OID } else { TEXT_OID }
 }
 

@@ -67,6 +67,23 @@ impl Session {
         }
     }
 
+    /// As PostgreSQL says it where the session's settings are in force.
+    pub(super) async fn read_config(&mut self, name: &str, missing_ok: bool) -> Result<Option<String>, Failure> {
+        let sql = format!("SELECT pg_catalog.current_setting({},{missing_ok})", quoted_literal(name));
+        let rows = match self.begun_on_shard() {
+            Some(index) => self.ask_participant(index, &sql).await?,
+            None => {
+                let home = self.home()?;
+                let mut connection = self.checkout(&home, &self.settings_now()).await?;
+                let asked = connection.simple(&sql).await;
+                connection.release();
+                asked.map_err(|error| refused(&home.name, error))?
+            }
+        };
+        let value = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
+        Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
+    }
+
     /// Index of a participant on which the open transaction has begun.
     fn begun_on_shard(&self) -> Option<usize> {
         if self.transaction.status != Status::Open {
@@ -78,14 +95,20 @@ impl Session {
     }
 
     async fn set_on_participant(&mut self, index: usize, name: &str, sql: &str) -> Result<String, Failure> {
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.connection.custom_names.insert(name);
+        }
+        self.ask_participant(index, sql).await.map(|rows| last_value(&rows))
+    }
+
+    async fn ask_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         self.catch_up(index);
         self.sync(index).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
-        participant.connection.custom_names.insert(name);
         match participant.connection.simple(sql).await {
-            Ok(rows) => Ok(last_value(&rows)),
+            Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
             Err(error) => Err(self.participant_lost(index, &error)),
         }

@@ -102,5 +102,5 @@ pub(super) fn changed_meanwhile() -> PgError {
 
 /// In PostgreSQL's words, by which drivers know that they have to prepare the statement again.
 pub(super) fn changed() -> PgError {
-    PgError::new(SqlState::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+    PgError::changed_plan()
 }

@@ -131,11 +131,8 @@ fn to_pg_error(error: &PgDatabaseError) -> PgError {
     let code = error.code().as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
     PgError {
         severity: Severity::Error,
-        code,
-        message: error.message().to_owned(),
         detail: error.detail().map(str::to_owned),
         hint: error.hint().map(str::to_owned),
-        position: None,
-        context: None,
+        ..PgError::new(code, error.message())
     }
 }

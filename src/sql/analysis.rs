@@ -593,14 +593,19 @@ pub struct ShardgateCall {
     pub alias: Option<String>,
 }
 
-/// `set_config(name, value, is_local)`.
+/// A call of `set_config`, or of `current_setting` beside one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetConfig {
     pub name: ArgumentValue,
-    pub value: ArgumentValue,
-    pub is_local: ArgumentValue,
+    pub what: ConfigCall,
     /// Name of the output column.
     pub column: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigCall {
+    Set { value: ArgumentValue, is_local: ArgumentValue },
+    Read { missing_ok: ArgumentValue },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -162,7 +162,8 @@ mod tests {
 
     fn locks(text: &str) -> Option<String> {
         let mut fixture = testing::library();
-        let (table, partition) = (fixture.catalog.relation_names[&("public".to_owned(), "t".to_owned())], fixture.table("t_1", "k int8"));
+        let (table, partition) =
+            (fixture.catalog.relation_names[&("public".to_owned(), "t".to_owned())], fixture.table("t_1", "k int8"));
         fixture.catalog.relations.get_mut(&partition).expect("declared").parents.push(table);
         let context = fixture.context(&["public"], &[]);
         let read = Analyzer::new().read(text, &context).expect(text);

@@ -582,12 +582,25 @@ pub fn is_unique_id(call: &nodes::FuncCall, context: &Context) -> bool {
     is_meant && call.args().is_empty() && call.over().is_none()
 }
 
-/// The cluster-wide sequence that a call of a sequence function names by a literal.
+/// The cluster-wide sequence that a call of a sequence function names: by a literal, or by `pg_get_serial_sequence` of literals.
 pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<SequenceName> {
     sequence_function(call)?;
-    let text = tree::constant_text(call.args().first()?)?;
-    let sequence = context.catalog.sequence(&text, &context.search_path)?;
+    let named = call.args().first()?;
+    let sequence = match tree::constant_text(named) {
+        Some(text) => context.catalog.sequence(&text, &context.search_path)?,
+        None => sequence_of_column(named, context)?,
+    };
     is_of_cluster(&sequence, context).then_some(sequence)
+}
+
+fn sequence_of_column(value: Node<'_>, context: &Context) -> Option<SequenceName> {
+    let Node::FuncCall(call) = tree::without_casts(value) else { return None };
+    if !matches!(tree::names(call.funcname())?.as_slice(), ["pg_get_serial_sequence"] | ["pg_catalog", "pg_get_serial_sequence"]) {
+        return None;
+    }
+    let mut arguments = call.args().iter().map(tree::constant_text);
+    let (table, column) = (arguments.next()??, arguments.next()??);
+    context.catalog.relation_named(&table, &context.search_path)?.column(&column)?.cluster_sequence()
 }
 
 /// Declared, and the shards have given it up: between the two its numbers are still the home shard's.

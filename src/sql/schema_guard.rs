@@ -308,7 +308,16 @@ fn check_foreign_key(
         return Ok(());
     };
     let is_itself = target.relname() == table.relname() && target.schemaname() == table.schemaname();
-    let reason = match (place, &Place::of(target, context)) {
+    // A table that is not known is one that this transaction has made, or none.
+    let made = |name: &nodes::RangeVar, place: &Place<'_>| {
+        matches!(place, Place::Unknown) && resolve(context, name, &context.search_path).table().is_none()
+    };
+    let to = &Place::of(target, context);
+    let reason = match (place, to) {
+        (Place::Unknown, Place::Sharded { .. }) if made(table, place) => "The table's own rows are on the home shard only.",
+        (Place::Sharded { .. } | Place::Reference, Place::Unknown) if made(target, to) && !is_itself => {
+            "That table does not exist before this transaction, and where its rows will be is not known."
+        }
         (Place::Unknown, _) | (_, Place::Unknown | Place::Reference) | (Place::Home, Place::Home) => return Ok(()),
         (Place::Reference, _) if is_itself => return Ok(()),
         (Place::Reference, Place::Sharded { .. } | Place::Home) => {

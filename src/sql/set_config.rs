@@ -1,11 +1,12 @@
 //! `SELECT set_config(…)`: a SET in disguise, by which drivers and frameworks give values as parameters.
 //!
-//! Recognised when the statement is nothing but such calls with constants and parameters. In any other place the proxy could not
+//! Recognised when the statement is nothing but such calls with constants and parameters, and `current_setting` beside them
+//! (asyncpg asks so for what was set). In any other place the proxy could not
 //! know what has been set, and the call is refused by the session.
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{ArgumentValue, SetConfig};
+use super::analysis::{ArgumentValue, ConfigCall, SetConfig};
 use super::shardgate_call::is_bare;
 use super::tree;
 
@@ -14,17 +15,29 @@ pub fn select(statement: &nodes::SelectStmt) -> Option<Vec<SetConfig>> {
     if !is_bare(statement) || !statement.from_clause().is_empty() || statement.target_list().is_empty() {
         return None;
     }
-    statement.target_list().iter().map(|target| call(target.val(), target.name())).collect()
+    let calls: Vec<SetConfig> =
+        statement.target_list().iter().map(|target| call(target.val(), target.name())).collect::<Option<_>>()?;
+    calls.iter().any(|call| matches!(call.what, ConfigCall::Set { .. })).then_some(calls)
 }
 
 fn call(node: Node<'_>, alias: Option<&str>) -> Option<SetConfig> {
     let Node::FuncCall(function) = node else { return None };
-    if !matches!(tree::names(function.funcname())?.as_slice(), ["set_config"] | ["pg_catalog", "set_config"]) {
-        return None;
-    }
+    let names = tree::names(function.funcname())?;
+    let called = match names.as_slice() {
+        [name] | ["pg_catalog", name] => *name,
+        _ => return None,
+    };
     let arguments: Vec<ArgumentValue> = function.args().iter().map(argument).collect::<Option<_>>()?;
-    let [name, value, is_local] = <[ArgumentValue; 3]>::try_from(arguments).ok()?;
-    Some(SetConfig { name, value, is_local, column: alias.unwrap_or("set_config").to_owned() })
+    let (name, what) = match (called, <[ArgumentValue; 3]>::try_from(arguments)) {
+        ("set_config", Ok([name, value, is_local])) => (name, ConfigCall::Set { value, is_local }),
+        ("current_setting", Err(arguments)) => {
+            let mut arguments = arguments.into_iter();
+            let (name, missing_ok) = (arguments.next()?, arguments.next().unwrap_or(ArgumentValue::Text("false".to_owned())));
+            (name, ConfigCall::Read { missing_ok })
+        }
+        _ => return None,
+    };
+    Some(SetConfig { name, what, column: alias.unwrap_or(called).to_owned() })
 }
 
 fn argument(node: Node<'_>) -> Option<ArgumentValue> {

@@ -23,6 +23,7 @@ pub fn error(out: &mut BytesMut, error: &PgError) {
         (b'H', error.hint.clone()),
         (b'P', error.position.map(|position| position.to_string())),
         (b'W', error.context.clone()),
+        (b'R', error.routine().map(str::to_owned)),
     ];
     fields.extend(optional.into_iter().filter_map(|(code, value)| Some((code, value?))));
     match error.severity {

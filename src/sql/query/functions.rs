@@ -58,7 +58,7 @@ impl<'c> Reader<'c> {
         if schema.is_none_or(|schema| schema == "pg_catalog") {
             is_aggregate |= catalog_functions::is_aggregate(name);
             self.note_catalog_function(name, call, place);
-        } else if candidates.is_empty() {
+        } else if candidates.is_empty() && schema != Some("information_schema") {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
             self.notes.has_unknown_names = true;
             self.notes.touches_anything.get_or_insert_with(|| format!("Function \"{name}\" is not known."));

@@ -157,7 +157,8 @@ async fn partitions_are_placed_like_the_table_that_they_belong_to() {
          CREATE TABLE events_1_rest PARTITION OF events_1 DEFAULT; CREATE TABLE events_2 PARTITION OF events DEFAULT",
     )
     .await;
-    let partitions = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ '^events'";
+    let partitions =
+        "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ '^events'";
     // A partition that is elsewhere only, or missing there.
     d.on_shard(1, "DROP TABLE events_2").await;
     let error = d.call("distribute_table", &["events", "tenant"]).await.unwrap_err();
@@ -166,7 +167,10 @@ async fn partitions_are_placed_like_the_table_that_they_belong_to() {
     d.on_shard(1, "DROP TABLE events").await;
     d.call("distribute_table", &["events", "tenant"]).await.expect("distribute");
     assert_eq!(d.value_on_shard(1, partitions).await, "events events_1 events_1_rest events_2");
-    assert_eq!(d.value_on_map("SELECT string_agg(table_name, ' ') FROM shardgate.tables WHERE table_name ~ '^events'").await, "events");
+    assert_eq!(
+        d.value_on_map("SELECT string_agg(table_name, ' ') FROM shardgate.tables WHERE table_name ~ '^events'").await,
+        "events"
+    );
     // Writers of the table and of each partition are let in again.
     let gates = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal";
     assert_eq!(d.value_on_shard(0, gates).await, "0");

@@ -76,6 +76,38 @@ fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
                 execute("", 1),
             ]],
         ),
+        (
+            "the columns of cursors that were declared by SQL",
+            [
+                ("SELECT 1 AS one, 'a' AS two", "c"),
+                ("SELECT n, kind FROM entries WHERE account_id = 4 ORDER BY n", "one shard"),
+                ("SELECT id, note FROM accounts ORDER BY id", "Merged"),
+                ("SELECT a.id, b.note FROM accounts a JOIN accounts b ON b.id = a.id + 1 ORDER BY 1", "gathered"),
+            ]
+            .into_iter()
+            .flat_map(|(query, name)| {
+                let declare = |kind: &str| {
+                    let text = format!("DECLARE \"{name}\" {kind} CURSOR FOR {query}");
+                    vec![parse("", &text), bind("", "", &[]), execute("", 0), describe_portal(name)]
+                };
+                let fetch = format!("FETCH 2 FROM \"{name}\"");
+                vec![
+                    vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                    declare(""),
+                    vec![describe_portal(name)],
+                    vec![parse("", &fetch), bind("", "", &[]), describe_portal(""), execute("", 0), describe_portal(name)],
+                    vec![parse("", &format!("CLOSE \"{name}\"")), bind("", "", &[]), execute("", 0)],
+                    vec![describe_portal(name)],
+                    vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+                    vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                    declare("BINARY"),
+                    vec![parse("", "SELECT 1 / 0"), bind("", "", &[]), execute("", 0)],
+                    vec![describe_portal(name)],
+                    vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+                ]
+            })
+            .collect(),
+        ),
         ("a limit above the rows", vec![vec![parse("", entries), bind("", "", &[]), execute("", 100), execute("", 100)]]),
         (
             "two portals of one statement",

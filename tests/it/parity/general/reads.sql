@@ -414,6 +414,8 @@ SELECT count(*) > 0, bool_and(x > 0) FROM (SELECT random() AS x FROM accounts WH
 SELECT relname, relkind FROM pg_class WHERE relname IN ('accounts', 'audit', 'active_accounts') ORDER BY relname, relkind;
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attnum > 0 ORDER BY attnum;
 SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'entries' ORDER BY ordinal_position;
+SELECT (information_schema._pg_expandarray(ARRAY['b', 'a'])).*;
+SELECT a.attname, (i.keys).n FROM pg_catalog.pg_attribute a JOIN (SELECT indrelid, information_schema._pg_expandarray(indkey) AS keys FROM pg_catalog.pg_index WHERE indisprimary) i ON a.attnum = (i.keys).x AND a.attrelid = i.indrelid WHERE a.attrelid = 'entries'::regclass ORDER BY 2;
 SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('public', 'sales') ORDER BY 1, 2;
 SELECT typname, enumlabel FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid ORDER BY enumsortorder;
 --! simple

@@ -298,6 +298,18 @@ COMMIT;
 SHOW my.tenant;
 --! end
 --! script
+SELECT current_setting('jit') AS cur, set_config('jit', 'off', false) AS new;
+SELECT current_setting('jit') AS cur, set_config('jit', 'on', false) AS new, current_setting('jit');
+SHOW jit;
+SELECT current_setting('app.unknown'), set_config('jit', 'off', false);
+SELECT pg_catalog.current_setting('app.unknown', true), set_config('app.unknown', 'x', false), current_setting('app.unknown', true);
+SHOW jit;
+BEGIN;
+SELECT current_setting('jit'), set_config('jit', 'off', true);
+ROLLBACK;
+SHOW jit;
+--! end
+--! script
 SET statement_timeout = '30ms';
 SELECT pg_sleep(5);
 SELECT 1;
@@ -636,4 +648,11 @@ SELECT min(now()) = max(now()) AS same, now() IS NOT NULL FROM accounts a JOIN o
 DECLARE c CURSOR FOR SELECT id, now() - now() AS nothing FROM accounts ORDER BY id;
 FETCH 2 FROM c;
 COMMIT;
+--! end
+-- Positions of errors are those of the whole text.
+--! script
+
+   -- A note.
+ CREATE TABLE nobody (id bigint, t nosuch);
+   ALTER TABLE nobody ADD COLUMN x nosuch;
 --! end

@@ -41,6 +41,7 @@ INSERT INTO days (tenant, n) VALUES ($1, 1), ($2, 2);
 INSERT INTO lines (tenant, v) VALUES (1, 'a');
 INSERT INTO items (tenant, v) SELECT tenant, v FROM source WHERE id < 5 ORDER BY id;
 SELECT lastval(), currval('items_id_seq'), currval('lines_id_seq');
+SELECT currval(pg_get_serial_sequence('items', 'id')), pg_catalog.currval(pg_get_serial_sequence('public.items', 'id')::regclass);
 INSERT INTO items (tenant, v) SELECT tenant, v FROM source WHERE id > 500;
 SELECT lastval();
 INSERT INTO lines (tenant, v) SELECT id, v FROM source ORDER BY id DESC LIMIT 3;
