@@ -264,13 +264,13 @@ impl Pieces {
                 }
             }
         }
-        if !self.spec.has_groups() {
-            // Each shard has sorted its own: that one agrees with the other about text is not presumed.
-            for input in &mut self.inputs {
-                input.rows.make_contiguous().sort_by(|a, b| compare(&self.spec.merge.order_by, &a.values, &b.values));
-            }
+        // Each shard has sorted its own rows, and cut them: with another version of the collation perhaps not the right ones.
+        let order_by = if self.spec.has_groups() { &[] } else { self.spec.merge.order_by.as_slice() };
+        let is_sorted = |input: &Input| input.rows.iter().is_sorted_by(|a, b| compare(order_by, &a.values, &b.values).is_le());
+        match self.inputs.iter().all(is_sorted) {
+            true => Ok(()),
+            false => Err(CombineError::Inexact("a shard sorts text otherwise than another one".to_owned())),
         }
-        Ok(())
     }
 
     /// The first rows are here.
@@ -564,6 +564,52 @@ mod tests {
         let mut merged = pieces(Some(2));
         let (rows, asked) = drain(&mut merged, &mut [vec![5, 6, 7], vec![1, 9]], 100);
         assert_eq!((rows, asked), (vec![row(1), row(5)], 1));
+    }
+
+    /// Rows of text that sort without regard to case, as PostgreSQL is made to say.
+    fn ranked(shards: [&[&str]; 2], limit: u64) -> Result<Vec<String>, CombineError> {
+        let text = TextOrder { is_bytewise: false, collation: Some("folding".to_owned()) };
+        let key = SortKey { column: 0, is_descending: false, is_nulls_first: false, text };
+        let merge = Merge { order_by: vec![key], has_ties: true, ..Merge::default() };
+        let spec = Spec { merge: Arc::new(merge), limit: Rows::Known(limit), combine_bytes_max: 1 << 20, ..Spec::default() };
+        let column =
+            FieldDescription { name: b"t".to_vec(), table_oid: 0, attnum: 0, type_oid: 25, type_size: -1, typmod: -1, format: 0 };
+        let mut pieces = Pieces::new(spec, vec![column], 2)?;
+        let mut rows = Vec::new();
+        loop {
+            match pieces.next(u64::MAX)? {
+                Next::Needs(needs) => {
+                    assert_eq!(needs.len(), 2, "all rows before their ranks");
+                    for need in needs {
+                        let frame = |value: &&str| {
+                            let mut frame = BytesMut::new();
+                            originate::data_row(&mut frame, &[Some(value)]);
+                            frame.freeze()
+                        };
+                        pieces.take(need.input, shards[need.input].iter().map(frame).collect(), true)?;
+                    }
+                }
+                Next::Unranked(columns) => {
+                    let folded = |value: &Bytes| i64::from(value.first().unwrap().to_ascii_lowercase());
+                    let of = |column: &Unranked| column.values.iter().map(|value| (value.clone(), folded(value))).collect();
+                    pieces.rank(columns.iter().map(of).collect())?;
+                }
+                Next::Row(row) => rows.push(String::from_utf8(row[FRAME_HEADER_BYTES + 6..].to_vec()).unwrap()),
+                Next::LastStep(text) => panic!("{text}"),
+                Next::End => return Ok(rows),
+            }
+        }
+    }
+
+    #[test]
+    fn text_comes_in_the_order_of_its_ranks() {
+        assert_eq!(ranked([&["a", "B", "c"], &["A", "b", "D"]], 3).unwrap(), ["a", "A", "B", "b"], "with ties");
+        assert_eq!(ranked([&[], &[]], 3).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn a_shard_that_has_sorted_text_otherwise_is_found_out() {
+        assert!(matches!(ranked([&["A", "B", "a"], &["b"]], 3), Err(CombineError::Inexact(_))));
     }
 
     #[test]

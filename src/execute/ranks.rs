@@ -41,6 +41,12 @@ impl Ranks {
     }
 }
 
+impl FromIterator<(Bytes, i64)> for Ranks {
+    fn from_iter<I: IntoIterator<Item = (Bytes, i64)>>(ranks: I) -> Self {
+        Self(Arc::new(ranks.into_iter().collect()))
+    }
+}
+
 /// What PostgreSQL must be asked for before rows with these columns are merged.
 pub fn unranked_columns(merge: &Merge, columns: &[FieldDescription]) -> Vec<UnrankedColumn> {
     let unranked = |column: usize, collation: Option<&str>, sort_key: Option<usize>| {
@@ -141,7 +147,7 @@ pub async fn ranks(connection: &mut Connection, columns: &[Unranked]) -> Result<
         connection.input.advance(header.total);
     }
     // A value whose rank has not come has none, which is found out where it is compared.
-    let ranked = |(column, ranks): (&Unranked, Vec<i64>)| Ranks(Arc::new(column.values.iter().cloned().zip(ranks).collect()));
+    let ranked = |(column, ranks): (&Unranked, Vec<i64>)| column.values.iter().cloned().zip(ranks).collect::<Ranks>();
     Ok(refusal.map_or_else(|| Ok(columns.iter().zip(told).map(ranked).collect()), Err))
 }
 

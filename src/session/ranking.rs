@@ -17,7 +17,7 @@ impl Session {
         loop {
             let next = match pieces.next(u64::MAX) {
                 Ok(next) => next,
-                Err(CombineError::Inexact(reason)) if !is_described => return Ok(Scattered::NotMerged(inexact(&reason))),
+                Err(error) if !is_described => return not_merged(error),
                 Err(error) => return Err(error.told().into()),
             };
             if matches!(next, Next::Row(_) | Next::End) && !is_described {
@@ -25,7 +25,11 @@ impl Session {
                 is_described = true;
             }
             match next {
-                Next::Unranked(columns) => self.rank(&mut pieces, &columns, shard).await?,
+                Next::Unranked(columns) => {
+                    if let Err(error) = self.rank(&mut pieces, &columns, shard).await? {
+                        return not_merged(error);
+                    }
+                }
                 Next::LastStep(text) => return Ok(Scattered::LastStep(text)),
                 Next::Needs(_) => return Err(PgError::internal("rows that have all come are wanted").into()),
                 Next::Row(row) => {
@@ -54,17 +58,29 @@ impl Session {
         Ok(())
     }
 
-    /// On a connection on which nothing is under way.
-    pub(super) async fn rank(&mut self, pieces: &mut Pieces, columns: &[Unranked], shard: ShardId) -> Result<(), Failure> {
+    /// On a connection on which nothing is under way. The inner error: rows of several shards do not go together.
+    pub(super) async fn rank(
+        &mut self,
+        pieces: &mut Pieces,
+        columns: &[Unranked],
+        shard: ShardId,
+    ) -> Result<Result<(), CombineError>, Failure> {
         let index = self.participants.iter().position(|participant| participant.shard == shard);
         let Some((index, participant)) = index.and_then(|index| Some((index, self.participants.get_mut(index)?))) else {
             return Err(lost("a shard", &ConnectionError::Closed).into());
         };
         match ranks(&mut participant.connection, columns).await {
-            Ok(Ok(ranks)) => Ok(pieces.rank(ranks).map_err(|error| error.told())?),
+            Ok(Ok(ranks)) => Ok(pieces.rank(ranks)),
             Ok(Err(frame)) => Err(Failure::Shard(without_position(frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default()))),
             Err(error) => Err(self.participant_lost(index, &error)),
         }
+    }
+}
+
+fn not_merged(error: CombineError) -> Result<Scattered, Failure> {
+    match error {
+        CombineError::Inexact(reason) => Ok(Scattered::NotMerged(inexact(&reason))),
+        CombineError::Error(error) => Err(error.into()),
     }
 }
 

@@ -251,7 +251,7 @@ impl Session {
         let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
-        self.rank(&mut cursor.pieces, columns, shard).await
+        Ok(self.rank(&mut cursor.pieces, columns, shard).await?.map_err(|error| error.told())?)
     }
 
     /// The groups are whole: what is left to do is a query of its own, on one shard.
