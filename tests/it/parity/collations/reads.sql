@@ -147,6 +147,8 @@ SELECT name FROM shops ORDER BY name;
 SELECT name, (SELECT count(*) FROM shops s WHERE s.name < p.name) FROM people p WHERE id < 9 ORDER BY name LIMIT 5;
 -- Names that mean something else.
 SELECT id, g AS name FROM people ORDER BY name, id LIMIT 20;
+SELECT id, name AS g FROM people ORDER BY g, people.g, id LIMIT 20;
+SELECT id, n AS lower FROM people ORDER BY lower, lower(name), id LIMIT 20;
 SELECT id, c AS name FROM people ORDER BY upper(name), name, id LIMIT 20;
 SELECT * FROM people ORDER BY 2 DESC, 1 LIMIT 6;
 SELECT p.* FROM people p ORDER BY p.s, p.id LIMIT 6;
