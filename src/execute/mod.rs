@@ -8,7 +8,7 @@
 //!
 //! [`gather`] lets PostgreSQL compute over rows that are brought together first.
 //!
-//! Only orders that the proxy knows exactly are merged (`sort_key`), and only what is exact is combined (`aggregate`): groups are
+//! Only orders that the proxy knows exactly are merged (`sort_key`), or that PostgreSQL has told (`ranks`), and only what is exact is combined (`aggregate`): groups are
 //! kept until the last shard has ended, within a bound in bytes. Everything else has been refused before.
 //!
 //! [`copy_in`] tells apart the rows of a COPY FROM STDIN, so that each goes to its shard.
@@ -26,11 +26,14 @@ mod last_step;
 pub mod numbers;
 mod numeric;
 mod pieces;
+mod ranks;
 pub mod recovery;
 mod scatter;
 mod sort_key;
 
+pub use aggregate::CombineError;
 pub use copy_out::{CopyModel, CopyRows};
 pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use pieces::{Need, Next, Pieces, without_last_columns};
+pub use ranks::{Unranked, ranks};
 pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};

@@ -5,21 +5,24 @@
 //! cannot leave the rest on the wire, since other statements use the connections in between.
 //!
 //! ```text
+//!   Unranked ── text that PostgreSQL must put in order: all rows, then their ranks ──► Counting
 //!   Counting ── the first rows say LIMIT and OFFSET ──► Merging ── LIMIT reached, all shards ended ──► Ended
 //!       └── groups ──► every shard's parts, to the end ──► Rows (sorted and cut) ─────────────────────────┘
 //!                                                   └────► LastStep: PostgreSQL makes the answer of them
 //! ```
 //!
-//! Memory: a piece of each shard, which gets smaller where rows are large; groups and distinct rows within their own bound.
+//! Memory: a piece of each shard, which gets smaller where rows are large; groups, distinct rows and rows that wait for their ranks
+//! within their own bound.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
+use super::ranks::{Ranks, Unranked, UnrankedColumn, unranked_columns};
 use super::scatter::{Rows, Spec, put_without_last_columns, sort_values};
 use super::sort_key::{SortValue, compare, is_float, is_ordered};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Combine;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate};
 
@@ -38,6 +41,10 @@ pub struct Pieces {
     last: Option<Vec<SortValue>>,
     /// The shard of the row that was handed out last.
     origin: usize,
+    /// Columns of text whose order is not known yet.
+    unranked: Vec<UnrankedColumn>,
+    /// Of the columns by which groups are combined.
+    group_ranks: Vec<(usize, Ranks)>,
 }
 
 /// What comes next.
@@ -47,6 +54,8 @@ pub enum Next {
     Row(Bytes),
     /// First these shards must give rows.
     Needs(Vec<Need>),
+    /// First PostgreSQL must say how these sort: [`Pieces::rank`].
+    Unranked(Vec<Unranked>),
     /// PostgreSQL makes the answer, by this query over the whole groups.
     LastStep(String),
     End,
@@ -88,6 +97,7 @@ impl Pieces {
     ///
     /// Errors: rows of these types cannot be merged or combined exactly.
     pub fn new(spec: Spec, columns: Vec<FieldDescription>, shard_count: usize) -> Result<Self, CombineError> {
+        let unranked = unranked_columns(&spec.merge, &columns);
         let mut pieces = Self {
             spec,
             columns,
@@ -98,6 +108,8 @@ impl Pieces {
             limit: None,
             last: None,
             origin: 0,
+            unranked,
+            group_ranks: Vec::new(),
         };
         pieces.check_types()?;
         Ok(pieces)
@@ -116,6 +128,17 @@ impl Pieces {
     /// The shard whose row was handed out last.
     pub fn origin(&self) -> usize {
         self.origin
+    }
+
+    /// Those that the client sees. Certain when [`Self::next`] has given the first row.
+    pub fn visible_columns(&self) -> &[FieldDescription] {
+        let visible = self.columns.len().saturating_sub(self.spec.hidden_columns);
+        self.columns.get(..visible).unwrap_or_default()
+    }
+
+    /// The rows that wait take more than they may.
+    pub fn is_full(&self) -> bool {
+        !self.unranked.is_empty() && self.inputs.iter().map(|input| input.bytes).sum::<usize>() > self.spec.combine_bytes_max
     }
 
     /// Columns at the end that the client does not see.
@@ -153,7 +176,7 @@ impl Pieces {
         }
         for key in &self.spec.merge.order_by {
             let type_oid = self.columns.get(key.column).map_or(0, |column| column.type_oid);
-            if !is_ordered(type_oid, key.is_bytewise) || self.spec.cuts_floats && is_float(type_oid) {
+            if !is_ordered(type_oid, key.text.is_known()) || self.spec.cuts_floats && is_float(type_oid) {
                 return Err(unordered(key.column));
             }
         }
@@ -178,6 +201,9 @@ impl Pieces {
 
     /// The next row of the answer. `wanted`: how many more the client asks for, this one included.
     pub fn next(&mut self, wanted: u64) -> Result<Next, CombineError> {
+        if let Some(next) = self.next_unranked()? {
+            return Ok(next);
+        }
         loop {
             match &mut self.stage {
                 Stage::Counting => {
@@ -203,13 +229,58 @@ impl Pieces {
         }
     }
 
+    /// What it takes to know how text sorts; `None`: it is known.
+    fn next_unranked(&mut self) -> Result<Option<Next>, CombineError> {
+        if self.unranked.is_empty() {
+            return Ok(None);
+        }
+        if self.is_full() {
+            return Err(rows_too_large(self.spec.combine_bytes_max));
+        }
+        let lacking = self.inputs.iter().enumerate().filter(|(_, input)| !input.has_ended);
+        let needs: Vec<Need> = lacking.map(|(input, known)| Need { input, rows: known.piece(u64::MAX) }).collect();
+        if !needs.is_empty() {
+            return Ok(Some(Next::Needs(needs)));
+        }
+        let rows = || self.inputs.iter().flat_map(|input| &input.rows).map(|row| row.frame.as_ref());
+        let unranked: Vec<Unranked> = self.unranked.iter().map(|column| column.values(rows())).collect();
+        if unranked.iter().any(|column| !column.values.is_empty()) {
+            return Ok(Some(Next::Unranked(unranked)));
+        }
+        self.rank(vec![Ranks::default(); unranked.len()])?;
+        Ok(None)
+    }
+
+    /// What PostgreSQL has said, in the order of [`Next::Unranked`].
+    pub fn rank(&mut self, ranks: Vec<Ranks>) -> Result<(), CombineError> {
+        for (column, ranks) in std::mem::take(&mut self.unranked).into_iter().zip(ranks) {
+            let Some(place) = column.sort_key else {
+                self.group_ranks.push((column.column, ranks));
+                continue;
+            };
+            for value in self.inputs.iter_mut().flat_map(|input| &mut input.rows).filter_map(|row| row.values.get_mut(place)) {
+                if let SortValue::Bytes(bytes) = value {
+                    *value = ranks.of(bytes).map(SortValue::Int).ok_or_else(|| unordered(column.column))?;
+                }
+            }
+        }
+        // Each shard has sorted its own rows, and cut them: with another version of the collation perhaps not the right ones.
+        let order_by = if self.spec.has_groups() { &[] } else { self.spec.merge.order_by.as_slice() };
+        let is_sorted = |input: &Input| input.rows.iter().is_sorted_by(|a, b| compare(order_by, &a.values, &b.values).is_le());
+        match self.inputs.iter().all(is_sorted) {
+            true => Ok(()),
+            false => Err(CombineError::Inexact("a shard sorts text otherwise than another one".to_owned())),
+        }
+    }
+
     /// The first rows are here.
     fn begin(&mut self) -> Result<(), CombineError> {
         self.limit = self.count(self.spec.limit)?;
         self.to_skip = self.count(self.spec.offset)?.unwrap_or(0);
         self.stage = match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
-                let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
+                let mut groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
+                self.group_ranks.drain(..).for_each(|(column, ranks)| groups.set_ranks(column, ranks));
                 Stage::Grouping { groups: Box::new(groups), parts: vec![0; self.inputs.len()] }
             }
             Some(Combine::Distinct(distinct)) => {
@@ -387,6 +458,15 @@ fn unordered(column: usize) -> CombineError {
     CombineError::Inexact(format!("the order of column {} is not known to the proxy", column + 1))
 }
 
+fn rows_too_large(bytes_max: usize) -> CombineError {
+    let message = format!("the rows of the statement take more than {bytes_max} bytes before they can be put in order");
+    CombineError::Error(
+        PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+            .with_detail("The limit is cross_shard.merge_bytes_max.")
+            .with_hint("Ask for fewer rows by LIMIT, sort by the text COLLATE \"C\", or raise the limit."),
+    )
+}
+
 /// A DataRow without what was added for the merge.
 pub fn without_last_columns(frame: Bytes, hidden: usize) -> Bytes {
     if hidden == 0 {
@@ -426,7 +506,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use crate::sql::analysis::{Merge, SortKey};
+    use crate::sql::analysis::{Merge, SortKey, TextOrder};
 
     fn row(value: i64) -> Bytes {
         let mut frame = BytesMut::new();
@@ -435,7 +515,7 @@ mod tests {
     }
 
     fn pieces(limit: Option<u64>) -> Pieces {
-        let key = SortKey { column: 0, is_descending: false, is_nulls_first: false, is_bytewise: false };
+        let key = SortKey { column: 0, is_descending: false, is_nulls_first: false, text: TextOrder::default() };
         let limit = limit.map_or(Rows::Unsaid, Rows::Known);
         let spec = Spec { merge: Arc::new(Merge { order_by: vec![key], ..Merge::default() }), limit, ..Spec::default() };
         let column =
@@ -451,6 +531,7 @@ mod tests {
                 Next::Row(row) => rows.push(row),
                 Next::End => break,
                 Next::LastStep(text) => panic!("{text}"),
+                Next::Unranked(columns) => panic!("{columns:?}"),
                 Next::Needs(needs) => {
                     asked += 1;
                     for need in needs {
@@ -485,10 +566,55 @@ mod tests {
         assert_eq!((rows, asked), (vec![row(1), row(5)], 1));
     }
 
+    /// Rows of text that sort without regard to case, as PostgreSQL is made to say.
+    fn ranked(shards: [&[&str]; 2], limit: u64) -> Result<Vec<String>, CombineError> {
+        let text = TextOrder { is_bytewise: false, collation: Some("folding".to_owned()) };
+        let key = SortKey { column: 0, is_descending: false, is_nulls_first: false, text };
+        let merge = Merge { order_by: vec![key], has_ties: true, ..Merge::default() };
+        let spec = Spec { merge: Arc::new(merge), limit: Rows::Known(limit), combine_bytes_max: 1 << 20, ..Spec::default() };
+        let column =
+            FieldDescription { name: b"t".to_vec(), table_oid: 0, attnum: 0, type_oid: 25, type_size: -1, typmod: -1, format: 0 };
+        let mut pieces = Pieces::new(spec, vec![column], 2)?;
+        let mut rows = Vec::new();
+        loop {
+            match pieces.next(u64::MAX)? {
+                Next::Needs(needs) => {
+                    assert_eq!(needs.len(), 2, "all rows before their ranks");
+                    for need in needs {
+                        let frame = |value: &&str| {
+                            let mut frame = BytesMut::new();
+                            originate::data_row(&mut frame, &[Some(value)]);
+                            frame.freeze()
+                        };
+                        pieces.take(need.input, shards[need.input].iter().map(frame).collect(), true)?;
+                    }
+                }
+                Next::Unranked(columns) => {
+                    let folded = |value: &Bytes| i64::from(value.first().unwrap().to_ascii_lowercase());
+                    let of = |column: &Unranked| column.values.iter().map(|value| (value.clone(), folded(value))).collect();
+                    pieces.rank(columns.iter().map(of).collect())?;
+                }
+                Next::Row(row) => rows.push(String::from_utf8(row[FRAME_HEADER_BYTES + 6..].to_vec()).unwrap()),
+                Next::LastStep(text) => panic!("{text}"),
+                Next::End => return Ok(rows),
+            }
+        }
+    }
+
+    #[test]
+    fn text_comes_in_the_order_of_its_ranks() {
+        assert_eq!(ranked([&["a", "B", "c"], &["A", "b", "D"]], 3).unwrap(), ["a", "A", "B", "b"], "with ties");
+        assert_eq!(ranked([&[], &[]], 3).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn a_shard_that_has_sorted_text_otherwise_is_found_out() {
+        assert!(matches!(ranked([&["A", "B", "a"], &["b"]], 3), Err(CombineError::Inexact(_))));
+    }
+
     #[test]
     fn what_has_no_known_order_is_said_before_the_first_row() {
-        let mut spec = pieces(None).spec;
-        Arc::make_mut(&mut spec.merge).order_by[0].is_bytewise = false;
+        let spec = pieces(None).spec;
         let column =
             FieldDescription { name: b"t".to_vec(), table_oid: 0, attnum: 0, type_oid: 25, type_size: -1, typmod: -1, format: 0 };
         assert!(Pieces::new(spec, vec![column], 2).is_err());

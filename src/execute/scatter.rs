@@ -6,6 +6,7 @@
 //!   ORDER BY: the least of the front rows    ──►  ties by shard order
 //!   DISTINCT: a row that was there before    ──►  dropped
 //!   groups: every shard's parts, to the end  ──►  then sorted and cut, and only then handed on
+//!   text whose order PostgreSQL knows       ──►  kept to the end, and handed over as [`Pieces`]
 //!   OFFSET skipped, LIMIT reached            ──►  what is left is read and thrown away, or cancelled by the caller
 //! ```
 
@@ -15,6 +16,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
+use super::pieces::Pieces;
+use super::ranks::unranked_columns;
 use super::sort_key::{SortValue, compare, decode, is_float};
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
@@ -61,12 +64,13 @@ pub trait RowSink {
 }
 
 /// What came of it.
-#[derive(Debug)]
-pub struct ScatterEnd {
-    /// Rows that the client got.
-    pub rows: u64,
+pub enum ScatterEnd {
+    /// So many rows went to the client.
+    Answered(u64),
     /// The query over the whole groups that makes the answer: the client got nothing yet.
-    pub last_step: Option<String>,
+    LastStep(String),
+    /// All rows, which wait for PostgreSQL to say how their text sorts: the client got nothing yet.
+    Unranked(Box<Pieces>),
 }
 
 #[derive(Debug, Error)]
@@ -173,6 +177,9 @@ impl Merge<'_, '_> {
         for index in 0..self.inputs.len() {
             self.advance(index, sink.buffer()).await?;
         }
+        if !unranked_columns(&self.spec.merge, &self.columns).is_empty() {
+            return self.collect(sink).await;
+        }
         let (limit, mut to_skip) = self.counts()?;
         match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
@@ -181,7 +188,7 @@ impl Merge<'_, '_> {
                 let groups = self.take_groups(groups, sink).await?;
                 let rows = groups.finish(&self.spec.merge.order_by)?;
                 return match last_step {
-                    Some(step) => Ok(ScatterEnd { rows: 0, last_step: Some(last_step_text(step, &self.columns, &rows)?) }),
+                    Some(step) => Ok(ScatterEnd::LastStep(last_step_text(step, &self.columns, &rows)?)),
                     None => self.put_groups(&rows, (limit, to_skip), sink).await,
                 };
             }
@@ -217,7 +224,23 @@ impl Merge<'_, '_> {
             }
             self.advance(index, sink.buffer()).await?;
         }
-        Ok(ScatterEnd { rows, last_step: None })
+        Ok(ScatterEnd::Answered(rows))
+    }
+
+    /// Keeps every row, within the bound: there is another way for more.
+    async fn collect<S: RowSink>(&mut self, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+        let mut pieces = Pieces::new(self.spec.clone(), self.columns.clone(), self.inputs.len())?;
+        for index in 0..self.inputs.len() {
+            while let Some(Input { connection, head: Head::Row { total }, .. }) = self.inputs.get_mut(index) {
+                pieces.take(index, vec![connection.input.split_to(*total).freeze()], false)?;
+                if pieces.is_full() {
+                    return Err(ScatterError::Inexact("the rows take more than cross_shard.merge_bytes_max".to_owned()));
+                }
+                self.advance(index, sink.buffer()).await?;
+            }
+            pieces.take(index, Vec::new(), true)?;
+        }
+        Ok(ScatterEnd::Unranked(Box::new(pieces)))
     }
 
     fn describe<S: RowSink>(&mut self, sink: &mut S) -> Result<(), ScatterError<S::Gone>> {
@@ -324,7 +347,7 @@ impl Merge<'_, '_> {
                 sink.send().await.map_err(ScatterError::Gone)?;
             }
         }
-        Ok(ScatterEnd { rows: sent as u64, last_step: None })
+        Ok(ScatterEnd::Answered(sent as u64))
     }
 
     /// The shard whose front row is next. With few shards a scan beats a heap, and it keeps ties in shard order.
@@ -487,7 +510,8 @@ fn read_sort_values(
         if cuts_floats && format == Format::Text && is_float(column.type_oid) {
             return Err(format!("column {} shows fewer digits than it sorts by", key.column + 1));
         }
-        let value = decode(column.type_oid, format, key.is_bytewise, value)
+        // Text whose order PostgreSQL is asked for is kept as it is until then.
+        let value = decode(column.type_oid, format, key.text.is_known(), value)
             .ok_or_else(|| format!("the order of column {} is not known to the proxy", key.column + 1))?;
         values.push(value);
     }

@@ -48,9 +48,7 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
         (TIME, _) => Some(SortValue::Bytes(bytes.to_vec())),
         // `\x` and two digits a byte, or the bytes themselves: either way bytewise.
         (BYTEA, _) => Some(SortValue::Bytes(bytes.to_vec())),
-        (NAME, _) => Some(SortValue::Bytes(bytes.to_vec())),
-        (TEXT | VARCHAR, _) if is_bytewise => Some(SortValue::Bytes(bytes.to_vec())),
-        (BPCHAR, _) if is_bytewise => Some(SortValue::Bytes(without_blanks(bytes).to_vec())),
+        (TEXT | VARCHAR | BPCHAR | NAME, _) if is_bytewise => Some(SortValue::Bytes(compared_text(type_oid, bytes).to_vec())),
         _ => None,
     }
 }
@@ -58,11 +56,19 @@ pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[
 /// Whether values of this type can be put in order at all.
 pub fn is_ordered(type_oid: u32, is_bytewise: bool) -> bool {
     match type_oid {
-        INT2 | INT4 | INT8 | OID | FLOAT4 | FLOAT8 | NUMERIC | BOOL | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | UUID | BYTEA
-        | NAME => true,
-        TEXT | VARCHAR | BPCHAR => is_bytewise,
+        INT2 | INT4 | INT8 | OID | FLOAT4 | FLOAT8 | NUMERIC | BOOL | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | UUID | BYTEA => true,
+        TEXT | VARCHAR | BPCHAR | NAME => is_bytewise,
         _ => false,
     }
+}
+
+pub fn is_text(type_oid: u32) -> bool {
+    matches!(type_oid, TEXT | VARCHAR | BPCHAR | NAME)
+}
+
+/// The part of a text that counts where it is compared.
+pub fn compared_text(type_oid: u32, bytes: &[u8]) -> &[u8] {
+    if type_oid == BPCHAR { without_blanks(bytes) } else { bytes }
 }
 
 pub fn is_float(type_oid: u32) -> bool {
@@ -139,9 +145,10 @@ const UUID: u32 = 2950;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::analysis::TextOrder;
 
     fn key(is_descending: bool, is_nulls_first: bool) -> SortKey {
-        SortKey { column: 0, is_descending, is_nulls_first, is_bytewise: false }
+        SortKey { column: 0, is_descending, is_nulls_first, text: TextOrder::default() }
     }
 
     #[test]
@@ -165,6 +172,7 @@ mod tests {
     #[test]
     fn types_of_unknown_order_are_refused() {
         assert_eq!(decode(TEXT, Format::Text, false, Some(b"a")), None, "a linguistic collation");
+        assert!(!is_ordered(NAME, false) && is_ordered(NAME, true), "a name may have another collation than C");
         assert_eq!(decode(3802, Format::Text, true, Some(b"{}")), None, "jsonb");
         assert_eq!(decode(INT8, Format::Binary, false, Some(b"123")), None, "cut short");
     }

@@ -304,9 +304,13 @@ impl Session {
         }
         let merged = scatter(connections, spec, &mut self.client).await;
         match merged {
-            Ok(ScatterEnd { last_step: Some(text), .. }) => Ok(Scattered::LastStep(text)),
-            Ok(end) => {
-                originate::command_complete(self.client.buffer(), &format!("SELECT {}", end.rows));
+            Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
+            Ok(ScatterEnd::Unranked(pieces)) => {
+                let shard = asked.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                Box::pin(self.put_ranked(*pieces, spec, shard)).await
+            }
+            Ok(ScatterEnd::Answered(rows)) => {
+                originate::command_complete(self.client.buffer(), &format!("SELECT {rows}"));
                 Ok(Scattered::Answered)
             }
             Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
@@ -329,11 +333,7 @@ impl Session {
                 "Add a condition on the shard key, or order by a column of a simple type.",
             )
             .into()),
-            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(PgError::unsupported(
-                "rows of several shards cannot be combined exactly",
-                format!("{}.", capitalised(&reason)),
-                "Add a condition on the shard key, or group and select by the whole shard key.",
-            ))),
+            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(inexact(&reason))),
             Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
             Err(ScatterError::Error(error)) => Err(error.into()),
             Err(ScatterError::Gone(end)) => Err(end.into()),
@@ -431,6 +431,14 @@ pub(super) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
     }
     named.push(0);
     super::describe::error_frame(&named)
+}
+
+pub(super) fn inexact(reason: &str) -> PgError {
+    PgError::unsupported(
+        "rows of several shards cannot be combined exactly",
+        format!("{}.", capitalised(reason)),
+        "Add a condition on the shard key, or group and select by the whole shard key.",
+    )
 }
 
 fn capitalised(text: &str) -> String {

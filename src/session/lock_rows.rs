@@ -274,7 +274,7 @@ impl Session {
                         pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
                     }
                 }
-                Next::LastStep(_) => return Err(PgError::internal("groups of locked rows").into()),
+                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
                 Next::End => break,
             }
         }
@@ -350,7 +350,7 @@ impl Session {
             }
             match next {
                 Next::Row(row) => run = (pieces.origin(), vec![row]),
-                Next::LastStep(_) => return Err(PgError::internal("groups of locked rows").into()),
+                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
                 Next::Needs(_) | Next::End => {}
             }
             if is_over {
@@ -394,7 +394,7 @@ impl Session {
                         pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
                     }
                 }
-                Next::LastStep(_) => return Err(PgError::internal("groups of locked rows").into()),
+                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
                 Next::End => break,
             }
         }

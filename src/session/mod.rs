@@ -53,6 +53,7 @@ mod participant;
 mod patient;
 mod prepare;
 mod printed;
+mod ranking;
 mod reference_keys;
 mod relations;
 mod relay;

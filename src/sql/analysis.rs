@@ -324,21 +324,37 @@ pub struct RowKeyColumn {
     pub is_enum: bool,
 }
 
+/// How values sort, if they are text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextOrder {
+    pub is_bytewise: bool,
+    /// Otherwise the collation, as SQL names it: PostgreSQL can be asked for their order. `None`: not known.
+    pub collation: Option<String>,
+}
+
+impl TextOrder {
+    /// Whether text can be put in order at all: by the proxy, or with what PostgreSQL says.
+    pub fn is_known(&self) -> bool {
+        self.is_bytewise || self.collation.is_some()
+    }
+
+    /// The collation that PostgreSQL must be asked for.
+    pub fn asked(&self) -> Option<&str> {
+        self.collation.as_deref().filter(|_| !self.is_bytewise)
+    }
+}
+
 /// How one column of a group comes of the shards' parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Combination {
     /// The same in every part, or any of them.
     First,
     /// The sum of counts.
     Count,
     Sum,
-    /// `is_bytewise`: text, if it is text, has a collation that sorts bytewise.
-    Minimum {
-        is_bytewise: bool,
-    },
-    Maximum {
-        is_bytewise: bool,
-    },
+    /// Of text, if it is text, in this order.
+    Minimum(TextOrder),
+    Maximum(TextOrder),
     All,
     Any,
     /// The column has the sums, this other one the counts.
@@ -382,8 +398,8 @@ pub struct SortKey {
     pub column: usize,
     pub is_descending: bool,
     pub is_nulls_first: bool,
-    /// Text columns only: the collation is known to sort bytewise.
-    pub is_bytewise: bool,
+    /// Of text columns.
+    pub text: TextOrder,
 }
 
 /// Value of LIMIT or OFFSET.

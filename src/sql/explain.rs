@@ -57,13 +57,18 @@ fn grouped(groups: &Groups) -> Vec<String> {
         let word = match combination {
             Combination::First => return None,
             Combination::Count | Combination::Sum => "sum",
-            Combination::Minimum { .. } => "least",
-            Combination::Maximum { .. } => "greatest",
+            Combination::Minimum(_) => "least",
+            Combination::Maximum(_) => "greatest",
             Combination::All => "all",
             Combination::Any => "any",
             Combination::Average { counts } => return Some(format!("sum of column {} by sum of column {}", index + 1, counts + 1)),
         };
-        Some(format!("{word} of column {}", index + 1))
+        let asked = match combination {
+            Combination::Minimum(order) | Combination::Maximum(order) => order.asked(),
+            _ => None,
+        };
+        let asked = asked.map(|collation| format!(" (as PostgreSQL sorts text COLLATE {collation})"));
+        Some(format!("{word} of column {}{}", index + 1, asked.unwrap_or_default()))
     });
     let last = groups.last_step.as_ref().map(|step| {
         let text = format!("{}...{}", step.before, step.after);
@@ -77,7 +82,11 @@ fn columns(columns: impl Iterator<Item = usize>) -> String {
 }
 
 fn sort_keys(keys: &[SortKey]) -> String {
-    let key = |key: &SortKey| format!("column {}{}", key.column + 1, if key.is_descending { " descending" } else { "" });
+    let key = |key: &SortKey| {
+        let direction = if key.is_descending { " descending" } else { "" };
+        let asked = key.text.asked().map(|collation| format!(" (as PostgreSQL sorts text COLLATE {collation})"));
+        format!("column {}{direction}{}", key.column + 1, asked.unwrap_or_default())
+    };
     keys.iter().map(key).collect::<Vec<_>>().join(", ")
 }
 

@@ -6,8 +6,9 @@
 //! proxy does not do yet is marked in the cases as refused, and then must be refused.
 //!
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
-//! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind; `partitioned`, declaratively
-//! partitioned tables.
+//! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
+//! `partitioned`, declaratively partitioned tables; `collations`, text in other orders than that of its bytes. The others are told
+//! in databases with such an order too.
 
 mod answer;
 mod case;
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 use runner::Runner;
 use world::{Scene, World};
+
+use crate::support::{Text, volume};
 
 const GENERAL: Scene = Scene {
     schema: include_str!("parity/general/schema.sql"),
@@ -58,11 +61,18 @@ const PARTITIONED: Scene = Scene {
     locate: "SELECT shardgate.locate('events', '1')",
 };
 
+const COLLATIONS: Scene = Scene {
+    schema: include_str!("parity/collations/schema.sql"),
+    rows: include_str!("parity/collations/rows.sql"),
+    declare: include_str!("parity/collations/declare.sql"),
+    locate: "SELECT shardgate.locate('people', '1')",
+};
+
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GENERAL).await;
     let mut runner = Runner::new(&mut world).await;
-    run_files(&mut runner, "general").await;
+    run_files(&mut runner, "general", None).await;
     messages::run(&mut runner).await;
     let mut tally = runner.tally;
     psql::run(&world, &mut tally);
@@ -73,7 +83,7 @@ async fn statements_are_answered_as_by_one_postgresql() {
 async fn keys_of_every_type_are_found_as_by_one_postgresql() {
     let mut world = World::start(KEYS).await;
     let mut runner = Runner::new(&mut world).await;
-    run_files(&mut runner, "keys").await;
+    run_files(&mut runner, "keys", None).await;
     runner.tally.finish("keys");
 }
 
@@ -81,7 +91,7 @@ async fn keys_of_every_type_are_found_as_by_one_postgresql() {
 async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GATHER).await;
     let mut runner = Runner::new(&mut world).await;
-    run_files(&mut runner, "gather").await;
+    run_files(&mut runner, "gather", None).await;
     runner.tally.finish("gather");
 }
 
@@ -89,7 +99,7 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
 async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
     let mut world = World::start(WRITES).await;
     let mut runner = Runner::new(&mut world).await;
-    run_files(&mut runner, "writes").await;
+    run_files(&mut runner, "writes", None).await;
     runner.tally.finish("writes");
 }
 
@@ -97,15 +107,36 @@ async fn rows_are_written_over_several_shards_as_by_one_postgresql() {
 async fn partitioned_tables_are_read_and_written_as_by_one_postgresql() {
     let mut world = World::start(PARTITIONED).await;
     let mut runner = Runner::new(&mut world).await;
-    run_files(&mut runner, "partitioned").await;
+    run_files(&mut runner, "partitioned", None).await;
     runner.tally.finish("partitioned");
 }
 
-/// All cases of a scene: every file in its folder but those that make the scene, so that none can be forgotten.
-async fn run_files(runner: &mut Runner<'_>, scene: &str) {
+/// In databases whose default collation is not C.
+#[tokio::test]
+async fn text_that_is_not_in_the_order_of_its_bytes_is_answered_as_by_one_postgresql() {
+    let mut world = World::start_sorting(COLLATIONS, Text::Linguistic).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "collations", None).await;
+    runner.tally.finish("collations");
+}
+
+#[tokio::test]
+async fn every_scene_is_answered_alike_where_text_is_in_a_linguistic_order() {
+    let scenes = [(GENERAL, "general"), (KEYS, "keys"), (GATHER, "gather"), (WRITES, "writes")];
+    for (scene, name) in volume(scenes[..1].to_vec(), scenes.to_vec()) {
+        let mut world = World::start_sorting(scene, Text::Linguistic).await;
+        let mut runner = Runner::new(&mut world).await;
+        run_files(&mut runner, name, volume(Some(&["aggregates.sql", "reads.sql"]), None)).await;
+        runner.tally.finish(&format!("{name}, linguistic"));
+    }
+}
+
+/// The cases of a scene: every file in its folder but those that make the scene, so that none can be forgotten; or only some.
+async fn run_files(runner: &mut Runner<'_>, scene: &str, only: Option<&[&str]>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/parity").join(scene);
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| !SCENE_FILES.iter().any(|name| file.ends_with(name)));
+    files.retain(|file| only.is_none_or(|names| names.iter().any(|name| file.ends_with(name))));
     files.sort();
     assert!(!files.is_empty());
     for file in files {

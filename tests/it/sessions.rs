@@ -13,6 +13,7 @@ mod explain;
 mod foreign_types;
 mod gathered;
 mod limits;
+mod linguistic;
 mod locks;
 mod merges;
 mod numbered;

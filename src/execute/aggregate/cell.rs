@@ -4,17 +4,20 @@ use super::decimal::DecimalSum;
 use super::{CombineError, inexact};
 use crate::error::{PgError, SqlState};
 use crate::execute::numeric::Numeric;
-use crate::execute::sort_key::{SortValue, compare_values, decode};
+use crate::execute::ranks::Ranks;
+use crate::execute::sort_key::{SortValue, compare_values, compared_text, decode, is_text};
 use crate::shard_key::Format;
-use crate::sql::analysis::Combination;
+use crate::sql::analysis::{Combination, TextOrder};
 use crate::wire::FieldDescription;
 
 /// How a column is combined, with the types that the shards have described.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Column {
     kind: Kind,
     type_oid: u32,
     format: Format,
+    /// How its values sort, where PostgreSQL has said it.
+    ranks: Ranks,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,8 @@ enum Kind {
     NumericSum,
     Extreme {
         is_minimum: bool,
-        is_bytewise: bool,
+        /// By their ranks.
+        is_ranked: bool,
     },
     All,
     Any,
@@ -47,7 +51,7 @@ pub enum Cell {
 }
 
 impl Column {
-    pub fn new(combination: Combination, described: &FieldDescription) -> Result<Self, CombineError> {
+    pub fn new(combination: &Combination, described: &FieldDescription) -> Result<Self, CombineError> {
         let type_oid = described.type_oid;
         let format = if described.format == 0 { Format::Text } else { Format::Binary };
         let kind = match combination {
@@ -58,17 +62,21 @@ impl Column {
                 NUMERIC => Some(Kind::NumericSum),
                 _ => None,
             },
-            Combination::Minimum { is_bytewise } => extreme(type_oid, true, is_bytewise),
-            Combination::Maximum { is_bytewise } => extreme(type_oid, false, is_bytewise),
+            Combination::Minimum(order) => extreme(type_oid, true, order),
+            Combination::Maximum(order) => extreme(type_oid, false, order),
             Combination::All => (type_oid == BOOL).then_some(Kind::All),
             Combination::Any => (type_oid == BOOL).then_some(Kind::Any),
-            Combination::Average { counts } => matches!(type_oid, INT8 | NUMERIC).then_some(Kind::Average { counts }),
+            Combination::Average { counts } => matches!(type_oid, INT8 | NUMERIC).then_some(Kind::Average { counts: *counts }),
         };
         let name = String::from_utf8_lossy(&described.name);
         let kind = kind.ok_or_else(|| {
             inexact(format!("column \"{name}\" has a type of which parts of several shards do not make the exact whole"))
         })?;
-        Ok(Self { kind, type_oid, format })
+        Ok(Self { kind, type_oid, format, ranks: Ranks::default() })
+    }
+
+    pub fn set_ranks(&mut self, ranks: Ranks) {
+        self.ranks = ranks;
     }
 
     /// What the client is told of the column.
@@ -118,8 +126,12 @@ impl Column {
                 return Ok(sum.bytes().saturating_sub(before));
             }
             Cell::Extreme(known) => {
-                let Kind::Extreme { is_minimum, is_bytewise } = self.kind else { return Err(unreadable()) };
-                let value = decode(self.type_oid, self.format, is_bytewise, Some(bytes)).ok_or_else(unreadable)?;
+                let Kind::Extreme { is_minimum, is_ranked } = self.kind else { return Err(unreadable()) };
+                let value = match is_ranked {
+                    true => self.ranks.of(compared_text(self.type_oid, bytes)).map(SortValue::Int),
+                    false => decode(self.type_oid, self.format, true, Some(bytes)),
+                };
+                let value = value.ok_or_else(unreadable)?;
                 let is_better = known.as_ref().is_none_or(|(known, _)| {
                     let ordering = compare_values(&value, known);
                     if is_minimum { ordering.is_lt() } else { ordering.is_gt() }
@@ -205,13 +217,13 @@ impl Column {
 }
 
 /// Types whose order `decode` knows.
-fn extreme(type_oid: u32, is_minimum: bool, is_bytewise: bool) -> Option<Kind> {
+fn extreme(type_oid: u32, is_minimum: bool, order: &TextOrder) -> Option<Kind> {
     let is_known = match type_oid {
         INT2 | INT4 | INT8 | OID | FLOAT4 | FLOAT8 | NUMERIC | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | BYTEA => true,
-        TEXT | VARCHAR | BPCHAR => is_bytewise,
+        TEXT | VARCHAR | BPCHAR => order.is_known(),
         _ => false,
     };
-    is_known.then_some(Kind::Extreme { is_minimum, is_bytewise })
+    is_known.then_some(Kind::Extreme { is_minimum, is_ranked: is_text(type_oid) && !order.is_bytewise })
 }
 
 /// As the sum of int4 values says it.

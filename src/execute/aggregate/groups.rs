@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::cell::{Cell, Column};
 use super::row_key::RowKey;
 use super::{CombineError, Room, inexact};
+use crate::execute::ranks::Ranks;
 use crate::execute::sort_key::{SortValue, compare};
 use crate::sql::analysis::{self, SortKey};
 use crate::wire::{FieldDescription, data_row_columns};
@@ -42,7 +43,7 @@ impl Groups {
         }
         let key = RowKey::new(&groups.keys, columns)?;
         let combined = groups.columns.iter().zip(columns.iter());
-        let kinds = combined.map(|(combination, described)| Column::new(*combination, described)).collect::<Result<Vec<_>, _>>()?;
+        let kinds = combined.map(|(combination, described)| Column::new(combination, described)).collect::<Result<Vec<_>, _>>()?;
         for (kind, described) in kinds.iter().zip(columns) {
             kind.describe(described);
         }
@@ -55,6 +56,13 @@ impl Groups {
             room: Room { taken: 0, bytes_max },
             scratch: Vec::new(),
         })
+    }
+
+    /// How the values of a column of text sort, which is combined by its order. Before the first part.
+    pub fn set_ranks(&mut self, column: usize, ranks: Ranks) {
+        if let Some(column) = self.columns.get_mut(column) {
+            column.set_ranks(ranks);
+        }
     }
 
     /// One shard's part of one group: the body of a DataRow.
@@ -108,7 +116,7 @@ impl Groups {
                     let column = self.columns.get(key.column).ok_or_else(|| inexact("a sort column is missing"))?;
                     let value = values.get(key.column).and_then(Option::as_deref);
                     column
-                        .sort_value(key.is_bytewise, value)
+                        .sort_value(key.text.is_bytewise, value)
                         .ok_or_else(|| inexact(format!("the order of column {} is not known to the proxy", key.column + 1)))
                 })
                 .collect::<Result<Vec<_>, CombineError>>()?;

@@ -55,7 +55,7 @@ fn push_value(text: &mut String, value: Option<&[u8]>, column: &FieldDescription
 
 /// Types whose text form gives the same value again, whatever the settings are.
 fn type_name(column: &FieldDescription, used: &ColumnUse) -> Result<String, CombineError> {
-    let is_text = matches!(column.type_oid, TEXT | VARCHAR | BPCHAR);
+    let is_text = matches!(column.type_oid, TEXT | VARCHAR | BPCHAR | NAME);
     let refused = |why: &str| Err(inexact(format!("column \"{}\" {why}", String::from_utf8_lossy(&column.name))));
     if column.format != 0 {
         return refused("is not in text form");

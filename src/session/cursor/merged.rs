@@ -18,7 +18,7 @@ use super::super::{Failure, Session};
 use super::{Cursor, Source};
 use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
-use crate::execute::{Need, Next, Pieces, Spec};
+use crate::execute::{Need, Next, Pieces, Spec, Unranked};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Combine, Scroll};
@@ -208,6 +208,7 @@ impl Session {
                     }
                     self.fetch_pieces(cursor, &needs).await?;
                 }
+                Next::Unranked(columns) => Box::pin(self.rank_rows(cursor, &columns)).await?,
                 Next::LastStep(text) => self.open_last_step(cursor, &text).await?,
                 Next::End => {
                     cursor.is_at_end = true;
@@ -243,6 +244,14 @@ impl Session {
             cursor.pieces.take(need.input, heard.rows, has_ended).map_err(|error| error.told())?;
         }
         Ok(())
+    }
+
+    /// All rows are here: PostgreSQL says how their text sorts.
+    async fn rank_rows(&mut self, cursor: &mut MergedCursor, columns: &[Unranked]) -> Result<(), Failure> {
+        let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        Ok(self.rank(&mut cursor.pieces, columns, shard).await?.map_err(|error| error.told())?)
     }
 
     /// The groups are whole: what is left to do is a query of its own, on one shard.

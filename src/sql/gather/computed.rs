@@ -169,8 +169,8 @@ fn combined(groups: &Groups, hidden: usize, parts: &str) -> Option<String> {
             // Of what depends on the group, each shard may have another spelling.
             Combination::First => return is_key(index).then_some(own),
             Combination::Count | Combination::Sum => format!("pg_catalog.sum({own})"),
-            Combination::Minimum { .. } => format!("pg_catalog.min({own})"),
-            Combination::Maximum { .. } => format!("pg_catalog.max({own})"),
+            Combination::Minimum(_) => format!("pg_catalog.min({own})"),
+            Combination::Maximum(_) => format!("pg_catalog.max({own})"),
             Combination::All => format!("pg_catalog.bool_and({own})"),
             Combination::Any => format!("pg_catalog.bool_or({own})"),
             Combination::Average { counts } => {
@@ -194,7 +194,7 @@ fn exactness(groups: &Groups, parts: &str) -> String {
     };
     let sums = named(&|combination| matches!(combination, Combination::Sum | Combination::Average { .. }));
     let bytewise = |combination: &Combination| match combination {
-        Combination::Minimum { is_bytewise } | Combination::Maximum { is_bytewise } => Some(*is_bytewise),
+        Combination::Minimum(order) | Combination::Maximum(order) => Some(order.is_bytewise),
         Combination::First
         | Combination::Count
         | Combination::Sum

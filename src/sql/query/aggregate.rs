@@ -16,7 +16,7 @@ use super::merge::Assembly;
 use super::scope::{Frame, Resolution};
 use super::{Block, Distinct, OrderBy, OrderItem, Output};
 use crate::error::PgError;
-use crate::sql::analysis::{Combination, Combine, Groups, Merge, RowKeyColumn, SortKey};
+use crate::sql::analysis::{Combination, Combine, Groups, Merge, RowKeyColumn, SortKey, TextOrder};
 use crate::sql::lexer::{self, TokenKind};
 use crate::sql::tree;
 
@@ -39,7 +39,7 @@ pub enum Part<'n> {
     Mixed,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Aggregate {
     Combined(Combination),
     Average,
@@ -222,7 +222,8 @@ impl Reader<'_> {
                 column,
                 is_descending: item.is_descending,
                 is_nulls_first: item.is_nulls_first,
-                is_bytewise: item.is_bytewise,
+                // What groups are sorted by must be known to the proxy.
+                text: TextOrder { is_bytewise: item.order.text.is_bytewise, collation: None },
             });
         }
         Ok(())
@@ -287,13 +288,13 @@ impl Reader<'_> {
             return None;
         }
         let name = self.catalog_function(call)?;
-        let is_bytewise = || call.args().first().is_some_and(|argument| self.sorts_bytewise(argument, frame));
+        let order = || call.args().first().map(|argument| self.order_of_value(argument, frame).text).unwrap_or_default();
         let found = match (name, call.agg_star, call.args().len()) {
             ("count", true, 0) | ("count", false, 1) => Aggregate::Combined(Combination::Count),
             ("sum", false, 1) => Aggregate::Combined(Combination::Sum),
             ("avg", false, 1) => Aggregate::Average,
-            ("min", false, 1) => Aggregate::Combined(Combination::Minimum { is_bytewise: is_bytewise() }),
-            ("max", false, 1) => Aggregate::Combined(Combination::Maximum { is_bytewise: is_bytewise() }),
+            ("min", false, 1) => Aggregate::Combined(Combination::Minimum(order())),
+            ("max", false, 1) => Aggregate::Combined(Combination::Maximum(order())),
             ("bool_and" | "every", false, 1) => Aggregate::Combined(Combination::All),
             ("bool_or", false, 1) => Aggregate::Combined(Combination::Any),
             _ => return None,

@@ -495,6 +495,7 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
                 typmod: if is_same_type { -1 } else { 0 },
                 is_deterministic: a.is_deterministic && b.is_deterministic,
                 is_collation_c: a.is_collation_c && b.is_collation_c,
+                collation: a.collation.clone().filter(|_| a.collation == b.collation),
                 is_not_null: is_same_type && a.is_not_null && b.is_not_null,
             };
             Output { name: left.name.clone(), origin: None, properties }

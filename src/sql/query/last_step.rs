@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::aggregate::{GroupedQuery, GroupsInTheMaking, Part};
+use super::aggregate::{Aggregate, GroupedQuery, GroupsInTheMaking, Part};
 use super::bind::Reader;
 use super::column_name::column_name;
 use super::scope::Frame;
@@ -115,7 +115,7 @@ impl Reader<'_> {
     /// Is it sorted by text in an order that the proxy does not know, and PostgreSQL can be told?
     pub fn sorts_by_known_collation(&self, query: &GroupedQuery<'_, '_>) -> bool {
         let targets: Vec<Node<'_>> = query.select.target_list().iter().map(nodes::ResTarget::val).collect();
-        query.select.sort_clause().iter().zip(query.order).filter(|(_, item)| !item.is_bytewise).any(|(sort, item)| {
+        query.select.sort_clause().iter().zip(query.order).filter(|(_, item)| !item.order.text.is_bytewise).any(|(sort, item)| {
             let sorted = match &item.by {
                 OrderBy::Output(index) => targets.get(*index).copied(),
                 OrderBy::Hidden(_) => Some(sort.node()),
@@ -125,8 +125,19 @@ impl Reader<'_> {
         })
     }
 
-    /// A table's column, and nothing else: what is made of it may have another collation.
+    /// Of a table's column, or the least or greatest of one: what else is made of it may have another collation.
     fn collation_of(&self, node: Node<'_>, frame: &Frame<'_>) -> Option<String> {
+        let node = match node {
+            Node::FuncCall(call)
+                if matches!(
+                    self.part(node, frame),
+                    Part::Aggregate(_, Aggregate::Combined(Combination::Minimum(_) | Combination::Maximum(_)))
+                ) =>
+            {
+                call.args().first()?
+            }
+            node => node,
+        };
         let column = self.column_of(node, frame)?;
         self.leaves.get(column.leaf)?.collation(column.index).map(str::to_owned)
     }
@@ -194,7 +205,7 @@ impl Reader<'_> {
             match &item.by {
                 OrderBy::Output(index) => {
                     if whole.get(*index).copied()? {
-                        making.sort_by(*index, item.is_bytewise);
+                        making.sort_by(*index, item.order.text.is_bytewise);
                     }
                     if !names_output(sort.node(), query) {
                         // The output's own column by another name.
@@ -208,7 +219,7 @@ impl Reader<'_> {
                     Part::Mixed => self.replace_inside(sort.node(), making)?,
                     Part::Plain | Part::Aggregate(..) => {
                         let index = self.sorted_column(sort.node(), sql, query.frame, &mut making.groups).ok()?;
-                        making.sort_by(index, item.is_bytewise);
+                        making.sort_by(index, item.order.text.is_bytewise);
                         making.set_collation(index, self.collation_of(sort.node(), query.frame));
                         making.replaced.push((range.clone(), column(index)));
                     }
@@ -226,10 +237,13 @@ impl Reader<'_> {
         tree::walk(node, &mut |node| {
             let found = match node {
                 Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => match self.part(node, frame) {
-                    Part::Aggregate(call, aggregate) => self
-                        .call_text(call)
-                        .zip(self.hidden_aggregate(call, aggregate, &mut making.groups))
-                        .map(|(text, index)| (text.name.start..text.end, index)),
+                    Part::Aggregate(call, aggregate) => {
+                        let found = self.call_text(call).zip(self.hidden_aggregate(call, aggregate, &mut making.groups));
+                        if let Some((_, index)) = found {
+                            making.set_collation(index, self.collation_of(node, frame));
+                        }
+                        found.map(|(text, index)| (text.name.start..text.end, index))
+                    }
                     Part::Plain | Part::Mixed => None,
                 },
                 Node::ColumnRef(reference) => {

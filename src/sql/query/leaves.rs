@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ColumnProperties, Output, Term};
 use crate::catalog::{self, Catalog, Relation};
-use crate::shard_key::{KeyColumn, KeyType, oid};
+use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::Group;
 
 /// One reference to a relation in a statement.
@@ -105,7 +105,8 @@ pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnP
         type_oid: base_type(column.type_oid, catalog),
         typmod: column.typmod,
         is_deterministic: column.is_deterministic,
-        is_collation_c: column.is_collation_c || column.type_oid == oid::NAME,
+        is_collation_c: column.is_collation_c,
+        collation: column.collation.clone(),
         is_not_null: column.is_not_null,
     }
 }

@@ -8,8 +8,9 @@ use std::ops::Range;
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::column_name::column_name;
 use super::placement::{Combined, CombinedBy};
-use super::{Body, Bound, Distinct, Grouping, OrderBy};
+use super::{Body, Bound, Distinct, Grouping, OrderBy, OrderItem};
 use crate::error::PgError;
 use crate::sql::analysis::{Combine, Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
 
@@ -43,6 +44,11 @@ impl Assembly {
         self.visible + self.hidden.len()
     }
 
+    /// PostgreSQL is not asked how text sorts.
+    fn keep_known_orders(&mut self) {
+        self.merge.order_by.iter_mut().for_each(|key| key.text.collation = None);
+    }
+
     pub fn splice(&mut self, range: Range<usize>, text: String) {
         self.splices.push(Splice { start: range.start, end: range.end, text });
     }
@@ -51,7 +57,11 @@ impl Assembly {
 impl Reader<'_> {
     /// The merge of the outermost query, whose rows are the shards' rows; an error names what the proxy cannot merge.
     pub fn merge(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Merge, PgError> {
-        let assembly = self.ordered(select, bound)?;
+        let mut assembly = self.ordered(select, bound)?;
+        if assembly.merge.limit.is_none() {
+            check_all_rows(&bound.order)?;
+            assembly.keep_known_orders();
+        }
         self.finish_merge(assembly)
     }
 
@@ -79,6 +89,8 @@ impl Reader<'_> {
             CombinedBy::Locks => {
                 let locking = self.locking.take().ok_or(combined.reason)?;
                 let mut assembly = self.ordered(select, bound)?;
+                // Rows are locked in their order, as they come.
+                assembly.keep_known_orders();
                 assembly.merge.locking = Some(locking);
                 // Offsets of this text only.
                 self.notes.is_bound_to_text = true;
@@ -91,17 +103,22 @@ impl Reader<'_> {
     /// Order and limits, by which the shards sort and cut too.
     fn ordered(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Assembly, PgError> {
         let mut assembly = Assembly::new(bound.outputs.len());
-        for item in &bound.order {
+        for (sort, item) in select.sort_clause().iter().zip(&bound.order) {
             let column = match &item.by {
                 OrderBy::Output(index) if bound.is_complete || self.is_before_star(select, *index) => *index,
-                OrderBy::Hidden(sql) => assembly.hide(sql.clone()),
+                OrderBy::Hidden(sql) => {
+                    // Beside an output of its name it would make that name ambiguous, by which another item may sort.
+                    let name = column_name(sort.node());
+                    let is_named = bound.outputs.iter().any(|output| output.name == name);
+                    assembly.hide(if is_named { format!("{sql} AS shardgate_hidden") } else { sql.clone() })
+                }
                 OrderBy::Output(_) | OrderBy::Other => return Err(unknown_order()),
             };
             assembly.merge.order_by.push(SortKey {
                 column,
                 is_descending: item.is_descending,
                 is_nulls_first: item.is_nulls_first,
-                is_bytewise: item.is_bytewise,
+                text: item.order.text.clone(),
             });
         }
         if assembly.hidden_columns() > 0 && !takes_hidden_columns(bound) {
@@ -161,6 +178,18 @@ impl Reader<'_> {
     fn is_before_star(&self, select: &nodes::SelectStmt, index: usize) -> bool {
         let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))));
         select.target_list().iter().position(is_star).is_none_or(|star| index < star)
+    }
+}
+
+/// All rows in an order that only PostgreSQL knows: it gets them all, and the shards need not sort them first.
+fn check_all_rows(order: &[OrderItem]) -> Result<(), PgError> {
+    match order.iter().find(|item| item.order.is_text && !item.order.text.is_bytewise) {
+        None => Ok(()),
+        Some(_) => Err(PgError::unsupported(
+            "rows of several shards cannot be put in order",
+            "They sort by text in a collation that is not C, and all of them are wanted.",
+            "Add LIMIT or a condition on the shard key, or sort by the text COLLATE \"C\".",
+        )),
     }
 }
 

@@ -46,7 +46,7 @@ mod with;
 use std::rc::Rc;
 
 use crate::shard_key::{KeyFunction, KeyType};
-use crate::sql::analysis::{KeyValue, Test};
+use crate::sql::analysis::{KeyValue, Test, TextOrder};
 
 pub use bind::{Draws, Reader};
 pub use catalog_functions::{Nature, nature};
@@ -116,8 +116,15 @@ pub struct OrderItem {
     pub by: OrderBy,
     pub is_descending: bool,
     pub is_nulls_first: bool,
-    /// Text sorts bytewise here.
-    pub is_bytewise: bool,
+    pub order: ItemOrder,
+}
+
+/// How the values of an item sort.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ItemOrder {
+    pub text: TextOrder,
+    /// They are text, for certain.
+    pub is_text: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -273,5 +280,7 @@ pub struct ColumnProperties {
     pub is_deterministic: bool,
     /// Sorts bytewise, when it is text.
     pub is_collation_c: bool,
+    /// As SQL names it; `None` where there is none, or it is not known.
+    pub collation: Option<String>,
     pub is_not_null: bool,
 }

@@ -8,9 +8,11 @@ use super::column_name::column_name;
 use super::expression::{Findings, Place, Scope};
 use super::predicate::Operand;
 use super::scope::{Frame, Resolution, Visible, VisibleColumns};
-use super::{Column, ColumnProperties, Distinct, Grouping, OrderBy, OrderItem, Output, Term};
+use super::{Column, ColumnProperties, Distinct, Grouping, ItemOrder, OrderBy, OrderItem, Output, Term};
 use crate::catalog::quoted_identifier;
 use crate::error::PgError;
+use crate::shard_key::oid;
+use crate::sql::analysis::TextOrder;
 use crate::sql::tree;
 
 impl<'c> Reader<'c> {
@@ -55,7 +57,8 @@ impl<'c> Reader<'c> {
             Operand::Value(_) | Operand::Other => {
                 let is_collation_c = self.sorts_bytewise(value, frame);
                 let is_deterministic = self.compares_bytewise(value, frame);
-                (None, ColumnProperties { is_collation_c, is_deterministic, ..ColumnProperties::default() })
+                let collation = self.collation_of_value(value, frame);
+                (None, ColumnProperties { is_collation_c, is_deterministic, collation, ..ColumnProperties::default() })
             }
         }
     }
@@ -70,62 +73,63 @@ impl<'c> Reader<'c> {
                 nodes::SortByNulls::SORTBY_NULLS_LAST => false,
                 _ => is_descending,
             };
-            let (by, is_bytewise) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
-                (OrderBy::Other, false)
+            let (by, order) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
+                (OrderBy::Other, ItemOrder::default())
             } else {
                 match self.order_by(sort.node(), frame, outputs) {
                     (OrderBy::Other, _) => self.order_expression(sort.node(), index, frame),
                     found => found,
                 }
             };
-            items.push(OrderItem { by, is_descending, is_nulls_first, is_bytewise });
+            items.push(OrderItem { by, is_descending, is_nulls_first, order });
         }
         items
     }
 
     /// The n-th output, an output's name, or a column.
-    pub fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, bool) {
-        let bytewise = |index: usize| outputs.get(index).is_some_and(|output| output.properties.is_collation_c);
+    pub fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, ItemOrder) {
+        let unknown = || (OrderBy::Other, ItemOrder::default());
+        let of_output = |index: usize| outputs.get(index).map(|output| item_order(&output.properties)).unwrap_or_default();
         match node {
             Node::A_Const(constant) => match constant.val() {
                 Some(ConstValue::Integer(number)) => {
                     self.fix_literal(constant.location);
                     let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-                    index.map_or((OrderBy::Other, false), |index| (OrderBy::Output(index), bytewise(index)))
+                    index.map_or_else(unknown, |index| (OrderBy::Output(index), of_output(index)))
                 }
-                _ => (OrderBy::Other, false),
+                _ => unknown(),
             },
             Node::CollateClause(collate) => {
                 let names = tree::names(collate.collname()).unwrap_or_default();
                 if !matches!(names.last(), Some(&("C" | "POSIX"))) {
-                    return (OrderBy::Other, false);
+                    return unknown();
                 }
                 match (collate.arg(), frame) {
                     (Node::ColumnRef(column), Some(frame)) => match self.order_column(column, frame, outputs) {
-                        (OrderBy::Output(index), _) => (OrderBy::Output(index), true),
-                        _ => (OrderBy::Other, false),
+                        (OrderBy::Output(index), _) => (OrderBy::Output(index), bytewise()),
+                        _ => unknown(),
                     },
-                    _ => (OrderBy::Other, false),
+                    _ => unknown(),
                 }
             }
             Node::ColumnRef(column) => {
                 if let Some(name) = tree::single_name(column.fields()) {
                     let named = outputs.iter().position(|output| output.name == name);
                     if let Some(index) = named {
-                        return (OrderBy::Output(index), bytewise(index));
+                        return (OrderBy::Output(index), of_output(index));
                     }
                 }
                 match frame {
                     Some(frame) => self.order_column(column, frame, outputs),
-                    None => (OrderBy::Other, false),
+                    None => unknown(),
                 }
             }
-            _ => (OrderBy::Other, false),
+            _ => unknown(),
         }
     }
 
     /// Any other expression is computed by the shards as one more column. Names in it are those of FROM.
-    fn order_expression(&self, node: Node<'_>, index: usize, frame: Option<&Frame<'_>>) -> (OrderBy, bool) {
+    fn order_expression(&self, node: Node<'_>, index: usize, frame: Option<&Frame<'_>>) -> (OrderBy, ItemOrder) {
         let range = self.outline.as_ref().filter(|_| self.depth == 1).and_then(|outline| outline.order_items.get(index));
         let text = range.and_then(|range| self.text.get(range.clone()));
         // A constant sorts nothing, or is a mistake. A bare name may be that of an output which is not known.
@@ -135,21 +139,21 @@ impl<'c> Reader<'c> {
             _ => true,
         };
         match (text, frame) {
-            (Some(text), Some(frame)) if is_expression => (OrderBy::Hidden(text.to_owned()), self.sorts_bytewise(node, frame)),
-            _ => (OrderBy::Other, false),
+            (Some(text), Some(frame)) if is_expression => (OrderBy::Hidden(text.to_owned()), self.order_of_value(node, frame)),
+            _ => (OrderBy::Other, ItemOrder::default()),
         }
     }
 
     /// A column of FROM: one that is selected, or one that has to be.
-    fn order_column(&mut self, column: &nodes::ColumnRef, frame: &Frame<'_>, outputs: &[Output]) -> (OrderBy, bool) {
+    fn order_column(&mut self, column: &nodes::ColumnRef, frame: &Frame<'_>, outputs: &[Output]) -> (OrderBy, ItemOrder) {
         let path = tree::names(column.fields()).unwrap_or_default();
         let Resolution::Column(found) = frame.resolve(&path, &self.leaves) else {
-            return (OrderBy::Other, false);
+            return (OrderBy::Other, ItemOrder::default());
         };
-        let is_bytewise = self.properties(found).is_collation_c;
+        let text = item_order(&self.properties(found));
         match outputs.iter().position(|output| output.origin == Some(found.into())) {
-            Some(index) => (OrderBy::Output(index), is_bytewise),
-            None => (OrderBy::Hidden(quoted_path(&path)), is_bytewise),
+            Some(index) => (OrderBy::Output(index), text),
+            None => (OrderBy::Hidden(quoted_path(&path)), text),
         }
     }
 
@@ -269,6 +273,18 @@ impl<'c> Reader<'c> {
         };
         if inputs_first { input.or(output) } else { output.or(input) }
     }
+}
+
+/// How a column sorts.
+pub fn item_order(properties: &ColumnProperties) -> ItemOrder {
+    ItemOrder {
+        text: TextOrder { is_bytewise: properties.is_collation_c, collation: properties.collation.clone() },
+        is_text: matches!(properties.type_oid, oid::TEXT | oid::VARCHAR | oid::BPCHAR),
+    }
+}
+
+fn bytewise() -> ItemOrder {
+    ItemOrder { text: TextOrder { is_bytewise: true, collation: None }, is_text: false }
 }
 
 /// The n-th output, from 0, when an item names it by its number.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::answer::Names;
 use super::raw_client::RawClient;
-use crate::support::{Cluster, Proxy, ProxyOptions};
+use crate::support::{Cluster, Proxy, ProxyOptions, Text};
 
 pub struct World {
     pub proxy: Proxy,
@@ -52,8 +52,12 @@ pub struct State {
 
 impl World {
     pub async fn start(scene: Scene) -> Self {
-        let cluster = Cluster::start(SHARDS).await;
-        cluster.map_server().create_database(PLAIN).await.expect("the plain database");
+        Self::start_sorting(scene, Text::Bytewise).await
+    }
+
+    pub async fn start_sorting(scene: Scene, text: Text) -> Self {
+        let cluster = Cluster::start_sorting(SHARDS, text).await;
+        cluster.create_database(PLAIN).await;
         let proxy = Proxy::start(&cluster, ProxyOptions::default());
         let port = cluster.map_server().port();
         let mut direct = vec![RawClient::connect(port, PLAIN, &[]).await];

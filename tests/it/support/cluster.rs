@@ -10,6 +10,15 @@ use tokio_postgres::{Client, NoTls};
 pub struct Cluster {
     servers: Vec<Server>,
     shard_count: usize,
+    text: Text,
+}
+
+/// How the databases sort text by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    Bytewise,
+    /// As people read it: by ICU.
+    Linguistic,
 }
 
 impl Cluster {
@@ -20,9 +29,32 @@ impl Cluster {
 
     /// The same, with further settings for the server.
     pub async fn start_with(shard_count: usize, settings: &[(&str, &str)]) -> Self {
-        let cluster = Cluster { servers: vec![start_server(settings)], shard_count };
+        let cluster = Cluster { servers: vec![start_server(settings)], shard_count, text: Text::Bytewise };
         cluster.create_databases().await;
         cluster
+    }
+
+    /// One server for everything.
+    pub async fn start_sorting(shard_count: usize, text: Text) -> Self {
+        let cluster = Cluster { servers: vec![start_server(&[])], shard_count, text };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    /// On the server of the map, sorting like the others.
+    pub async fn create_database(&self, name: &str) {
+        self.create_database_on(self.map_server(), name).await;
+    }
+
+    async fn create_database_on(&self, server: &Server, name: &str) {
+        match self.text {
+            Text::Bytewise => server.create_database(name).await.expect("create a database"),
+            Text::Linguistic => {
+                let create =
+                    format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en' LOCALE 'C.UTF-8'");
+                connect(&server.url("postgres")).await.batch_execute(&create).await.expect("create a database");
+            }
+        }
     }
 
     /// A server for the map and one for each shard, so that one can be killed without the others.
@@ -31,7 +63,7 @@ impl Cluster {
             let starting: Vec<_> = (0..=shard_count).map(|_| scope.spawn(|| start_server(&[]))).collect();
             starting.into_iter().map(|handle| handle.join().expect("a server did not start")).collect()
         });
-        let cluster = Cluster { servers, shard_count };
+        let cluster = Cluster { servers, shard_count, text: Text::Bytewise };
         cluster.create_databases().await;
         cluster
     }
@@ -87,9 +119,9 @@ impl Cluster {
     }
 
     async fn create_databases(&self) {
-        self.map_server().create_database("map").await.expect("create the map database");
+        self.create_database_on(self.map_server(), "map").await;
         for shard in 0..self.shard_count {
-            self.shard_server(shard).create_database(&shard_name(shard)).await.expect("create a shard's database");
+            self.create_database_on(self.shard_server(shard), &shard_name(shard)).await;
         }
     }
 }

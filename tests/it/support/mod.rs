@@ -21,7 +21,7 @@ mod volume;
 mod wire_client;
 
 pub use certificates::{Certificates, KeyFiles};
-pub use cluster::{Cluster, connect};
+pub use cluster::{Cluster, Text, connect};
 pub use doorman::Doorman;
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{psql_output, psql_rows};

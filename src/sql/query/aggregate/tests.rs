@@ -53,7 +53,7 @@ fn shards_compute_parts_and_the_proxy_makes_them_whole() {
         (
             "SELECT k FROM t ORDER BY x + 1 NULLS FIRST, lower(name) LIMIT 3",
             "SELECT k, x + 1, lower(name) FROM t ORDER BY x + 1 NULLS FIRST, lower(name) LIMIT 3",
-            "by column 2, column 3, limit literal 2",
+            "by column 2, column 3 (as PostgreSQL sorts text COLLATE pg_catalog.\"default\"), limit literal 2",
         ),
     ] {
         assert_eq!(merged(text), (fragment.to_owned(), merge.to_owned()), "{text}");

@@ -1,0 +1,10 @@
+CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE COLLATION german (provider = icu, locale = 'de-u-co-phonebk');
+CREATE DOMAIN surname AS text COLLATE "sv-x-icu";
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+CREATE TABLE people (id int PRIMARY KEY, name text, town varchar(12), code char(6), f text COLLATE folded, g text COLLATE german, c text COLLATE "C", s surname, m mood, n int, x float8);
+CREATE TABLE visits (id int, person int, note text, PRIMARY KEY (id));
+CREATE TABLE shops (name text PRIMARY KEY, town text);
+CREATE TABLE r_text (k text, v int, PRIMARY KEY (k));
+CREATE TABLE streets (town text, number int, label text COLLATE "und-x-icu", PRIMARY KEY (town, number));
+CREATE VIEW names AS SELECT id, name, upper(name) AS loud, g FROM people;
