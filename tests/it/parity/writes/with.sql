@@ -36,9 +36,7 @@ WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT o
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id) RETURNING *;
 WITH kinds AS (SELECT other AS id, 'cte' AS name FROM deliveries), unused AS (SELECT 2) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT max(kinds.name) || excluded.id FROM kinds WHERE kinds.id > excluded.id) RETURNING *, (SELECT min(kinds.id) FROM kinds);
 WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
---! refused
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id);
---! refused
 WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5), (3, 6) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) MERGE INTO stock USING (SELECT other, count(*) AS n FROM deliveries GROUP BY other) d ON stock.id = d.other WHEN MATCHED THEN UPDATE SET note = (SELECT kinds.name FROM kinds WHERE kinds.id = 1) WHEN NOT MATCHED THEN INSERT (id, n) VALUES (d.other, 1);
 -- PostgreSQL's own errors: nothing is applied.
