@@ -205,6 +205,7 @@ impl Session {
 
     /// `begins`: a transaction for the write, once its queries are answered.
     async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        self.check_not_read_only(alone)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
         let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
@@ -257,6 +258,7 @@ impl Session {
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
                     None => {
+                        self.check_privileges(alone, asked).await?;
                         self.put_description(asked.rows())?;
                         return Ok("INSERT 0 0".to_owned());
                     }
@@ -307,7 +309,7 @@ impl Session {
                 if begins {
                     self.begin_one_statement();
                 }
-                return match Box::pin(self.write_chosen(&chosen, asked)).await {
+                return match Box::pin(self.write_chosen(&chosen, &text, asked)).await {
                     Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
                         tracing::debug!(%error, "refused after its rows were chosen");
                         Err(staging.refusal.clone().into())

@@ -83,7 +83,7 @@ impl Session {
         let kept = self.divert();
         let run = match &writing.kind {
             WritingKind::Staged(staging) => Box::pin(self.run_stages(staging, &text, &Asked::Own, false)).await,
-            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, &moving.delete, &Asked::Own)).await,
+            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, (&text, &moving.delete), &Asked::Own)).await,
             WritingKind::Parts
             | WritingKind::Copies
             | WritingKind::LockedCopies(_)
