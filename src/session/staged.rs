@@ -30,7 +30,8 @@ use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
-    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
+    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, are_run, is_under_with, spliced, stages,
+    under_with,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -224,9 +225,11 @@ impl Session {
         let mut with = Vec::new();
         // WITH, its queries now constants.
         let mut kept_with = Vec::new();
-        for CteStage { stage, name, head, writes } in &staging.stages.ctes {
+        let ctes = &staging.stages.ctes;
+        for (CteStage { stage, name, head, writes }, is_run) in ctes.iter().zip(are_run(ctes, alone)) {
             let answer = match writes {
                 true => self.answer_write(&under_with(&with, &stage.query)?).await?,
+                false if !is_run => self.described_only(&under_with(&with, &stage.query)?).await?,
                 false => self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?,
             };
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
@@ -471,6 +474,13 @@ impl Session {
         Ok(())
     }
 
+    /// The columns of a query that is not run.
+    pub(super) async fn described_only(&mut self, query: &str) -> Result<Answer, Failure> {
+        let description = self.describe_aside(query.as_bytes()).await?;
+        let columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
+        Ok(Answer { columns, rows: Vec::new() })
+    }
+
     /// The rows of one query.
     pub(super) async fn answer_query(&mut self, query: &str, kind: &StageKind) -> Result<Answer, Failure> {
         // Whether it stands by itself is said by the home shard, before it runs anywhere.
@@ -678,7 +688,7 @@ impl Session {
 }
 
 /// By the body of a RowDescription.
-pub(super) fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
     let column = |column: wire::FieldDescription| AnswerColumn {
         name: String::from_utf8_lossy(&column.name).into_owned(),
         type_oid: column.type_oid,
