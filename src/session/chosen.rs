@@ -4,19 +4,21 @@
 //! right for them as they are.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::staged::{Asked, BATCH_VALUES_MAX, sqlstate};
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
-use crate::sql::chosen::{Chosen, ROWS};
+use crate::sql::chosen::{Chosen, ROWS, star_name};
 use crate::sql::staging::{Answer, Stage, StageKind};
 
 impl Session {
-    /// The transaction is open. Returns the tag.
-    pub(super) async fn write_chosen(&mut self, chosen: &Chosen, asked: &Asked<'_>) -> Result<String, Failure> {
+    /// `text`: the statement. The transaction is open. Returns the tag.
+    pub(super) async fn write_chosen(&mut self, chosen: &Chosen, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
         let candidates = self.answer_query(&query, &ANSWER).await?;
-        let parts: Vec<Answer> = keys(&distinct(candidates, chosen)?, chosen).in_parts(chosen)?;
+        let width = candidates.columns.len();
+        let parts: Vec<Answer> = keys(&distinct(candidates, chosen)?, chosen).in_parts(chosen, width)?;
         let mut lists = Vec::with_capacity(parts.len());
         for part in &parts {
             let list = self.rows_as(StageKind::In { is_not: false }, part)?;
@@ -31,13 +33,15 @@ impl Session {
         }
         rows.retain(|rows| !rows.rows.is_empty());
         if rows.is_empty() {
+            self.check_privileges(text, asked).await?;
             self.put_description(asked.rows())?;
         }
         let mut count = 0;
-        for rows in &rows {
+        for rows in &mut rows {
+            let starred = take_stars(rows, chosen);
             let list = self.rows_as(StageKind::In { is_not: false }, &keys(rows, chosen))?;
             let table = self.rows_as(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
-            let found = self.find_write(&chosen.write(&table, &list), asked).await?;
+            let found = self.find_write(&chosen.write(&table, &list, &starred), asked).await?;
             if found.writing.shards.len() > 1 {
                 self.check_commit_support(&found.writing.shards).await?;
             }
@@ -80,6 +84,16 @@ fn distinct(mut answer: Answer, chosen: &Chosen) -> Result<Answer, PgError> {
     Ok(answer)
 }
 
+/// Gives the columns of stars names of their own. Returns those that they had.
+fn take_stars(rows: &mut Answer, chosen: &Chosen) -> Vec<Vec<String>> {
+    let ranges = rows.keep_stars(&chosen.stars);
+    let mut rename = |(star, range): (usize, Range<usize>)| {
+        let columns = rows.columns.get_mut(range).unwrap_or_default().iter_mut().enumerate();
+        columns.map(|(place, column)| std::mem::replace(&mut column.name, star_name(star, place))).collect()
+    };
+    ranges.into_iter().enumerate().map(&mut rename).collect()
+}
+
 /// The keys of these rows alone.
 fn keys(answer: &Answer, chosen: &Chosen) -> Answer {
     let mut keys = answer.clone();
@@ -89,9 +103,9 @@ fn keys(answer: &Answer, chosen: &Chosen) -> Answer {
 }
 
 impl Answer {
-    /// Of so many rows that a text can hold what is computed for them.
-    fn in_parts(self, chosen: &Chosen) -> Result<Vec<Answer>, PgError> {
-        let rows_max = (BATCH_VALUES_MAX / chosen.width().max(1)).max(1);
+    /// Of so many rows that a text can hold what is computed for them: so many columns.
+    fn in_parts(self, chosen: &Chosen, width: usize) -> Result<Vec<Answer>, PgError> {
+        let rows_max = (BATCH_VALUES_MAX / width.max(1)).max(1);
         if self.rows.len() > rows_max && !chosen.may_batch {
             return Err(PgError::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,

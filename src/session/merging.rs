@@ -69,6 +69,7 @@ impl Session {
         self.prove_merging(staging, &with_source(merging.stand_in(answer, &self.context.catalog)?), asked).await?;
         let parts = self.rows_by_shard(merging, answer).await?;
         if parts.is_empty() {
+            self.check_privileges(alone, asked).await?;
             return Ok("MERGE 0".to_owned());
         }
         let mut shards = Vec::with_capacity(parts.len());

@@ -51,6 +51,7 @@ mod outside;
 mod parameter;
 mod participant;
 mod patient;
+mod permitted;
 mod prepare;
 mod printed;
 mod ranking;

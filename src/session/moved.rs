@@ -11,7 +11,7 @@ use super::statement::Statement;
 use super::{Failure, Session};
 use crate::error::PgError;
 use crate::sql::analysis::Analysis;
-use crate::sql::moving::{Moving, moving};
+use crate::sql::moving::{Item, Moving, moving};
 use crate::sql::staging::{Answer, AnswerColumn};
 use crate::wire::{self, originate};
 
@@ -23,10 +23,13 @@ impl Session {
         if begins_here {
             self.begin_one_statement();
         }
-        let run = match Box::pin(self.move_rows(moving, &moving.delete, &Asked::Text { rows: rows.as_ref() })).await {
-            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
-            run => run,
-        };
+        let run =
+            match Box::pin(self.move_rows(moving, (statement.alone(text), &moving.delete), &Asked::Text { rows: rows.as_ref() }))
+                .await
+            {
+                Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+                run => run,
+            };
         match run {
             Ok(tag) => {
                 if begins_here {
@@ -55,7 +58,7 @@ impl Session {
         let asked = Asked::Bound { bind, description: &description };
         let delete = self.with_values_of(&asked, &[moving.delete.as_str()]).await?.concat();
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
-        match Box::pin(self.move_rows(moving, &delete, &asked)).await {
+        match Box::pin(self.move_rows(moving, (analysis.alone(statement.text()), &delete), &asked)).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
             run => run,
         }
@@ -68,18 +71,26 @@ impl Session {
         if begins {
             self.begin_one_statement();
         }
-        Box::pin(self.delete_and_insert(&moving, &delete, asked)).await.map(Some)
+        Box::pin(self.delete_and_insert(&moving, (text, &delete), asked)).await.map(Some)
     }
 
-    async fn move_rows(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+    async fn move_rows(&mut self, moving: &Moving, texts: (&str, &str), asked: &Asked<'_>) -> Result<String, Failure> {
+        self.check_not_read_only(texts.0)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
-        let moved = self.delete_and_insert(moving, delete, asked).await;
+        let moved = self.delete_and_insert(moving, texts, asked).await;
         self.is_staging = false;
         moved
     }
 
-    pub(super) async fn delete_and_insert(&mut self, moving: &Moving, delete: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+    /// `update`: the statement, which needs rights of its own. `delete`: with the values of parameters.
+    pub(super) async fn delete_and_insert(
+        &mut self,
+        moving: &Moving,
+        (update, delete): (&str, &str),
+        asked: &Asked<'_>,
+    ) -> Result<String, Failure> {
+        self.check_privileges(update, asked).await?;
         let from = self.find_write(delete, &Asked::Own).await?.writing;
         if from.shards.len() > 1 {
             self.check_commit_support(&from.shards).await?;
@@ -123,20 +134,33 @@ impl Session {
 }
 
 /// RETURNING, its items in their order. Rows are inserted in the order in which they were deleted.
-fn returned(moving: &Moving, own: Answer, apart: Answer) -> Result<Answer, PgError> {
+fn returned(moving: &Moving, own: Answer, mut apart: Answer) -> Result<Answer, PgError> {
     if !own.columns.is_empty() && own.rows.len() != apart.rows.len() {
         return Err(PgError::internal("a moved row has not been returned"));
     }
-    let (mut own_columns, mut apart_columns) = (own.columns.into_iter(), apart.columns.into_iter());
-    let columns: Vec<AnswerColumn> =
-        moving.returned.iter().filter_map(|is_apart| if *is_apart { apart_columns.next() } else { own_columns.next() }).collect();
-    let mut own_rows = own.rows.into_iter();
-    let row = |apart: Vec<Option<String>>| {
-        let (mut own, mut apart) = (own_rows.next().unwrap_or_default().into_iter(), apart.into_iter());
-        let value = |is_apart: &bool| if *is_apart { apart.next() } else { own.next() };
-        moving.returned.iter().filter_map(value).collect()
+    let stars = apart.keep_stars(&moving.stars);
+    // The column of the DELETE's answer or of the INSERT's, for each column of RETURNING.
+    let (mut next_own, mut next_apart) = (0.., 0..);
+    let mut places: Vec<(bool, usize)> = Vec::new();
+    for item in &moving.returned {
+        match item {
+            Item::Own(width) => places.extend(next_own.by_ref().take(*width).map(|place| (false, place))),
+            Item::Apart => places.extend(next_apart.next().map(|place| (true, place))),
+            Item::Star(star) => places.extend(stars.get(*star).into_iter().cloned().flatten().map(|place| (true, place))),
+        }
+    }
+    let column = |(is_apart, place): &(bool, usize)| {
+        let columns = if *is_apart { &apart.columns } else { &own.columns };
+        columns.get(*place).cloned()
     };
-    let rows = apart.rows.into_iter().map(row).collect();
+    let columns: Vec<AnswerColumn> = places.iter().filter_map(column).collect();
+    let mut own_rows = own.rows.iter();
+    let row = |apart: &Vec<Option<String>>| {
+        let own = own_rows.next();
+        let value = |(is_apart, place): &(bool, usize)| if *is_apart { apart.get(*place) } else { own?.get(*place) };
+        places.iter().map(|place| value(place).cloned().flatten()).collect()
+    };
+    let rows = apart.rows.iter().map(row).collect();
     Ok(Answer { columns, rows })
 }
 

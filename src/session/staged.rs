@@ -30,7 +30,8 @@ use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
-    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
+    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, are_run, is_under_with, spliced, stages,
+    under_with,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -205,6 +206,7 @@ impl Session {
 
     /// `begins`: a transaction for the write, once its queries are answered.
     async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        self.check_not_read_only(alone)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
         let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
@@ -223,9 +225,11 @@ impl Session {
         let mut with = Vec::new();
         // WITH, its queries now constants.
         let mut kept_with = Vec::new();
-        for CteStage { stage, name, head, writes } in &staging.stages.ctes {
+        let ctes = &staging.stages.ctes;
+        for (CteStage { stage, name, head, writes }, is_run) in ctes.iter().zip(are_run(ctes, alone)) {
             let answer = match writes {
                 true => self.answer_write(&under_with(&with, &stage.query)?).await?,
+                false if !is_run => self.described_only(&under_with(&with, &stage.query)?).await?,
                 false => self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?,
             };
             let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
@@ -257,6 +261,7 @@ impl Session {
                 Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
                     None => {
+                        self.check_privileges(alone, asked).await?;
                         self.put_description(asked.rows())?;
                         return Ok("INSERT 0 0".to_owned());
                     }
@@ -307,7 +312,7 @@ impl Session {
                 if begins {
                     self.begin_one_statement();
                 }
-                return match Box::pin(self.write_chosen(&chosen, asked)).await {
+                return match Box::pin(self.write_chosen(&chosen, &text, asked)).await {
                     Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
                         tracing::debug!(%error, "refused after its rows were chosen");
                         Err(staging.refusal.clone().into())
@@ -467,6 +472,13 @@ impl Session {
             originate::row_description(&mut self.client.output, &columns);
         }
         Ok(())
+    }
+
+    /// The columns of a query that is not run.
+    pub(super) async fn described_only(&mut self, query: &str) -> Result<Answer, Failure> {
+        let description = self.describe_aside(query.as_bytes()).await?;
+        let columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
+        Ok(Answer { columns, rows: Vec::new() })
     }
 
     /// The rows of one query.
@@ -676,7 +688,7 @@ impl Session {
 }
 
 /// By the body of a RowDescription.
-pub(super) fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
     let column = |column: wire::FieldDescription| AnswerColumn {
         name: String::from_utf8_lossy(&column.name).into_owned(),
         type_oid: column.type_oid,

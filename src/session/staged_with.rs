@@ -4,7 +4,7 @@
 //!
 //! What follows them may be a query: it is answered last, over what they have returned, before all of it is committed.
 
-use super::staged::{Asked, Found, answer_columns};
+use super::staged::{Asked, Found};
 use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
@@ -83,7 +83,7 @@ impl Session {
         let kept = self.divert();
         let run = match &writing.kind {
             WritingKind::Staged(staging) => Box::pin(self.run_stages(staging, &text, &Asked::Own, false)).await,
-            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, &moving.delete, &Asked::Own)).await,
+            WritingKind::Moved(moving) => Box::pin(self.delete_and_insert(moving, (&text, &moving.delete), &Asked::Own)).await,
             WritingKind::Parts
             | WritingKind::Copies
             | WritingKind::LockedCopies(_)
@@ -95,8 +95,7 @@ impl Session {
         let Some(returned) = returned(query) else { return Ok(answer) };
         // A write without anything to write was not sent, and nobody has described it.
         if answer.columns.is_empty() {
-            let description = self.describe_aside(returned.as_bytes()).await?;
-            answer.columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
+            answer = self.described_only(&returned).await?;
         }
         self.check_types_are_exact(&answer.columns)?;
         self.add_collations(&returned, &mut answer).await?;

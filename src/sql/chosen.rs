@@ -18,7 +18,7 @@ use pg_raw_parse::{Node, nodes};
 use super::context::Context;
 use super::parse;
 use super::query::resolve;
-use super::returned::{Apart, Returned, holds, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_star};
 use super::tokens::{Tokens, may_spell_names};
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
@@ -41,10 +41,20 @@ pub struct Chosen {
     computed: Vec<(Option<String>, String)>,
     /// `column = expression`, without sub-selects.
     assignments: Vec<String>,
-    /// From RETURNING on; may be empty.
-    returning: String,
+    /// The items of RETURNING; may be empty.
+    returning: Vec<Item>,
+    /// Of these.
+    pub stars: Vec<Star>,
     /// Its rows may be written in several statements.
     pub may_batch: bool,
+}
+
+/// Of RETURNING.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    Text(String),
+    /// The place of it among the stars.
+    Star(usize),
 }
 
 /// `text`: one UPDATE or DELETE alone. `None`: it is not about one table in a form that is known.
@@ -68,7 +78,8 @@ pub fn chosen(text: &str, context: &Context) -> Result<Option<Chosen>, PgError> 
     };
     // What was made must be read as what it is meant to be.
     Ok(made.filter(|chosen| {
-        let texts = [chosen.query(None), chosen.lock(" IN (1)"), chosen.write("(SELECT 1) AS x", " IN (1)")];
+        let names = vec![vec!["x".to_owned()]; chosen.stars.len()];
+        let texts = [chosen.query(None), chosen.lock(" IN (1)"), chosen.write("(SELECT 1) AS x", " IN (1)", &names)];
         texts.iter().all(|text| parse::parse(text).is_ok_and(|parsed| parsed.stmts().count() == 1))
     }))
 }
@@ -78,12 +89,7 @@ impl Chosen {
         self.key.len()
     }
 
-    /// Columns of [`Chosen::query`].
-    pub fn width(&self) -> usize {
-        self.key.len() + self.computed.len()
-    }
-
-    /// The keys of the rows, then their new values. `among`: of those whose keys are in this list (`IN (…)`).
+    /// The keys of the rows, then their new values, then the stars. `among`: of those whose keys are in this list (`IN (…)`).
     pub fn query(&self, among: Option<&str>) -> String {
         let keys = self.key.iter().enumerate().map(|(index, name)| format!("{}.{name} AS {}", self.called, key_name(index)));
         let values = self.computed.iter().enumerate().map(|(index, (_, value))| format!("({value}) AS {}", value_name(index)));
@@ -95,7 +101,8 @@ impl Chosen {
             .collect();
         let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         let from = self.from.iter().map(|from| format!(", {from}")).chain(self.rows.iter().cloned()).collect::<String>();
-        format!("SELECT {} FROM {}{from}{filter}", keys.chain(values).collect::<Vec<_>>().join(", "), self.target)
+        let list: Vec<String> = keys.chain(values).chain(self.stars.iter().map(Star::expression)).collect();
+        format!("SELECT {} FROM {}{from}{filter}", list.join(", "), self.target)
     }
 
     /// Locks rows as the write will.
@@ -104,8 +111,9 @@ impl Chosen {
         format!("SELECT 1 FROM {} WHERE {}{among} FOR {strength}", self.target, self.row())
     }
 
-    /// `rows`: a table [`ROWS`] of what the query has answered.
-    pub fn write(&self, rows: &str, among: &str) -> String {
+    /// `rows`: a table [`ROWS`] of what the query has answered. `starred`: names of the columns of each star, which are called
+    /// [`star_name`] there.
+    pub fn write(&self, rows: &str, among: &str, starred: &[Vec<String>]) -> String {
         let rows_name = quoted_identifier(ROWS);
         let joined = self
             .key
@@ -115,12 +123,32 @@ impl Chosen {
         let filter: Vec<String> = joined.chain(std::iter::once(format!("{}{among}", self.row()))).collect();
         let filter = filter.join(" AND ");
         if self.verb == "DELETE" {
-            return format!("DELETE FROM {} USING {rows} WHERE {filter} {}", self.target, self.returning);
+            return format!("DELETE FROM {} USING {rows} WHERE {filter} {}", self.target, self.returning(starred));
         }
         let values = self.computed.iter().enumerate().filter_map(|(index, (column, _))| Some((index, column.as_ref()?)));
         let values = values.map(|(index, column)| format!("{column} = {rows_name}.{}", value_name(index)));
         let assignments: Vec<String> = self.assignments.iter().cloned().chain(values).collect();
-        format!("UPDATE {} SET {} FROM {rows} WHERE {filter} {}", self.target, assignments.join(", "), self.returning)
+        let returning = self.returning(starred);
+        format!("UPDATE {} SET {} FROM {rows} WHERE {filter} {returning}", self.target, assignments.join(", "))
+    }
+
+    fn returning(&self, starred: &[Vec<String>]) -> String {
+        let rows = quoted_identifier(ROWS);
+        let items: Vec<String> = self
+            .returning
+            .iter()
+            .flat_map(|item| match item {
+                Item::Text(text) => vec![text.clone()],
+                Item::Star(star) => {
+                    let names = starred.get(*star).into_iter().flatten().enumerate();
+                    let column = |(place, name): (usize, &String)| {
+                        format!("{rows}.{} AS {}", quoted_identifier(&star_name(*star, place)), quoted_identifier(name))
+                    };
+                    names.map(column).collect()
+                }
+            })
+            .collect();
+        if items.is_empty() { String::new() } else { format!("RETURNING {}", items.join(", ")) }
     }
 
     /// A row of the table comes at most once from the query: else a sub-select had several rows.
@@ -190,8 +218,14 @@ impl Parts<'_> {
             None => quoted_identifier(name.relname()?),
         };
         let until = |next: &[Option<usize>]| next.iter().copied().flatten().next().unwrap_or(end);
-        let mut values =
-            Values { tokens: &tokens, has_from: from.is_some(), computed: Vec::new(), plain: Vec::new(), rows: Vec::new() };
+        let mut values = Values {
+            tokens: &tokens,
+            has_from: from.is_some(),
+            computed: Vec::new(),
+            plain: Vec::new(),
+            rows: Vec::new(),
+            stars: Vec::new(),
+        };
         if let (Some(targets), Some(set)) = (self.assigned, set) {
             values.assign(targets, &tokens.elements(set + 1, until(&[from, filter, returning]))?)?;
         }
@@ -203,14 +237,14 @@ impl Parts<'_> {
             Some(filter) => Some(tokens.slice(filter + 1, until(&[returning]).checked_sub(1)?)?.to_owned()),
             None => None,
         };
-        let returning_text = match (returning, returned) {
+        let items = match (returning, returned) {
             (Some(returning), Some(returned)) => {
                 let assigned: Vec<&str> =
                     self.assigned.iter().flat_map(|it| it.iter()).filter_map(nodes::ResTarget::name).collect();
                 let target = Returned { relation, called: &called, assigned };
                 values.returned(returned, &tokens.elements(returning + 1, end)?, &target)?
             }
-            _ => String::new(),
+            _ => Vec::new(),
         };
         Some(Chosen {
             verb: if set.is_some() { "UPDATE" } else { "DELETE" },
@@ -222,10 +256,11 @@ impl Parts<'_> {
             condition,
             computed: values.computed,
             assignments: values.plain,
-            may_batch: returning_text.is_empty()
+            may_batch: items.is_empty()
                 && relation.triggers.is_empty()
                 && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid),
-            returning: returning_text,
+            returning: items,
+            stars: values.stars,
         })
     }
 }
@@ -237,6 +272,7 @@ struct Values<'a, 't> {
     computed: Vec<(Option<String>, String)>,
     plain: Vec<String>,
     rows: Vec<String>,
+    stars: Vec<Star>,
 }
 
 impl Values<'_, '_> {
@@ -308,23 +344,32 @@ impl Values<'_, '_> {
     }
 
     /// RETURNING, whose star must not take in the columns of the rows' table.
-    fn returned(&mut self, clause: &nodes::ReturningClause, pieces: &[(usize, usize)], target: &Returned<'_>) -> Option<String> {
+    fn returned(&mut self, clause: &nodes::ReturningClause, pieces: &[(usize, usize)], target: &Returned<'_>) -> Option<Vec<Item>> {
         let items = clause.exprs();
         (items.len() == pieces.len()).then_some(())?;
-        let mut texts = Vec::new();
+        let mut made = Vec::new();
         for (item, (first, last)) in items.iter().zip(pieces) {
             let Node::ResTarget(item) = item else { return None };
             let text = self.tokens.slice(*first, *last)?;
             if is_star(item.val()) {
-                (!self.has_from).then_some(())?;
-                texts.push(format!("{}.*", target.called));
+                made.push(Item::Text(format!("{}.*", target.called)));
+                // What FROM has comes after the target's columns.
+                made.extend(self.has_from.then(|| self.star(text, target.relation.columns.len())));
+            } else if has_star(item.val()) && target.is_other(item.val(), self.has_from) {
+                target.apart(self.tokens, item, (*first, *last))?;
+                made.push(self.star(text, 0));
             } else if holds(item.val(), |node| target.is_other(node, self.has_from)) {
-                texts.push(self.returned_value(item, (*first, *last), target)?);
+                made.push(Item::Text(self.returned_value(item, (*first, *last), target)?));
             } else {
-                texts.push(text.to_owned());
+                made.push(Item::Text(text.to_owned()));
             }
         }
-        Some(format!("RETURNING {}", texts.join(", ")))
+        Some(made)
+    }
+
+    fn star(&mut self, text: &str, own: usize) -> Item {
+        self.stars.push(Star { text: text.to_owned(), own });
+        Item::Star(self.stars.len() - 1)
     }
 
     /// What the query computes for RETURNING, which is about the rows as they become: so it names nothing that changes.
@@ -348,6 +393,11 @@ fn key_name(index: usize) -> String {
 
 fn value_name(index: usize) -> String {
     quoted_identifier(&format!("shardgate value {index}"))
+}
+
+/// A column of a star.
+pub fn star_name(star: usize, place: usize) -> String {
+    format!("shardgate star {star} {place}")
 }
 
 /// What the table of the rows is called in a write.

@@ -42,6 +42,7 @@ pub mod tokens;
 mod tree;
 mod truncate;
 pub mod value_rows;
+pub mod written;
 
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;

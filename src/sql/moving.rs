@@ -11,7 +11,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 use super::context::Context;
 use super::parse;
 use super::query::{Resolved, resolve};
-use super::returned::{Apart, Returned, has_star, holds, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_star};
 use super::tokens::{Tokens, may_spell_names};
 use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
@@ -26,12 +26,25 @@ pub struct Moving {
     pub insert: String,
     /// From RETURNING on, what the INSERT has of it; may be empty.
     pub returning: String,
-    /// For each column of RETURNING whether the DELETE has it; empty where the INSERT has all.
-    pub returned: Vec<bool>,
+    /// The items of RETURNING; empty where the INSERT has all.
+    pub returned: Vec<Item>,
+    /// Of these.
+    pub stars: Vec<Star>,
     /// Places of the key's columns among the new values.
     pub key: Vec<usize>,
     /// How many new values there are.
     pub column_count: usize,
+}
+
+/// Of RETURNING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// So many columns of the INSERT.
+    Own(usize),
+    /// A column of the DELETE.
+    Apart,
+    /// The place of it among the stars.
+    Star(usize),
 }
 
 /// `text`: one UPDATE alone. `None`: it assigns no column of the key, it is not about one sharded table in a form that is known, or something looks at the
@@ -62,8 +75,8 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
             parsed.stmts().next().is_some_and(|node| match node {
                 Node::DeleteStmt(delete) => {
                     let count = delete.returning_clause().map_or(0, |clause| clause.exprs().len());
-                    let apart = moving.returned.iter().filter(|is_apart| **is_apart).count();
-                    count == moving.column_count + moving.key.len() + apart
+                    let apart = moving.returned.iter().filter(|item| **item == Item::Apart).count();
+                    count == moving.column_count + moving.key.len() + apart + 2 * moving.stars.len()
                 }
                 _ => false,
             })
@@ -78,6 +91,22 @@ fn is_watched(relation: &Relation, context: &Context) -> bool {
     let is_referred_to =
         context.catalog.relations.values().any(|other| other.foreign_keys.iter().any(|key| key.referenced == relation.oid));
     !relation.stands_alone() || is_referred_to || relation.columns.iter().any(|column| context.catalog.has_cast_from_text(column))
+}
+
+/// What the INSERT returns and what the DELETE does.
+#[derive(Default)]
+struct Apartness {
+    returning: String,
+    returned: Vec<Item>,
+    apart: Vec<String>,
+    stars: Vec<Star>,
+}
+
+impl Apartness {
+    fn add_star(&mut self, text: &str, own: usize) {
+        self.returned.push(Item::Star(self.stars.len()));
+        self.stars.push(Star { text: text.to_owned(), own });
+    }
 }
 
 struct Pieces<'t> {
@@ -135,53 +164,59 @@ impl Pieces<'_> {
         let listed: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
         let with = self.tokens.text().get(..self.tokens.get(self.tokens.word_at_top(0, &["update"])?)?.start)?;
         let whole = || self.tokens.text().get(self.tokens.get(returning?)?.start..self.whole_end()).map(str::to_owned);
-        let (returning, returned, apart) = match (update.returning_clause(), from) {
+        let Apartness { returning, returned, apart, stars } = match (update.returning_clause(), from) {
             (Some(clause), Some(_)) => {
                 let assigned = assigned.iter().map(|(name, _)| name.as_str()).collect();
                 let target = Returned { relation, called: &called, assigned };
                 self.returned(clause, &self.tokens.elements(returning? + 1, self.last())?, &target)?
             }
-            _ => (whole().unwrap_or_default(), Vec::new(), Vec::new()),
+            _ => Apartness { returning: whole().unwrap_or_default(), ..Apartness::default() },
         };
+        let stars_last: Vec<String> = stars.iter().map(Star::expression).collect();
         Some(Moving {
-            delete: format!("{with}DELETE FROM {table} {using}{condition} RETURNING {}", [new, old, apart].concat().join(", ")),
+            delete: format!(
+                "{with}DELETE FROM {table} {using}{condition} RETURNING {}",
+                [new, old, apart, stars_last].concat().join(", ")
+            ),
             insert: format!("INSERT INTO {target} ({}){overriding}", listed.join(", ")),
             returning,
             returned,
+            stars,
             key: key.iter().map(|key| columns.iter().position(|column| column == key)).collect::<Option<_>>()?,
             column_count: columns.len(),
         })
     }
 
-    /// What the INSERT returns, which items the DELETE does, and these.
-    fn returned(
-        &self,
-        clause: &nodes::ReturningClause,
-        pieces: &[(usize, usize)],
-        target: &Returned<'_>,
-    ) -> Option<(String, Vec<bool>, Vec<String>)> {
+    fn returned(&self, clause: &nodes::ReturningClause, pieces: &[(usize, usize)], target: &Returned<'_>) -> Option<Apartness> {
         let items = clause.exprs();
         (items.len() == pieces.len()).then_some(())?;
-        let (mut own, mut returned, mut apart) = (Vec::new(), Vec::new(), Vec::new());
+        let width = target.relation.columns.len();
+        let whole = format!("{}.*", target.called);
+        let mut own = Vec::new();
+        let mut made = Apartness::default();
         for (item, range) in items.iter().zip(pieces) {
             let Node::ResTarget(item) = item else { return None };
+            let text = self.tokens.slice(range.0, range.1)?;
             if is_star(item.val()) {
-                return None;
-            }
-            let is_apart = holds(item.val(), |node| target.is_other(node, true));
-            let width = if has_star(item.val()) { target.relation.columns.len() } else { 1 };
-            returned.extend(std::iter::repeat_n(is_apart, width));
-            match is_apart {
-                true => {
-                    let Apart { first, last, name } = target.apart(&self.tokens, item, *range)?;
-                    let name = name.map(|name| format!(" AS {}", quoted_identifier(&name))).unwrap_or_default();
-                    apart.push(format!("{}{name}", self.tokens.slice(first, last)?));
+                own.push(whole.as_str());
+                made.returned.push(Item::Own(width));
+                made.add_star(text, width);
+            } else if !holds(item.val(), |node| target.is_other(node, true)) {
+                own.push(text);
+                made.returned.push(Item::Own(if has_star(item.val()) { width } else { 1 }));
+            } else {
+                let Apart { first, last, name } = target.apart(&self.tokens, item, *range)?;
+                if has_star(item.val()) {
+                    made.add_star(text, 0);
+                    continue;
                 }
-                false => own.push(self.tokens.slice(range.0, range.1)?),
+                let name = name.map(|name| format!(" AS {}", quoted_identifier(&name))).unwrap_or_default();
+                made.apart.push(format!("{}{name}", self.tokens.slice(first, last)?));
+                made.returned.push(Item::Apart);
             }
         }
-        let returning = if own.is_empty() { String::new() } else { format!("RETURNING {}", own.join(", ")) };
-        Some((returning, returned, apart))
+        made.returning = if own.is_empty() { String::new() } else { format!("RETURNING {}", own.join(", ")) };
+        Some(made)
     }
 
     /// `column = expression`, each by its column.

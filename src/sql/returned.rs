@@ -2,7 +2,8 @@
 //!
 //! Such an item is computed before the write, beside its rows. RETURNING is about the rows as they become, so that it must name
 //! nothing that the write changes. Of an INSERT, whose rows are not there before, all of RETURNING is a query over the rows that it
-//! has returned. Pure.
+//! has returned. How many columns a star has is known when its rows are there: they stand last, each star's after a column
+//! [`STAR`]. Pure.
 
 use pg_raw_parse::{Node, nodes};
 
@@ -103,7 +104,9 @@ impl Returned<'_> {
         let last = last.checked_sub(alias)?;
         let name = match (item.name(), item.val()) {
             (Some(name), _) => Some(name.to_owned()),
-            (None, Node::ColumnRef(column)) => tree::names(column.fields())?.last().map(|name| (*name).to_owned()),
+            (None, Node::ColumnRef(column)) if !has_star(item.val()) => {
+                tree::names(column.fields())?.last().map(|name| (*name).to_owned())
+            }
             (None, _) => None,
         };
         (first..=last).all(|index| self.is_same_before(tokens, index)).then_some(Apart { first, last, name })
@@ -121,6 +124,21 @@ impl Returned<'_> {
     }
 }
 
+/// The columns of a star that is computed before the write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Star {
+    pub text: String,
+    /// How many columns at its beginning are the target's.
+    pub own: usize,
+}
+
+impl Star {
+    /// Of a list of expressions.
+    pub fn expression(&self) -> String {
+        format!("NULL::pg_catalog.bool AS {}, {}", quoted_identifier(STAR), self.text)
+    }
+}
+
 pub fn is_star(value: Node<'_>) -> bool {
     matches!(value, Node::ColumnRef(column)
         if column.fields().len() == 1 && matches!(column.fields().first(), Some(Node::A_Star(_))))
@@ -130,6 +148,9 @@ pub fn is_star(value: Node<'_>) -> bool {
 pub fn has_star(value: Node<'_>) -> bool {
     matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
 }
+
+/// What stands before the columns of a star.
+pub const STAR: &str = "shardgate star";
 
 pub fn holds<'n>(root: Node<'n>, is_such: impl Fn(Node<'n>) -> bool) -> bool {
     let mut found = false;

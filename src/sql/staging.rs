@@ -134,6 +134,26 @@ pub fn is_under_with(definitions: &[(String, String)], query: &str) -> bool {
     (0..tokens.count()).filter_map(|index| tokens.identifier(index)).any(|word| definitions.iter().any(|(name, _)| *name == word))
 }
 
+/// For each query of WITH whether it is run: one that only reads, and that nothing names which is run, PostgreSQL leaves out.
+/// `text`: the statement.
+pub fn are_run(ctes: &[CteStage], text: &str) -> Vec<bool> {
+    let end = ctes.iter().map(|cte| cte.stage.end).max().unwrap_or_default();
+    let main = text.get(end..).unwrap_or_default();
+    let names = |query: &str, cte: &CteStage| is_under_with(&[(cte.name.clone(), String::new())], query);
+    // They stand in the order in which they run: each may name those before it in the text.
+    let mut order: Vec<(usize, &CteStage)> = ctes.iter().enumerate().collect();
+    order.sort_by_key(|(_, cte)| std::cmp::Reverse(cte.stage.start));
+    let mut are_run = vec![false; ctes.len()];
+    let mut run: Vec<&CteStage> = Vec::new();
+    for (place, cte) in order {
+        if cte.writes || names(main, cte) || run.iter().any(|later| names(&later.stage.query, cte)) {
+            run.push(cte);
+            are_run.get_mut(place).into_iter().for_each(|is_run| *is_run = true);
+        }
+    }
+    are_run
+}
+
 /// A query under queries of WITH, if it may name one of them: they are put before its own.
 pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<String, PgError> {
     if !is_under_with(definitions, query) {

@@ -56,6 +56,8 @@ impl<'c> Reader<'c> {
             Node::None => self.insert_default(&made),
             node => self.insert_select(node, &mut made, &ctes)?,
         }
+        // Evaluated by the shard of each row: only constants may be known there.
+        let reads_rows = !findings.subqueries.is_empty();
         let columns = &made.columns;
         let is_given = |column: &str| columns.iter().any(|name| name == column) && !uses_default(insert, columns, column);
         let is_values = match insert.select_stmt() {
@@ -74,12 +76,22 @@ impl<'c> Reader<'c> {
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
         self.check_copied_write(&target, is_values);
         let is_split = self.notes.split_rows.is_some();
-        if is_split && (insert.with_clause().is_some() || !findings.subqueries.is_empty()) {
+        if is_split && reads_rows {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));
         }
-        let anchors = self.target_anchor(&target);
+        // Each shard would evaluate it once, for its own rows.
+        if is_split && !findings.subqueries.is_empty() && self.notes.volatile.is_some() {
+            self.notes.not_pushable(not_split("A sub-select of it would have another value on each shard."));
+        }
+        let mut anchors = self.target_anchor(&target);
+        anchors.extend(insert.on_conflict_clause().and_then(|_| self.excluded_anchor(&target)));
         let block = Block { subqueries: findings.subqueries, ..Block::default() };
+        let reason = self.notes.pushdown.take();
         self.place_subqueries(&block.subqueries, &Facts::new(), &anchors);
+        if is_split && self.notes.pushdown.is_some() {
+            self.notes.pushdown = Some(not_split("It reads other rows, which are not on all of these shards."));
+        }
+        self.notes.pushdown = reason.or(self.notes.pushdown.take());
         if matches!(target.kind, TargetKind::Home) {
             self.place_from_list(&[FromItem::Leaf(target.leaf)], &Facts::new(), &[]);
         }
@@ -93,6 +105,16 @@ impl<'c> Reader<'c> {
             }
             TargetKind::Replicated | TargetKind::Home => Vec::new(),
         }
+    }
+
+    /// The row that was to be inserted is on the shard of its key, as the one that is in its way.
+    fn excluded_anchor(&self, target: &Target<'c>) -> Option<RowKey> {
+        let (leaf, TargetKind::Sharded { group, key }) = (self.excluded_leaf?, &target.kind) else { return None };
+        let of_excluded = |term: &Term| {
+            let column = super::Column { leaf, index: term.column.index };
+            Term { column, function: term.function.clone() }
+        };
+        Some(RowKey { group: *group, terms: key.iter().map(|key| of_excluded(&key.term)).collect(), is_total: true })
     }
 
     fn insert_values<'n>(

@@ -4,10 +4,13 @@
 //! query. Where a query inserts, a value of text stays untyped: it may come of a literal whose type the target decided. One of
 //! char(n) has its type there too: its blanks are not part of the text that it becomes.
 
+use std::ops::Range;
+
 use super::{Stage, StageKind};
 use crate::catalog::{Catalog, Oid, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
+use crate::sql::returned::{STAR, Star};
 
 /// What a query has answered, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,25 @@ impl Answer {
         let columns = self.columns.split_off(at.min(self.columns.len()));
         let rows = self.rows.iter_mut().map(|row| row.split_off(at.min(row.len()))).collect();
         Self { columns, rows }
+    }
+
+    /// Takes out what is not wanted of the columns of stars, which stand last. Where those of each star are then.
+    pub fn keep_stars(&mut self, stars: &[Star]) -> Vec<Range<usize>> {
+        let marks: Vec<usize> = (0..self.columns.len()).filter(|place| self.columns.get(*place).is_some_and(is_mark)).collect();
+        let ends = marks.iter().skip(1).copied().chain([self.columns.len()]);
+        let mut kept: Vec<usize> = (0..marks.first().copied().unwrap_or(self.columns.len())).collect();
+        let mut ranges = Vec::new();
+        for ((mark, end), star) in marks.iter().zip(ends).zip(stars) {
+            let start = kept.len();
+            kept.extend(mark + 1 + star.own..end);
+            ranges.push(start..kept.len());
+        }
+        let columns = std::mem::take(&mut self.columns);
+        self.columns = kept.iter().filter_map(|place| columns.get(*place).cloned()).collect();
+        for row in &mut self.rows {
+            *row = kept.iter().map(|place| row.get_mut(*place).and_then(Option::take)).collect();
+        }
+        ranges
     }
 
     /// Its rows as constants.
@@ -76,6 +98,10 @@ impl Stage {
             StageKind::From { alias } => values.table(alias.as_deref()),
         }))
     }
+}
+
+fn is_mark(column: &AnswerColumn) -> bool {
+    column.name == STAR && column.type_oid == oid::BOOL
 }
 
 struct Values<'a> {

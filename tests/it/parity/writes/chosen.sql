@@ -71,8 +71,21 @@ DELETE FROM stock WHERE id < $1 RETURNING id + $1, (SELECT count(*) + $1 FROM so
 UPDATE stock SET n = n + 1 WHERE id < 10 RETURNING id, (SELECT max(v) FROM source WHERE source.tenant = stock.n);
 --! refused
 UPDATE stock SET n = n + 1 WHERE id < 10 RETURNING id, (SELECT max(v) FROM source WHERE source.tenant = n);
---! refused
+-- All columns of FROM, which come after the target's.
+--! any order
 UPDATE stock SET note = d.n FROM deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING *;
+--! any order
+DELETE FROM stock USING deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING d.*, stock.n, *;
+--! any order
+DELETE FROM stock USING deliveries d CROSS JOIN kinds WHERE d.other = stock.id AND kinds.id = 1 AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING kinds.*, d.id AS x, d.*, public.stock.*;
+--! any order
+UPDATE stock SET note = 'a' FROM deliveries d LEFT JOIN source s USING (id) WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING *, s.*;
+--! 5
+--! any order
+UPDATE stock SET note = 'a' FROM deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id + $1) RETURNING *, d.n + $1;
+UPDATE stock SET note = 'a' FROM deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id < 0) RETURNING *;
+--! refused
+UPDATE stock SET note = 'a' FROM deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING public.stock.*, d.*;
 --! refused
 UPDATE stock SET note = d.n FROM deliveries d WHERE d.other = stock.id AND EXISTS (SELECT FROM source WHERE source.tenant = stock.id % 7 AND source.id > d.id) RETURNING d.n || note;
 --! refused

@@ -25,6 +25,16 @@ UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id AND s.id >
 --! 3 | x
 --! 300 | NULL
 UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id AND s.id <= $1 RETURNING stock.id + $1, s.v || $2, s.at;
+--! any order
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING *;
+--! any order
+UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING s.*;
+--! any order
+UPDATE stock AS t SET id = t.id + 300, note = d.n FROM deliveries d LEFT JOIN kinds k ON k.id = d.line WHERE d.other = t.id RETURNING k.*, d.n * 2 AS twice, *, t.n, t.*, d.n;
+UPDATE stock AS t SET id = t.id + 300, note = d.n FROM deliveries d WHERE d.other = t.id AND t.id > 500 RETURNING *;
+--! 2
+--! any order
+UPDATE stock AS t SET id = t.id + 300 FROM deliveries d JOIN source s USING (id) WHERE d.other = t.id AND d.id > $1 RETURNING *, d.n + $1;
 -- Beside and inside WITH.
 WITH s AS (SELECT other AS id FROM deliveries) UPDATE stock SET id = s.id + 1000 FROM s WHERE s.id = stock.id;
 --! any order
@@ -36,8 +46,6 @@ WITH a AS (UPDATE stock SET id = 4000 WHERE id > 1000 RETURNING *) SELECT * FROM
 -- The new key is there: PostgreSQL's own error.
 UPDATE stock SET id = 20 FROM source WHERE source.id = stock.id AND source.id = 3;
 -- What is refused.
---! refused
-UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING *;
 --! refused
 UPDATE stock SET id = 2000 + s.id FROM source s WHERE s.id = stock.id RETURNING stock.id + s.id;
 --! refused

@@ -36,11 +36,21 @@ WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT o
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id) RETURNING *;
 WITH kinds AS (SELECT other AS id, 'cte' AS name FROM deliveries), unused AS (SELECT 2) INSERT INTO stock (id, n) VALUES (3, 5) ON CONFLICT (id) DO UPDATE SET note = (SELECT max(kinds.name) || excluded.id FROM kinds WHERE kinds.id > excluded.id) RETURNING *, (SELECT min(kinds.id) FROM kinds);
 WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
---! refused
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) INSERT INTO stock (id, n) SELECT other, 1 FROM deliveries WHERE line = 1 ON CONFLICT (id) DO UPDATE SET note = (SELECT kinds.name || excluded.id FROM kinds WHERE kinds.id <= excluded.id);
---! refused
 WITH unnamed AS (SELECT other AS id FROM deliveries) INSERT INTO stock (id, n) VALUES (2, 5), (3, 6) ON CONFLICT (id) DO UPDATE SET n = (SELECT count(*) FROM unnamed WHERE unnamed.id > excluded.id);
 WITH kinds AS (SELECT 1 AS id, 'cte' AS name) MERGE INTO stock USING (SELECT other, count(*) AS n FROM deliveries GROUP BY other) d ON stock.id = d.other WHEN MATCHED THEN UPDATE SET note = (SELECT kinds.name FROM kinds WHERE kinds.id = 1) WHEN NOT MATCHED THEN INSERT (id, n) VALUES (d.other, 1);
+-- A query of WITH that nothing names is not run.
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source) DELETE FROM stock WHERE n > (SELECT max(id) FROM source);
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source) INSERT INTO stock SELECT other + 500, 1 FROM deliveries WHERE line = 1;
+WITH bad (a, b) AS (SELECT 1 / (id - 5), v FROM source), a AS (DELETE FROM deliveries RETURNING *) INSERT INTO loose SELECT id, n FROM a;
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source), worse AS (SELECT * FROM bad) UPDATE stock SET n = 1 FROM source WHERE source.tenant = stock.id;
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source FOR UPDATE), a AS (DELETE FROM stock WHERE n > 50 RETURNING id) SELECT count(*) FROM a;
+WITH RECURSIVE bad (x) AS (SELECT 1 UNION ALL SELECT 1 / (x - 1) FROM bad), a AS (SELECT max(id) AS id FROM source) INSERT INTO stock SELECT id + 500, 1 FROM a;
+--! 5
+WITH bad AS (SELECT 1 / (id - $1) AS x FROM source) DELETE FROM stock WHERE n > (SELECT max(id) + $1 FROM source);
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source) MERGE INTO stock USING (SELECT DISTINCT other AS id FROM deliveries) d ON stock.id = d.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (d.id, 1);
+WITH bad AS (SELECT 1 / (id - 5) AS x FROM source) DELETE FROM stock WHERE n > (SELECT max(x) FROM bad);
+WITH bad AS (SELECT nothing FROM source) DELETE FROM stock WHERE n > (SELECT max(id) FROM source);
 -- PostgreSQL's own errors: nothing is applied.
 WITH x AS (SELECT id FROM stock) INSERT INTO stock SELECT id + 18, 1 FROM x ORDER BY id;
 WITH x AS (SELECT NULL::int AS id, other FROM deliveries) INSERT INTO stock SELECT id, 1 FROM x WHERE other = 12;
