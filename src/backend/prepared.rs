@@ -51,7 +51,8 @@ pub struct StatementText {
 }
 
 /// The columns that a statement gives, as far as PostgreSQL holds a prepared statement to them: names, types by the home shard's
-/// oids, modifiers. Collations too, but no message tells these.
+/// oids, modifiers of tables' columns. Collations too, but no message tells these; and the modifier of what is computed may be another
+/// one in the plan for given parameters than in the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnsDigest(u64);
 
@@ -65,7 +66,8 @@ impl ColumnsDigest {
     }
 
     pub fn of_columns(columns: &[FieldDescription]) -> Self {
-        Self::by(|hasher| columns.iter().for_each(|column| (&column.name, column.type_oid, column.typmod).hash(hasher)))
+        let modifier = |column: &FieldDescription| if column.table_oid == 0 { -1 } else { column.typmod };
+        Self::by(|hasher| columns.iter().for_each(|column| (&column.name, column.type_oid, modifier(column)).hash(hasher)))
     }
 
     fn by(hash: impl FnOnce(&mut DefaultHasher)) -> Self {
@@ -187,6 +189,24 @@ const NO_COLUMNS: u8 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_modifier_of_what_is_computed_makes_no_other_columns() {
+        let column = |table_oid, typmod| {
+            let name = b"n".to_vec();
+            ColumnsDigest::of_columns(&[FieldDescription {
+                name,
+                table_oid,
+                attnum: 1,
+                type_oid: 1700,
+                type_size: -1,
+                typmod,
+                format: 0,
+            }])
+        };
+        assert_eq!(column(0, -1), column(0, 786_438));
+        assert_ne!(column(5, -1), column(5, 786_438));
+    }
 
     #[test]
     fn the_same_text_and_types_share_a_name() {

@@ -6,7 +6,7 @@ PREPARE up(int, text) AS UPDATE stock SET n = n + $1, note = $2 WHERE id < 9 RET
 EXECUTE up(5, 'more');
 --! any order
 EXECUTE up(2 + 3, upper('x'));
-EXECUTE up(-1000, 'less');
+EXECUTE up(-25, 'less');
 EXECUTE up('a', 'b');
 PREPARE ins(int, text) AS INSERT INTO items (tenant, v) VALUES ($1, $2), ($1 + 1, $2), ($1, upper($2)) RETURNING id, tenant, v, day;
 EXECUTE ins(1, 'x');
