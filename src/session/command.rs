@@ -34,6 +34,7 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::SetConstraints
         | Command::Set { .. }
         | Command::SetConfig(_)
+        | Command::SetSequence
         | Command::Reset(_)
         | Command::ResetAll
         | Command::Discard(_)
@@ -118,6 +119,7 @@ impl Session {
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
             Command::SetConfig(calls) => Box::pin(self.set_config(calls, bind)).await,
+            Command::SetSequence => Box::pin(self.set_sequence(alone)).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,
@@ -177,6 +179,10 @@ impl Session {
                 let columns = declare::describe(&call.function).unwrap_or_default();
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
                 Some(Description::new(parameter_types, Some(rows_body(&columns_of(call, columns)))))
+            }
+            Command::SetSequence => {
+                let column = self.set_sequence_column(statement.text())?;
+                Some(Description::new(Vec::new(), Some(rows_body(&[column]))))
             }
             Command::SetConfig(calls) => {
                 let parameter_types =

@@ -62,6 +62,7 @@ mod restarts;
 mod route;
 mod schema;
 mod set_config;
+mod set_sequence;
 mod setting;
 mod simple;
 mod snapshot;

@@ -261,19 +261,27 @@ impl Session {
                 Number::Current(sequence) => self.drawn.current(sequence)?,
                 Number::Last => self.last_number()?,
                 Number::Unique => self.gateway.control.unique_id().await?,
-                Number::Set { sequence, .. } if self.transaction.restart_of(sequence).is_some() => {
-                    return Err(set_after_restart(&sequence.1).into());
-                }
                 Number::Set { sequence, number, is_called } => {
-                    Box::pin(self.gateway.numbers.set(&self.identity.user, sequence, *number, *is_called)).await?;
-                    if *is_called {
-                        self.drawn.current.insert(sequence.clone(), Current::Number(*number));
-                    }
+                    self.check_not_restarted(sequence)?;
+                    Box::pin(self.set_number(sequence, *number, *is_called)).await?;
                     *number
                 }
             });
         }
         Ok(Some(numbers))
+    }
+
+    pub(super) fn check_not_restarted(&mut self, sequence: &SequenceName) -> Result<(), PgError> {
+        self.transaction.restart_of(sequence).map_or(Ok(()), |_| Err(set_after_restart(&sequence.1)))
+    }
+
+    /// For everybody, at once.
+    pub(super) async fn set_number(&mut self, sequence: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
+        self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
+        if is_called {
+            self.drawn.current.insert(sequence.clone(), Current::Number(number));
+        }
+        Ok(())
     }
 
     fn last_number(&self) -> Result<i64, PgError> {

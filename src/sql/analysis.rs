@@ -443,6 +443,8 @@ pub enum Command {
     },
     /// `SELECT set_config(…), …`: nothing but such calls.
     SetConfig(Vec<SetConfig>),
+    /// `setval` of a cluster-wide sequence to what has to be computed.
+    SetSequence,
     Reset(String),
     ResetAll,
     /// SET CONSTRAINTS: counts for the transaction, on every shard that takes part.

@@ -614,7 +614,7 @@ fn is_of_cluster(sequence: &SequenceName, context: &Context) -> bool {
             .any(|column| column.cluster_sequence().as_ref() == Some(sequence))
 }
 
-fn sequence_function(call: &nodes::FuncCall) -> Option<&'static str> {
+pub fn sequence_function(call: &nodes::FuncCall) -> Option<&'static str> {
     let names = tree::names(call.funcname())?;
     let name = match names.as_slice() {
         [name] | ["pg_catalog", name] => *name,
@@ -624,7 +624,7 @@ fn sequence_function(call: &nodes::FuncCall) -> Option<&'static str> {
 }
 
 /// `None`: it concerns another sequence. An error: it is one of ours, and its arguments are not constants.
-fn number(call: &nodes::FuncCall, context: &Context) -> Result<Option<Number>, PgError> {
+pub fn number(call: &nodes::FuncCall, context: &Context) -> Result<Option<Number>, PgError> {
     if is_unique_id(call, context) {
         return Ok(Some(Number::Unique));
     }

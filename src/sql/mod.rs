@@ -32,6 +32,7 @@ mod schema_guard;
 mod second;
 mod session_command;
 mod set_config;
+pub mod set_sequence;
 mod shardgate_call;
 pub mod staging;
 mod statement;

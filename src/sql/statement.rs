@@ -11,7 +11,7 @@ use super::placing::{self, Placement};
 use super::query::{Draws, Reader};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
-use super::{clock, ddl, ddl_locks, drawing, execute, schema_guard, session_command, set_config, truncate};
+use super::{clock, ddl, ddl_locks, drawing, execute, schema_guard, session_command, set_config, set_sequence, truncate};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -140,6 +140,9 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
     }
     if let Some(calls) = set_config::select(select) {
         return Ok(Placement::new(Command::SetConfig(calls), Scope::Session, Effect::Read));
+    }
+    if set_sequence::is_one(select, context) {
+        return Ok(Placement::new(Command::SetSequence, Scope::Session, Effect::Write));
     }
     if let Some(into) = select.into_clause() {
         return place_table_as(Node::SelectStmt(select), Some(into), "SELECT INTO", false, source, context);

@@ -270,3 +270,24 @@ INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE VALUES ($1, '70', $2) RE
 INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT 1, 99, 'q' RETURNING tenant, id, v;
 INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT id, id, 'q' FROM source ORDER BY id;
 INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE SELECT id, 4, v FROM source WHERE id < 9 ORDER BY id;
+-- Set to what has to be computed, as after rows were loaded with their numbers.
+--! script
+INSERT INTO items (id, tenant, v) VALUES (1500, 1, 'loaded'), (1700, 2, 'loaded');
+SELECT setval('items_id_seq', (SELECT max(id) FROM items));
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+SELECT currval('items_id_seq');
+SELECT setval(pg_get_serial_sequence('items', 'id'), coalesce(max(id), 1), max(id) IS NOT NULL) FROM items;
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+SELECT pg_catalog.setval('items_id_seq'::regclass, max(id) + 100, false) AS "Set" FROM items WHERE v = 'next';
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+SELECT setval('items_id_seq', (SELECT max(id) FROM items WHERE id > 100000));
+SELECT setval('items_id_seq', max(id)) FROM items HAVING count(*) > 100000;
+SELECT setval('items_id_seq', 1 / (SELECT count(*) FROM items WHERE id > 100000));
+SELECT setval('items_id_seq', (SELECT 0 * max(id) FROM items));
+BEGIN;
+INSERT INTO items (id, tenant, v) VALUES (3000, 1, 'loaded');
+SELECT setval('items_id_seq', (SELECT max(id) FROM items), (SELECT true));
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+ROLLBACK;
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+--! end

@@ -1,0 +1,54 @@
+//! `SELECT setval('t_id_seq', (SELECT max(id) FROM t))`: the query is answered like any other, then the sequence is set.
+
+use super::{Failure, Session};
+use crate::error::PgError;
+use crate::shard_key::oid::INT8;
+use crate::sql::set_sequence::{self, SetSequence};
+use crate::sql::staging::StageKind;
+use crate::wire::{FieldDescription, originate};
+
+impl Session {
+    /// `text`: the statement alone.
+    pub(super) async fn set_sequence(&mut self, text: &str) -> Result<(), Failure> {
+        let set = self.read_set_sequence(text).ok_or_else(with_parameters)?;
+        self.check_not_restarted(&set.sequence)?;
+        let answer = self.answer_query(&set.query, &StageKind::Source).await?;
+        originate::row_description(&mut self.client.output, &[column_of(&set)]);
+        for row in &answer.rows {
+            let value = |place: usize| row.get(place).and_then(Option::as_deref);
+            let is_called = if answer.columns.len() > 1 { value(1).map(|text| text == "t") } else { Some(true) };
+            let number =
+                value(0).map(|text| text.parse::<i64>().map_err(|error| PgError::internal(error.to_string()))).transpose()?;
+            // NULL sets nothing.
+            let told = number.zip(is_called);
+            if let Some((number, is_called)) = told {
+                Box::pin(self.set_number(&set.sequence, number, is_called)).await?;
+            }
+            let told = told.map(|(number, _)| number.to_string());
+            originate::data_row(&mut self.client.output, &[told.as_deref()]);
+        }
+        originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
+        Ok(())
+    }
+
+    /// The column of its answer; `None`: it cannot be run.
+    pub(super) fn set_sequence_column(&self, text: &str) -> Option<FieldDescription> {
+        self.read_set_sequence(text).map(|set| column_of(&set))
+    }
+
+    fn read_set_sequence(&self, text: &str) -> Option<SetSequence> {
+        set_sequence::read(text, &self.context)
+    }
+}
+
+fn column_of(set: &SetSequence) -> FieldDescription {
+    FieldDescription { type_oid: INT8, type_size: 8, ..super::command::text_field(&set.column) }
+}
+
+fn with_parameters() -> PgError {
+    PgError::unsupported(
+        "setval() of a cluster-wide sequence with parameters is not supported",
+        "Its numbers are the proxy's, which reads the values out of the statement.",
+        "Write the values into the statement, as constants or as a query.",
+    )
+}
