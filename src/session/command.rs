@@ -119,7 +119,7 @@ impl Session {
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
             Command::SetConfig(calls) => Box::pin(self.set_config(calls, bind)).await,
-            Command::SetSequence => Box::pin(self.set_sequence(alone)).await,
+            Command::SetSequence => Box::pin(self.set_sequence(alone, bind)).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
             Command::Discard(what) => self.discard(*what).await,

@@ -17,7 +17,7 @@ use super::statement::Statement;
 use super::write::WritingKind;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::StatementId;
-use crate::catalog::SequenceName;
+use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
 use crate::sql::drawing::{self, Drawing, Number};
@@ -276,7 +276,17 @@ impl Session {
     }
 
     /// For everybody, at once.
-    pub(super) async fn set_number(&mut self, sequence: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
+    pub(super) async fn set_number(&mut self, sequence: &SequenceName, number: i64, is_called: bool) -> Result<(), Failure> {
+        let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
+        let may = self.ask_as_session(&format!("SELECT pg_catalog.has_sequence_privilege({name},'UPDATE')")).await?;
+        if may.as_deref() != Some("t") {
+            let message = format!("permission denied for sequence {}", sequence.1);
+            return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+        }
+        if self.is_read_only() {
+            let message = "cannot execute setval() in a read-only transaction";
+            return Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+        }
         self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));

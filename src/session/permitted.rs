@@ -25,7 +25,7 @@ impl Session {
         }
     }
 
-    fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         const DEFAULT: &str = "default_transaction_read_only";
         let settings = self.transaction.settings_before().unwrap_or(&self.settings);
         let by_default = || {

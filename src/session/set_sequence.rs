@@ -5,11 +5,11 @@ use crate::error::PgError;
 use crate::shard_key::oid::INT8;
 use crate::sql::set_sequence::{self, SetSequence};
 use crate::sql::staging::StageKind;
-use crate::wire::{FieldDescription, originate};
+use crate::wire::{self, FieldDescription, originate};
 
 impl Session {
     /// `text`: the statement alone.
-    pub(super) async fn set_sequence(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) async fn set_sequence(&mut self, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let set = self.read_set_sequence(text).ok_or_else(with_parameters)?;
         self.check_not_restarted(&set.sequence)?;
         let answer = self.answer_query(&set.query, &StageKind::Source).await?;
@@ -24,7 +24,10 @@ impl Session {
             if let Some((number, is_called)) = told {
                 Box::pin(self.set_number(&set.sequence, number, is_called)).await?;
             }
-            let told = told.map(|(number, _)| number.to_string());
+            let told = told.map(|(number, _)| match bind.is_some_and(wire::Bind::has_binary_results) {
+                true => number.to_be_bytes().to_vec(),
+                false => number.to_string().into_bytes(),
+            });
             originate::data_row(&mut self.client.output, &[told.as_deref()]);
         }
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));

@@ -69,13 +69,17 @@ impl Session {
 
     /// As PostgreSQL says it where the session's settings are in force.
     pub(super) async fn read_config(&mut self, name: &str, missing_ok: bool) -> Result<Option<String>, Failure> {
-        let sql = format!("SELECT pg_catalog.current_setting({},{missing_ok})", quoted_literal(name));
+        self.ask_as_session(&format!("SELECT pg_catalog.current_setting({},{missing_ok})", quoted_literal(name))).await
+    }
+
+    /// One value, where the session's settings and role are in force.
+    pub(super) async fn ask_as_session(&mut self, sql: &str) -> Result<Option<String>, Failure> {
         let rows = match self.begun_on_shard() {
-            Some(index) => self.ask_participant(index, &sql).await?,
+            Some(index) => self.ask_participant(index, sql).await?,
             None => {
                 let home = self.home()?;
                 let mut connection = self.checkout(&home, &self.settings_now()).await?;
-                let asked = connection.simple(&sql).await;
+                let asked = connection.simple(sql).await;
                 connection.release();
                 asked.map_err(|error| refused(&home.name, error))?
             }

@@ -271,6 +271,7 @@ INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT 1, 99, 'q' RETUR
 INSERT INTO strict (tenant, id, v) OVERRIDING USER VALUE SELECT id, id, 'q' FROM source ORDER BY id;
 INSERT INTO lines (tenant, id, v) OVERRIDING USER VALUE SELECT id, 4, v FROM source WHERE id < 9 ORDER BY id;
 -- Set to what has to be computed, as after rows were loaded with their numbers.
+--! also binary
 --! script
 INSERT INTO items (id, tenant, v) VALUES (1500, 1, 'loaded'), (1700, 2, 'loaded');
 SELECT setval('items_id_seq', (SELECT max(id) FROM items));
@@ -290,4 +291,19 @@ SELECT setval('items_id_seq', (SELECT max(id) FROM items), (SELECT true));
 INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
 ROLLBACK;
 INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+--! end
+-- Who may set a sequence, and when.
+--! script
+BEGIN READ ONLY;
+SELECT setval('items_id_seq', 5000);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT setval('items_id_seq', (SELECT max(id) FROM items WHERE v IS NOT NULL));
+SELECT setval('items_id_seq', (SELECT count(*) + 1 FROM items));
+ROLLBACK;
+--! runs
+SET ROLE pg_monitor;
+SELECT setval('items_id_seq', 5000);
+--! runs
+RESET ROLE;
 --! end
