@@ -233,6 +233,9 @@ impl Session {
                 participant.forget_transaction();
             }
         }
+        if !self.open_cursors.is_empty() {
+            Box::pin(self.end_cursors_of_pipeline(!is_rollback)).await?;
+        }
         Ok(())
     }
 
@@ -278,6 +281,12 @@ impl Session {
     ///
     /// Where several have written they agree first ([`Session::commit_on_several`]).
     pub(super) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
+        if !self.open_cursors.is_empty()
+            && let Err(failure) = Box::pin(self.hold_cursors()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         let committed = match self.writer_count() {
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,
@@ -296,7 +305,7 @@ impl Session {
         let restarts = std::mem::take(&mut self.transaction.restarts);
         self.transaction.end();
         self.temporary_tables.transaction_ended();
-        self.forget_portals().await;
+        self.forget_portals(true).await;
         self.gateway.counters.commit();
         self.touched.clear();
         if !restarts.is_empty() {
@@ -390,18 +399,21 @@ impl Session {
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
-        self.forget_portals().await;
+        self.forget_portals(false).await;
         Ok(())
     }
 
-    /// With the transaction its portals and cursors are gone.
-    async fn forget_portals(&mut self) {
+    /// With the transaction its portals and cursors are gone, but for those that are held.
+    async fn forget_portals(&mut self, is_committed: bool) {
         self.portals.clear();
         if !self.open_cursors.is_empty() {
             self.forget_cursors().await;
         }
-        self.cursors.retain(|_, (_, is_hold)| *is_hold);
+        self.forget_cursors_of_shards(is_committed);
     }
+            if is_committed {
+                self.open_cursors.committed();
+            }
 
     fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
         self.check_block("SAVEPOINT")?;
@@ -516,7 +528,7 @@ impl Session {
                 }
                 self.statements.clear();
                 self.portals.clear();
-                self.cursors.clear();
+                self.forget_all_cursors().await;
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cursor::{HELD_CURSOR, Life};
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
@@ -463,7 +464,7 @@ impl Session {
         self.note_drawn_there(index, statement);
         let reason = match &statement.command {
             Command::Listen(_) => Some(super::participant::LISTEN),
-            Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
+            Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
             _ => None,
@@ -471,7 +472,12 @@ impl Session {
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
             (&statement.command, self.participants.get(index))
         {
-            self.cursors.insert(name.clone(), (participant.shard, *is_hold));
+            let life = match (*is_hold, self.transaction.is_open()) {
+                (false, _) => Life::Transaction,
+                (true, true) => Life::AtCommit,
+                (true, false) => Life::Held,
+            };
+            self.cursors.insert(name.clone(), (participant.shard, life));
         }
         if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
             participant.has_unlistened = true;
