@@ -687,7 +687,7 @@ fn rows_body(fields: &[FieldDescription]) -> Bytes {
 }
 
 /// Takes out the RowDescription that starts at `from`, if one does.
-fn drop_row_description(output: &mut BytesMut, from: usize) {
+pub(super) fn drop_row_description(output: &mut BytesMut, from: usize) {
     let Some(header) = output.get(from..).and_then(|rest| wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten()) else {
         return;
     };
