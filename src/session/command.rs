@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::describe::Description;
 use super::statement::Statement;
-use super::transaction::Status;
+use super::transaction::{Status, Told};
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::catalog::quoted_identifier;
@@ -303,7 +303,11 @@ impl Session {
             participant.forget_transaction();
         }
         let restarts = std::mem::take(&mut self.transaction.restarts);
+        let has_local = self.transaction.sets.iter().filter_map(Told::setting).any(|setting| setting.is_local);
         self.transaction.end();
+        if has_local {
+            self.report_settings();
+        }
         self.temporary_tables.transaction_ended();
         self.forget_portals(true).await;
         self.gateway.counters.commit();

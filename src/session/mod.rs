@@ -158,6 +158,8 @@ pub struct Session {
     /// Custom settings that the client has ever set: see [`CustomNames`].
     custom_names: CustomNames,
     greeting: Arc<Greeting>,
+    /// `is_superuser` of the roles that the session has taken, by their names.
+    superusers: HashMap<String, String>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
@@ -222,6 +224,7 @@ impl Session {
             settings,
             custom_names: CustomNames::default(),
             greeting: Arc::default(),
+            superusers: HashMap::new(),
             reported: Vec::new(),
             batch: Batch::default(),
             row,

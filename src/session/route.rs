@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// As SET ROLE or SET SESSION AUTHORIZATION say.
-    fn current_user(&self) -> &str {
+    pub(super) fn current_user(&self) -> &str {
         let role = self.effective("role").filter(|role| *role != "none");
         role.or_else(|| self.effective("session_authorization")).unwrap_or(&self.identity.user)
     }

@@ -16,6 +16,7 @@ async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
     cursors_with_hold(&stage).await;
     functions_that_set(&stage).await;
     startup_options(&stage).await;
+    roles(&stage).await;
     names_of_settings(&stage).await;
     stage.assert_log_is_clean();
 }
@@ -214,6 +215,27 @@ async fn functions_that_set(stage: &Stage) {
                 assert_eq!(next.value(&sql).await, "4MB", "after {call}, which was answered {told}");
             }
         }
+    }
+}
+
+/// Drivers hear at once whose rights the session has.
+async fn roles(stage: &Stage) {
+    let mut client = stage.client().await;
+    for (statement, user, is_superuser) in [
+        ("SET ROLE reader", "postgres", "off"),
+        ("RESET ROLE", "postgres", "on"),
+        ("BEGIN; SET LOCAL ROLE reader", "postgres", "off"),
+        ("COMMIT", "postgres", "on"),
+        ("BEGIN; SET ROLE reader", "postgres", "off"),
+        ("ROLLBACK", "postgres", "on"),
+        ("SELECT set_config('role', 'reader', false)", "postgres", "off"),
+        ("SET ROLE none", "postgres", "on"),
+        ("SET SESSION AUTHORIZATION reader", "reader", "off"),
+        ("RESET SESSION AUTHORIZATION", "postgres", "on"),
+    ] {
+        succeed(&mut client, statement).await;
+        let told = (client.parameter("session_authorization"), client.parameter("is_superuser"));
+        assert_eq!(told, (Some(user), Some(is_superuser)), "{statement}");
     }
 }
 
