@@ -128,7 +128,9 @@ impl Session {
 
     #[inline]
     async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        if statement.session_calls.contains(&SessionCall::SetConfig) {
+        let is_alone = !self.transaction.is_open() && !self.has_pipeline();
+        let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
+        if statement.session_calls.iter().any(is_set) {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
