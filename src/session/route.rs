@@ -18,7 +18,7 @@ use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Stra
 use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::lock_before_merge;
-use crate::sql::{Read, clock, gather};
+use crate::sql::{Read, clock, gather, is_access_share};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -260,7 +260,7 @@ impl Session {
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if matches!(statement.command, Command::Lock) {
-            return self.route_lock();
+            return self.route_lock(is_access_share(statement.alone(inputs.text())));
         }
         if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
             return Err(every_shard_refusal().into());
@@ -295,14 +295,22 @@ impl Session {
     }
 
     /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
-    fn route_lock(&self) -> Result<Route, Failure> {
+    fn route_lock(&self, is_access_share: bool) -> Result<Route, Failure> {
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         match *shards {
             [home] => return Ok(Route::Shard(home)),
             [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(home)),
             _ => {}
         }
-        plan::admit_locks(&shards, &self.transaction_scope())?;
+        let scope = self.transaction_scope();
+        if let (true, Err(refusal)) = (is_access_share && scope.has_snapshot, plan::admit_locks(&shards, &scope)) {
+            // Nobody may drop or change the tables, which begins on the home shard. The rows of others are not seen in this
+            // transaction.
+            let home = self.home()?.id;
+            let is_at_home = scope.participants.iter().all(|participant| *participant == home);
+            return if is_at_home { Ok(Route::Shard(home)) } else { Err(refusal.into()) };
+        }
+        plan::admit_locks(&shards, &scope)?;
         if self.transaction.has_snapshots_open && shards.iter().any(|shard| !self.shards_begun().any(|begun| begun == *shard)) {
             return Err(plan::no_common_snapshot().into());
         }

@@ -48,3 +48,4 @@ pub mod written;
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
 pub use parse::parse;
+pub use statement::is_access_share;

@@ -457,6 +457,13 @@ fn shard_hint(source: Source<'_>) -> Option<String> {
 }
 
 /// Where the token after the first such keyword outside parentheses begins.
+/// LOCK TABLE in the weakest mode, which only keeps the tables from being dropped, emptied or changed.
+pub fn is_access_share(text: &str) -> bool {
+    const ACCESS_SHARE: i32 = 1;
+    let is_weakest = |node: Node<'_>| matches!(node, Node::LockStmt(lock) if lock.mode == ACCESS_SHARE);
+    parse::parse(text).is_ok_and(|tree| tree.stmts().next().is_some_and(is_weakest))
+}
+
 fn after_word(source: Source<'_>, word: &str) -> Option<usize> {
     let text = source.text.get(source.start..source.end)?;
     let mut depth = 0usize;
