@@ -411,13 +411,13 @@ impl Session {
     async fn forget_portals(&mut self, is_committed: bool) {
         self.portals.clear();
         if !self.open_cursors.is_empty() {
+            if is_committed {
+                self.open_cursors.committed();
+            }
             self.forget_cursors().await;
         }
         self.forget_cursors_of_shards(is_committed);
     }
-            if is_committed {
-                self.open_cursors.committed();
-            }
 
     fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
         self.check_block("SAVEPOINT")?;

@@ -56,7 +56,7 @@ impl Session {
             Command::Fetch { name, motion, is_move } => {
                 let name = Bytes::copy_from_slice(name.as_bytes());
                 let Some(cursor) = self.open_cursors.by_name.remove(&name) else { return Ok(false) };
-                self.fetch_cursor(name, cursor, (*motion, *is_move), statement.alone(text), bound).await?;
+                Box::pin(self.fetch_cursor(name, cursor, (*motion, *is_move), statement.alone(text), bound)).await?;
                 Ok(true)
             }
             Command::CloseCursor(Some(name)) => {

@@ -43,7 +43,7 @@ impl Session {
 
     /// The scratch session's answer goes to the client.
     pub(super) async fn fetch_gathered(&mut self, cursor: &mut GatheredCursor, fetch: Fetch<'_>) -> Result<(), Failure> {
-        self.give_settings(cursor).await?;
+        Box::pin(self.give_settings(cursor)).await?;
         self.cancel.started(&cursor.scratch);
         let name = cursor.scratch.pool().address.name.clone();
         let fetched = gather::fetch(&mut cursor.scratch, fetch, &cursor.columns, &mut self.client).await;
