@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::describe::Description;
 use super::statement::Statement;
-use super::transaction::Status;
+use super::transaction::{Status, Told};
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Reply;
 use crate::catalog::quoted_identifier;
@@ -233,6 +233,9 @@ impl Session {
                 participant.forget_transaction();
             }
         }
+        if !self.open_cursors.is_empty() {
+            Box::pin(self.end_cursors_of_pipeline(!is_rollback)).await?;
+        }
         Ok(())
     }
 
@@ -278,6 +281,12 @@ impl Session {
     ///
     /// Where several have written they agree first ([`Session::commit_on_several`]).
     pub(super) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
+        if !self.open_cursors.is_empty()
+            && let Err(failure) = Box::pin(self.hold_cursors()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         let committed = match self.writer_count() {
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,
@@ -294,9 +303,13 @@ impl Session {
             participant.forget_transaction();
         }
         let restarts = std::mem::take(&mut self.transaction.restarts);
+        let has_local = self.transaction.sets.iter().filter_map(Told::setting).any(|setting| setting.is_local);
         self.transaction.end();
+        if has_local {
+            self.report_settings();
+        }
         self.temporary_tables.transaction_ended();
-        self.forget_portals().await;
+        self.forget_portals(true).await;
         self.gateway.counters.commit();
         self.touched.clear();
         if !restarts.is_empty() {
@@ -390,17 +403,20 @@ impl Session {
         if let Some(settings) = self.transaction.end() {
             self.change_settings(settings);
         }
-        self.forget_portals().await;
+        self.forget_portals(false).await;
         Ok(())
     }
 
-    /// With the transaction its portals and cursors are gone.
-    async fn forget_portals(&mut self) {
+    /// With the transaction its portals and cursors are gone, but for those that are held.
+    async fn forget_portals(&mut self, is_committed: bool) {
         self.portals.clear();
         if !self.open_cursors.is_empty() {
+            if is_committed {
+                self.open_cursors.committed();
+            }
             self.forget_cursors().await;
         }
-        self.cursors.retain(|_, (_, is_hold)| *is_hold);
+        self.forget_cursors_of_shards(is_committed);
     }
 
     fn savepoint(&mut self, name: &str) -> Result<(), Failure> {
@@ -516,7 +532,7 @@ impl Session {
                 }
                 self.statements.clear();
                 self.portals.clear();
-                self.cursors.clear();
+                self.forget_all_cursors().await;
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
@@ -675,7 +691,7 @@ fn rows_body(fields: &[FieldDescription]) -> Bytes {
 }
 
 /// Takes out the RowDescription that starts at `from`, if one does.
-fn drop_row_description(output: &mut BytesMut, from: usize) {
+pub(super) fn drop_row_description(output: &mut BytesMut, from: usize) {
     let Some(header) = output.get(from..).and_then(|rest| wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten()) else {
         return;
     };

@@ -3,6 +3,7 @@
 //! All shards run it in one transaction each, and these are committed only when all have succeeded: an error anywhere leaves the
 //! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard ([`super::outside`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -10,10 +11,14 @@ use bytes::BytesMut;
 use super::numbered::not_at_once;
 use super::{Failure, Session};
 use crate::backend::Reply;
+use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
+use crate::net::ShardUrl;
 use crate::shardmap::Shard;
-use crate::sql::analysis::{Analysis, Command, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
 use crate::sql::ddl_locks::TableLocks;
+use crate::sql::own_database::databases;
+use crate::sql::staging::spliced;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {
@@ -53,6 +58,9 @@ impl Session {
                 let padded = format!("{:before$}{text}", "");
                 match command {
                     Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, &padded).await,
+                    Command::Ddl { tag, .. } if DATABASE_TAGS.contains(&tag.as_str()) => {
+                        self.run_by_database(&shards, &padded).await
+                    }
                     _ => self.run_on_each(&shards, &padded).await,
                 }
             }
@@ -103,6 +111,29 @@ impl Session {
         self.run_on_each(shards, text).await
     }
 
+    /// Where the client names the database that it is in, each shard is told its own.
+    pub(super) fn naming_its_own(&self, shard: &Shard, text: &str, named: &[(Range<usize>, String)]) -> Result<String, PgError> {
+        let database = |shard: &Shard| match ShardUrl::parse(&shard.url) {
+            Ok(url) => Ok(url.database),
+            Err(_) => Err(PgError::internal("a shard's url cannot be read")),
+        };
+        let (home, own) = (database(&*self.home()?)?, database(shard)?);
+        let is_own = |name: &str| name == self.gateway.config.database.name || name == home;
+        let splice =
+            |(place, _): &(Range<usize>, String)| Splice { start: place.start, end: place.end, text: quoted_identifier(&own) };
+        let splices: Vec<Splice> = named.iter().filter(|(_, name)| is_own(name)).map(splice).collect();
+        Ok(spliced(text, &splices))
+    }
+
+    async fn run_by_database(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+        let named = databases(text);
+        for shard in shards {
+            let text = self.naming_its_own(shard, text, &named)?;
+            self.run_on_each(std::slice::from_ref(shard), &text).await?;
+        }
+        Ok(())
+    }
+
     /// The home shard's answer is the client's; of the others only errors and notices are.
     pub(super) async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
         for shard in shards {
@@ -147,6 +178,9 @@ impl Session {
         drained
     }
 }
+
+/// Of statements that may name databases.
+const DATABASE_TAGS: [&str; 5] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE"];
 
 /// Notices of shards other than the home shard say again what that one has said. Warnings stay: they may concern one shard.
 fn drop_notices(output: &mut BytesMut, from: usize) {

@@ -16,11 +16,12 @@ use bytes::{Buf, Bytes};
 
 use self::document::ShardPlan;
 use self::head::Head;
-use super::command::{is_own, text_field};
+use super::command::{drop_row_description, is_own, text_field};
 use super::describe::{frame, prepare_on};
 use super::elsewhere::{fragment_text, with_shard_named};
 use super::gateway::MAP_DATABASE;
 use super::gather::FragmentRun;
+use super::prepare::not_in_the_text;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::WritingKind;
@@ -40,6 +41,8 @@ struct Explained<'a> {
     inner: &'a Analysis,
     text: &'a str,
     is_analyze: bool,
+    /// In the extended protocol: the types of the parameters, and their values as the rest of a Bind.
+    values: Option<(&'a [u32], &'a [u8])>,
 }
 
 /// Which shards have a plan, and what each is sent.
@@ -67,11 +70,16 @@ impl Session {
         let Command::Explain { shards, analyze, format, inner } = &statement.command else {
             return Err(PgError::internal("not an EXPLAIN").into());
         };
-        let explained = Explained { statement, inner, text, is_analyze: *analyze && !*shards };
+        if let Command::Execute { .. } = &inner.command {
+            return Box::pin(self.explain_execution(statement, inner, text, bound.is_some())).await;
+        }
         let types = match bound {
             Some((prepared, _)) if statement.parameter_count > 0 => self.described_types(prepared).await?,
             Some(_) | None => Vec::new(),
         };
+        let after_names = bound.map(|(_, bind)| bind.with_result_formats(&[]));
+        let values = after_names.as_deref().map(|after_names| (&types[..], after_names));
+        let explained = Explained { statement, inner, text, is_analyze: *analyze && !*shards, values };
         let read = self.read(text).await?;
         let inputs = match bound {
             Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
@@ -91,8 +99,8 @@ impl Session {
             }
             (Some(asked), None) => self.plans(&explained, &asked, Ask::Query).await?,
             (Some(asked), Some((prepared, bind))) => {
-                let after_names = bind.with_result_formats(&[]);
-                self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names: &after_names }).await?
+                let after_names = after_names.as_deref().unwrap_or_default();
+                self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names }).await?
             }
         };
         if bound.is_none() {
@@ -102,6 +110,30 @@ impl Session {
             originate::data_row(&mut self.client.output, &[Some(row)]);
         }
         originate::command_complete(&mut self.client.output, "EXPLAIN");
+        Ok(())
+    }
+
+    /// Of a prepared statement: what it runs with these arguments. `is_bound`: the client has got the description.
+    async fn explain_execution(
+        &mut self,
+        statement: &Analysis,
+        execution: &Analysis,
+        text: &str,
+        is_bound: bool,
+    ) -> Result<(), Failure> {
+        if let Scope::Refused(refusal) = &execution.scope {
+            return Err(refusal.clone().into());
+        }
+        let prepared = self.text_of_execution(execution, text).await?;
+        let explain = text.get(statement.start..execution.start).unwrap_or_default();
+        let text = format!("{explain}{prepared}");
+        let read = self.read(&text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is explained"))?;
+        let before = self.client.output.len();
+        Box::pin(self.explain(statement, &text, None)).await.map_err(not_in_the_text)?;
+        if is_bound {
+            drop_row_description(&mut self.client.output, before);
+        }
         Ok(())
     }
 
@@ -131,7 +163,7 @@ impl Session {
         inputs: &Inputs<'_>,
         format: ExplainFormat,
     ) -> Result<(Head, Option<Asked>, Vec<ShardPlan>), Failure> {
-        let Explained { statement, inner, text, is_analyze } = *explained;
+        let Explained { statement, inner, text, is_analyze, values } = *explained;
         if why.is_empty() {
             why.push("The statement names no sharded table.".to_owned());
         }
@@ -165,10 +197,9 @@ impl Session {
                 return Ok((Head { merge, ..Head::new("split write", why) }, None, Vec::new()));
             }
             Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
-            Ok(Route::Gather(_)) if is_analyze && statement.parameter_count > 0 => return Err(not_analyzed().into()),
             Ok(Route::Gather(gathering)) if is_analyze => {
                 let field = plan_field(format);
-                let (fragments, answer) = self.gather_explained(&gathering, (inner, text), explain, &field).await?;
+                let (fragments, answer) = self.gather_explained(&gathering, (inner, text), (explain, &field), values).await?;
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
                 let actual = |run: FragmentRun| {
                     let Sent { rows, bytes, elapsed } = run.sent;
@@ -436,11 +467,6 @@ fn is_temporary(inner: &Analysis) -> bool {
 /// What the proxy answers by itself has no plan; with ANALYZE it would have to be run.
 fn check_own(inner: &Analysis, is_analyze: bool) -> Result<(), PgError> {
     match &inner.command {
-        Command::Execute { .. } => Err(PgError::unsupported(
-            "EXPLAIN EXECUTE is not supported",
-            "The plan depends on the statement's arguments, and so does the shard that makes it.",
-            "Explain the statement itself, with the values in it.",
-        )),
         Command::Ddl { .. } => Err(creates_a_table()),
         _ if is_analyze => Err(PgError::unsupported(
             "EXPLAIN ANALYZE of this statement is not supported",
@@ -498,13 +524,5 @@ fn write_not_analyzed() -> PgError {
         "EXPLAIN ANALYZE of a write on several shards is not supported",
         "It would run the statement on each shard for itself.",
         "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
-    )
-}
-
-fn not_analyzed() -> PgError {
-    PgError::unsupported(
-        "EXPLAIN ANALYZE with parameters of a statement whose rows are gathered is not supported",
-        "It runs as a statement of its own, over rows that have been brought together.",
-        "Explain the statement with the values in it.",
     )
 }

@@ -691,11 +691,14 @@ impl Session {
             // Several shards were written in this pipeline: it ends as one transaction.
             self.end_implicit().await?;
         }
-        self.batch = Batch::default();
+        let has_failed = std::mem::take(&mut self.batch).has_failed;
+        let is_committed = !has_failed && !must_abort;
         if !self.transaction.is_open() {
             self.portals.clear();
-            if !self.open_cursors.is_empty() {
-                self.forget_cursors().await;
+            if !self.open_cursors.is_empty()
+                && let Err(failure) = Box::pin(self.end_cursors_of_pipeline(is_committed)).await
+            {
+                self.settle(failure)?;
             }
         }
         self.ready().await

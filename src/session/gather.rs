@@ -103,18 +103,21 @@ impl Session {
         Box::pin(self.gather(&prepared, asked)).await.map(drop)
     }
 
-    /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the statement.
+    /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the
+    /// statement. `values`: types and values of parameters.
     pub(super) async fn gather_explained(
         &mut self,
         gathering: &Gathering,
         (statement, text): (&Analysis, &str),
-        explain: &str,
-        field: &FieldDescription,
+        (explain, field): (&str, &FieldDescription),
+        values: Option<(&[u32], &[u8])>,
     ) -> Result<(Vec<FragmentRun>, Answer), Failure> {
         let alone = statement.alone(text);
         let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
-        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
-        let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
+        let (types, after_names) = values.unwrap_or((&[], &BIND[NAMES_BYTES..]));
+        let prepared = self.prepare(alone.as_bytes(), types.into()).await?;
+        let body = [&BIND[..NAMES_BYTES], after_names].concat();
+        let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
         let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Explain(explain, field) };
         let kept = self.divert();
         let (run, fragments) = match self.gather_all(&prepared, asked).await {
@@ -710,6 +713,8 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 
 /// A Bind of nothing to nothing, results in text.
 const BIND: &[u8] = b"\0\0\0\0\0\0\0\0";
+/// Of it, the two names.
+const NAMES_BYTES: usize = 2;
 /// In a transaction block, other connections may wait for a lock of its own, which never ends.
 const LOCK_TIMEOUT_MS: u64 = 10_000;
 /// A shard that does not take a cancel request for so long is left to notice the closed connection.

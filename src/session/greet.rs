@@ -30,8 +30,11 @@ impl Session {
         let greeting = match self.gateway.greetings.get(&key) {
             Some(greeting) => greeting,
             None => {
+                let is_from_a_shard = !self.gateway.map.snapshot().shards.is_empty();
                 let greeting = Arc::new(self.learn_greeting().await?);
-                self.gateway.greetings.insert(key, Arc::clone(&greeting));
+                if is_from_a_shard {
+                    self.gateway.greetings.insert(key, Arc::clone(&greeting));
+                }
                 greeting
             }
         };

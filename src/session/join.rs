@@ -55,7 +55,8 @@ impl Session {
     }
 
     fn checkout_kind(&self) -> Checkout {
-        if self.participants.is_empty() { Checkout::First } else { Checkout::LateJoiner }
+        let holds_any = !self.participants.is_empty() || self.open_cursors.held() > 0;
+        if holds_any { Checkout::LateJoiner } else { Checkout::First }
     }
 
     /// As [`Session::checkout`], for who holds other connections besides the participants.

@@ -100,7 +100,7 @@ use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
-use cursor::Cursors;
+use cursor::{Cursors, HELD_CURSOR, Life};
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
@@ -145,8 +145,8 @@ pub struct Session {
     identity: Identity,
     statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     portals: HashMap<Bytes, Portal>,
-    /// Cursors made by DECLARE: where they are, and whether WITH HOLD.
-    cursors: HashMap<String, (ShardId, bool)>,
+    /// Cursors made by DECLARE on one shard: where they are, and how long they live.
+    cursors: HashMap<String, (ShardId, Life)>,
     /// Cursors and portals over several shards.
     open_cursors: Cursors,
     transaction: Transaction,
@@ -158,6 +158,8 @@ pub struct Session {
     /// Custom settings that the client has ever set: see [`CustomNames`].
     custom_names: CustomNames,
     greeting: Arc<Greeting>,
+    /// `is_superuser` of the roles that the session has taken, by their names.
+    superusers: HashMap<String, String>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
@@ -222,6 +224,7 @@ impl Session {
             settings,
             custom_names: CustomNames::default(),
             greeting: Arc::default(),
+            superusers: HashMap::new(),
             reported: Vec::new(),
             batch: Batch::default(),
             row,
@@ -472,15 +475,17 @@ impl Session {
     /// For `shardgate.clients`; takes a lock only where that has changed.
     fn show_held(&mut self) {
         let pinned = self.participants.iter().filter(|participant| participant.pinned_by.is_some()).count();
-        if self.held_shown == (self.participants.len(), pinned) {
+        let cursors = self.open_cursors.held();
+        if self.held_shown == (self.participants.len(), pinned + cursors) {
             return;
         }
-        self.held_shown = (self.participants.len(), pinned);
+        self.held_shown = (self.participants.len(), pinned + cursors);
         let name = |participant: &Participant| participant.connection.pool().address.name.clone();
-        self.row.set_held(Held {
-            shards: self.participants.iter().map(name).collect(),
-            pinned_by: self.participants.iter().find_map(|participant| participant.pinned_by),
-        });
+        let mut shards: Vec<String> = self.participants.iter().map(name).collect();
+        let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
+        shards.extend(home.map(|home| home.name.clone()));
+        let pinned_by = self.participants.iter().find_map(|participant| participant.pinned_by);
+        self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.

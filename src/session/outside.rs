@@ -11,6 +11,7 @@ use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::Shard;
 use crate::sql::concurrent_index::{ConcurrentIndex, concurrent_index};
+use crate::sql::own_database::databases;
 
 /// An index on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,10 @@ impl Session {
                 steps(&found, index.is_drop)
             }
         };
+        let named = databases(text);
         let mut done: Vec<&str> = Vec::new();
         for (place, (shard, step)) in shards.iter().zip(&steps).enumerate() {
+            let text = &self.naming_its_own(shard, text, &named)?;
             let ran = match step {
                 Step::Skip => {
                     let state = if index.as_ref().is_some_and(|index| index.is_drop) { "gone" } else { "there" };

@@ -182,6 +182,21 @@ impl Session {
         }
     }
 
+    /// What an EXECUTE runs, with its arguments in it.
+    pub(super) async fn text_of_execution(&mut self, statement: &Analysis, text: &str) -> Result<String, Failure> {
+        let Command::Execute { name, after_name, arguments, .. } = &statement.command else {
+            return Err(PgError::internal("not an EXECUTE").into());
+        };
+        let prepared = self.current_statement(name.as_bytes()).await?;
+        if prepared.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command)) {
+            return Err(not_by_name().into());
+        }
+        let types = self.describe(&prepared).await?.parameter_types.clone();
+        check_count(types.len(), arguments.len(), name)?;
+        let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind: None };
+        self.with_constants(&execution, &types).await
+    }
+
     /// The prepared text with its arguments in it, as PostgreSQL evaluates them.
     async fn with_constants(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<String, Failure> {
         let values = self.evaluated(execution, types).await?;
@@ -198,14 +213,7 @@ impl Session {
             None => Box::pin(self.run_constants(text)).await,
             Some(bind) => Box::pin(self.run_constants_bound(text, bind)).await,
         };
-        match run {
-            // The client has not written this text.
-            Err(Failure::Shard(frame)) => {
-                let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-                Err(Failure::Shard(super::elsewhere::without_position(body)))
-            }
-            run => run,
-        }
+        run.map_err(not_in_the_text)
     }
 
     async fn run_constants(&mut self, text: &str) -> Result<(), Failure> {
@@ -494,6 +502,17 @@ fn check_count(expected: usize, given: usize, name: &str) -> Result<(), PgError>
     }
     let message = format!("wrong number of parameters for prepared statement \"{name}\"");
     Err(PgError::new(SqlState::SYNTAX_ERROR, message).with_detail(format!("Expected {expected} parameters but got {given}.")))
+}
+
+/// An error in a text that the client has not written.
+pub(super) fn not_in_the_text(failure: Failure) -> Failure {
+    match failure {
+        Failure::Shard(frame) => {
+            let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+            Failure::Shard(super::elsewhere::without_position(body))
+        }
+        failure => failure,
+    }
 }
 
 fn not_by_name() -> PgError {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cursor::{HELD_CURSOR, Life};
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
@@ -17,7 +18,7 @@ use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Stra
 use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::lock_before_merge;
-use crate::sql::{Read, clock, gather};
+use crate::sql::{Read, clock, gather, is_access_share};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -83,7 +84,7 @@ impl Session {
     }
 
     /// As SET ROLE or SET SESSION AUTHORIZATION say.
-    fn current_user(&self) -> &str {
+    pub(super) fn current_user(&self) -> &str {
         let role = self.effective("role").filter(|role| *role != "none");
         role.or_else(|| self.effective("session_authorization")).unwrap_or(&self.identity.user)
     }
@@ -127,7 +128,9 @@ impl Session {
 
     #[inline]
     async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        if statement.session_calls.contains(&SessionCall::SetConfig) {
+        let is_alone = !self.transaction.is_open() && !self.has_pipeline();
+        let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
+        if statement.session_calls.iter().any(is_set) {
             return Err(super::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
@@ -257,7 +260,7 @@ impl Session {
     /// A write to a reference table: on every shard, the home shard first.
     fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if matches!(statement.command, Command::Lock) {
-            return self.route_lock();
+            return self.route_lock(is_access_share(statement.alone(inputs.text())));
         }
         if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
             return Err(every_shard_refusal().into());
@@ -292,14 +295,22 @@ impl Session {
     }
 
     /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
-    fn route_lock(&self) -> Result<Route, Failure> {
+    fn route_lock(&self, is_access_share: bool) -> Result<Route, Failure> {
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         match *shards {
             [home] => return Ok(Route::Shard(home)),
             [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(home)),
             _ => {}
         }
-        plan::admit_locks(&shards, &self.transaction_scope())?;
+        let scope = self.transaction_scope();
+        if let (true, Err(refusal)) = (is_access_share && scope.has_snapshot, plan::admit_locks(&shards, &scope)) {
+            // Nobody may drop or change the tables, which begins on the home shard. The rows of others are not seen in this
+            // transaction.
+            let home = self.home()?.id;
+            let is_at_home = scope.participants.iter().all(|participant| *participant == home);
+            return if is_at_home { Ok(Route::Shard(home)) } else { Err(refusal.into()) };
+        }
+        plan::admit_locks(&shards, &scope)?;
         if self.transaction.has_snapshots_open && shards.iter().any(|shard| !self.shards_begun().any(|begun| begun == *shard)) {
             return Err(plan::no_common_snapshot().into());
         }
@@ -463,7 +474,7 @@ impl Session {
         self.note_drawn_there(index, statement);
         let reason = match &statement.command {
             Command::Listen(_) => Some(super::participant::LISTEN),
-            Command::DeclareCursor { is_hold: true, .. } => Some("WITH HOLD cursor"),
+            Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
             _ => None,
@@ -471,7 +482,12 @@ impl Session {
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
             (&statement.command, self.participants.get(index))
         {
-            self.cursors.insert(name.clone(), (participant.shard, *is_hold));
+            let life = match (*is_hold, self.transaction.is_open()) {
+                (false, _) => Life::Transaction,
+                (true, true) => Life::AtCommit,
+                (true, false) => Life::Held,
+            };
+            self.cursors.insert(name.clone(), (participant.shard, life));
         }
         if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
             participant.has_unlistened = true;

@@ -3,6 +3,7 @@
 use super::command::{bound_text, text_field};
 use super::setting::check_allowed;
 use super::{Failure, Session};
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};
 use crate::wire::{self, FieldDescription, originate};
@@ -21,6 +22,19 @@ impl Session {
         for call in calls {
             let what = match &call.what {
                 ConfigCall::Set { value, is_local } => Given::Set(text(value, bind)?, boolean(is_local, bind)?),
+                ConfigCall::SetWhereItExists { value, is_local } => {
+                    let name = text(&call.name, bind)?.unwrap_or_default();
+                    let sql = format!(
+                        "SELECT name FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) {}",
+                        quoted_literal(&name)
+                    );
+                    if self.ask_as_session(&sql).await?.is_none() {
+                        originate::row_description(&mut self.client.output, &[text_field(&call.column)]);
+                        originate::command_complete(&mut self.client.output, "SELECT 0");
+                        return Ok(());
+                    }
+                    Given::Set(text(value, bind)?, boolean(is_local, bind)?)
+                }
                 ConfigCall::Read { missing_ok } => Given::Read(text(missing_ok, bind)?.is_some(), boolean(missing_ok, bind)?),
             };
             given.push((text(&call.name, bind)?, what));
@@ -55,6 +69,7 @@ impl Session {
         // A setting for the transaction of this statement alone has no effect.
         if !is_local || self.transaction.is_open() {
             self.record(&name, value.is_some().then(|| canonical.clone()), is_local);
+            self.note_user(&name).await?;
         }
         Ok(canonical)
     }
@@ -63,7 +78,9 @@ impl Session {
 /// Type of a parameter that the client did not declare.
 pub(super) fn parameter_type(calls: &[SetConfig], number: u16) -> u32 {
     let is_flag = calls.iter().any(|call| match &call.what {
-        ConfigCall::Set { is_local: flag, .. } | ConfigCall::Read { missing_ok: flag } => *flag == ArgumentValue::Parameter(number),
+        ConfigCall::Set { is_local: flag, .. }
+        | ConfigCall::SetWhereItExists { is_local: flag, .. }
+        | ConfigCall::Read { missing_ok: flag } => *flag == ArgumentValue::Parameter(number),
     });
     if is_flag { BOOL_OID } else { TEXT_OID }
 }

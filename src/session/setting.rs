@@ -34,8 +34,24 @@ impl Session {
         };
         if !is_local || self.transaction.is_open() {
             self.record(&name, Some(canonical), is_local);
+            self.note_user(&name).await?;
         }
         originate::command_complete(&mut self.client.output, "SET");
+        Ok(())
+    }
+
+    /// After another role is taken, drivers are told whether it is a superuser.
+    pub(super) async fn note_user(&mut self, name: &str) -> Result<(), Failure> {
+        if !matches!(name, "role" | "session_authorization") {
+            return Ok(());
+        }
+        if let Some(is_superuser) = self.ask_as_session("SELECT pg_catalog.current_setting('is_superuser')").await? {
+            if self.superusers.len() >= SUPERUSERS_MAX {
+                self.superusers.clear();
+            }
+            self.superusers.insert(self.current_user().to_owned(), is_superuser);
+        }
+        self.report_settings();
         Ok(())
     }
 
@@ -247,14 +263,15 @@ impl Session {
     }
 
     /// Tells the client about settings that drivers follow, where they differ from what it last saw.
-    fn report_settings(&mut self) {
+    pub(super) fn report_settings(&mut self) {
         let names: Vec<Arc<str>> = self.reported.iter().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             let lower = name.to_ascii_lowercase();
-            let wanted = self
-                .effective(&lower)
-                .map(str::to_owned)
-                .or_else(|| self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()));
+            let own = if lower == "is_superuser" { self.superusers.get(self.current_user()) } else { None };
+            let wanted =
+                own.map(String::as_str).or_else(|| self.effective(&lower)).map(str::to_owned).or_else(|| {
+                    self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+                });
             if let Some(value) = wanted {
                 self.report_parameter(&name, &value);
             }
@@ -270,6 +287,9 @@ impl Session {
         originate::parameter_status(&mut self.client.output, name, value);
     }
 }
+
+/// Roles of a session whose rights are remembered.
+const SUPERUSERS_MAX: usize = 64;
 
 /// The value of a SET whose text is not needed: a number, or a literal without quotes and commas in it.
 fn single(value: &str) -> Option<&str> {

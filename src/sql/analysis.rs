@@ -93,6 +93,8 @@ pub enum Fact {
 pub enum SessionCall {
     /// `set_config(…)`: a SET in disguise.
     SetConfig,
+    /// The same of a limit of time, for the transaction only.
+    SetTimeout,
     /// A session-level advisory lock: the connection is the client's until it is released.
     AdvisoryLock,
     /// Releases session-level advisory locks.
@@ -622,8 +624,18 @@ pub struct SetConfig {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigCall {
-    Set { value: ArgumentValue, is_local: ArgumentValue },
-    Read { missing_ok: ArgumentValue },
+    Set {
+        value: ArgumentValue,
+        is_local: ArgumentValue,
+    },
+    /// No row where there is no such setting.
+    SetWhereItExists {
+        value: ArgumentValue,
+        is_local: ArgumentValue,
+    },
+    Read {
+        missing_ok: ArgumentValue,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

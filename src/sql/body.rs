@@ -8,6 +8,7 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use crate::catalog::{BodyName, BodyReader, BodyReferences};
+use crate::sql::ddl;
 use crate::sql::parse::parse;
 
 mod plpgsql;
@@ -37,6 +38,8 @@ struct Found {
     references: BodyReferences,
     unknown: Option<String>,
     new_row: NewRow,
+    /// Texts of schema changes; `None` where these are not to be seen.
+    changes: Option<Vec<String>>,
 }
 
 /// What a PL/pgSQL body does to NEW.
@@ -77,6 +80,17 @@ impl Found {
         };
         references.unknown = self.unknown;
         references
+    }
+
+    /// A schema change, where these are looked for.
+    fn takes_change(&mut self, node: Node<'_>, text: &str) -> bool {
+        match &mut self.changes {
+            Some(changes) if ddl::classify(node).is_some() => {
+                changes.push(text.to_owned());
+                true
+            }
+            Some(_) | None => false,
+        }
     }
 
     fn assign_new_column(&mut self, column: String) {
@@ -127,9 +141,22 @@ fn nested_statements(node: Node<'_>, found: &mut Found) {
 /// SQL statements between semicolons.
 fn statements(text: &str, found: &mut Found) {
     match parse(text) {
+        Ok(tree) if tree.stmts().count() == 1 => tree.stmts().for_each(|node| {
+            if !found.takes_change(node, text) {
+                statement(node, found);
+            }
+        }),
         Ok(tree) => tree.stmts().for_each(|node| statement(node, found)),
         Err(_) => found.give_up(UNREADABLE),
     }
+}
+
+/// The schema changes of a PL/pgSQL block, in their order, and what it refers to besides.
+pub fn schema_changes(block: &str) -> (Vec<String>, BodyReferences) {
+    let mut found = Found { changes: Some(Vec::new()), ..Found::default() };
+    plpgsql::read(block, &mut found);
+    let changes = found.changes.take().unwrap_or_default();
+    (changes, found.finish())
 }
 
 /// An expression, or several between commas.
@@ -163,6 +190,8 @@ fn statement(node: Node<'_>, found: &mut Found) {
         Node::VariableSetStmt(set) if !set.is_local => found.give_up("changes a setting of the session"),
         Node::VariableSetStmt(_) | Node::VariableShowStmt(_) => {}
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
+        // Each shard would send it.
+        Node::NotifyStmt(_) if found.changes.is_some() => found.give_up("sends notifications"),
         Node::NotifyStmt(_) => {}
         _ => found.give_up("runs a statement that is neither a query nor a change of rows"),
     }

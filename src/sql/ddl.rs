@@ -1,5 +1,6 @@
 //! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
 
+use pg_raw_parse::list::CastNodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::analysis::Command;
@@ -20,6 +21,11 @@ pub struct Ddl {
 impl Ddl {
     fn new(tag: impl Into<String>) -> Self {
         Self { tag: tag.into(), creates_temporary: None, outside_transaction: false }
+    }
+
+    /// A DO block of schema changes.
+    pub fn of_block() -> Self {
+        Self::new("DO")
     }
 
     fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
@@ -58,6 +64,7 @@ pub fn refusal(node: Node<'_>) -> Option<PgError> {
         Node::CreatedbStmt(_) | Node::DropdbStmt(_) | Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => {
             "databases"
         }
+        Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_DATABASE => "databases",
         Node::AlterDatabaseSetStmt(_) => "settings of databases",
         Node::CreateTableSpaceStmt(_)
         | Node::DropTableSpaceStmt(_)
@@ -73,6 +80,37 @@ pub fn refusal(node: Node<'_>) -> Option<PgError> {
         "It concerns one server, and the proxy stands before several.",
         "Connect to the server itself.",
     ))
+}
+
+/// What is no relation, in the schema of the session's own: it would be on one connection, where a statement may not run.
+pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
+    fn dotted(names: &CastNodeList<nodes::String>) -> Vec<&str> {
+        names.iter().filter_map(nodes::String::sval).collect()
+    }
+    let names = match node {
+        Node::CreateFunctionStmt(s) => tree::names(s.funcname())?,
+        Node::DefineStmt(s) => dotted(s.defnames()),
+        Node::CreateEnumStmt(s) => dotted(s.type_name()),
+        Node::CreateRangeStmt(s) => dotted(s.type_name()),
+        Node::CreateDomainStmt(s) => dotted(s.domainname()),
+        Node::CompositeTypeStmt(s) => {
+            let relation = s.typevar()?;
+            relation.schemaname().into_iter().chain(relation.relname()).collect()
+        }
+        _ => return None,
+    };
+    let schema = match names.as_slice() {
+        [_] => context.search_path.first().map(String::as_str)?,
+        [schema, _] => schema,
+        _ => return None,
+    };
+    (schema == "pg_temp").then(|| {
+        PgError::unsupported(
+            "temporary functions and types are not supported",
+            "They would be on one connection to one shard, and statements run on several.",
+            "Create it in another schema, and drop it when it is not needed any more.",
+        )
+    })
 }
 
 /// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.

@@ -8,7 +8,7 @@ use pg_raw_parse::nodes;
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::copy_in::CopyIn;
-use super::query::{Reader, Resolved, resolve};
+use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
 use crate::error::PgError;
@@ -172,6 +172,10 @@ pub fn of_relations<'n>(
                 reader.parts.push(Part::Home);
             }
             Resolved::System => reader.parts.push(Part::Home),
+            // The proxy's own tables on the shards, which pg_dump and vacuumdb find in the catalogue.
+            Resolved::Map(name) if matches!(command, Command::Lock | Command::Maintenance) && !is_own_relation(&name) => {
+                has_reference = true;
+            }
             Resolved::Map(name) | Resolved::Proxy(name) => refused = Some(own_relation(&name)),
             Resolved::Mixed(detail) => {
                 refused = Some(PgError::unsupported("the table cannot be placed", detail, "Distribute the parent table."));

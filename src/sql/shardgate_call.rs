@@ -102,9 +102,12 @@ pub fn not_alone(name: &str) -> PgError {
 }
 
 pub(super) fn is_bare(statement: &nodes::SelectStmt) -> bool {
+    matches!(statement.where_clause(), Node::None) && is_bare_but_for_where(statement)
+}
+
+pub(super) fn is_bare_but_for_where(statement: &nodes::SelectStmt) -> bool {
     statement.distinct_clause().is_empty()
         && statement.into_clause().is_none()
-        && matches!(statement.where_clause(), Node::None)
         && statement.group_clause().is_empty()
         && matches!(statement.having_clause(), Node::None)
         && statement.values_lists().is_empty()

@@ -11,7 +11,9 @@ use super::placing::{self, Placement};
 use super::query::{Draws, Reader};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
-use super::{clock, ddl, ddl_locks, drawing, execute, schema_guard, session_command, set_config, set_sequence, truncate};
+use super::{
+    clock, ddl, ddl_locks, do_block, drawing, execute, parse, schema_guard, session_command, set_config, set_sequence, truncate,
+};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -99,6 +101,9 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         Node::CallStmt(call) => place_call(call, source, context),
         Node::NotifyStmt(_) => Ok(Placement::new(Command::Notify, Scope::Tableless, Effect::Write)),
         Node::DoStmt(block) => {
+            if let Some(changes) = do_block::changes(block, context) {
+                return place_changes(&changes, context);
+            }
             let mut reader = Reader::new(context, source.text, source.literals);
             reader.anonymous_block(block);
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
@@ -285,7 +290,7 @@ fn place_call(call: &nodes::CallStmt, source: Source<'_>, context: &Context) -> 
 }
 
 fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
-    if let Some(refusal) = ddl::refusal(node) {
+    if let Some(refusal) = ddl::refusal(node).or_else(|| ddl::temporary_refusal(node, context)) {
         return Err(refusal);
     }
     if let Node::CreateTableAsStmt(create) = node {
@@ -310,6 +315,33 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
     Ok(Placement::new(command, scope, Effect::Write))
+}
+
+/// A DO block that makes these schema changes.
+fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgError> {
+    for text in changes {
+        let tree = parse::parse(text)?;
+        let Some(node) = tree.stmts().next() else { continue };
+        let source = Source { text, literals: &[], lead: 0, start: 0, end: text.len() };
+        let Placement { command, scope, .. } = place_ddl(node, source, context)?;
+        let is_plain = matches!(scope, Scope::EveryShard)
+            && matches!(
+                command,
+                Command::Ddl {
+                    creates_temporary: None,
+                    outside_transaction: false,
+                    renames_distributed: false,
+                    table_as: None,
+                    numbered: None,
+                    ..
+                }
+            );
+        if !is_plain || matches!(node, Node::CreateTableAsStmt(_)) {
+            let tag = ddl::classify(node).map_or_else(String::new, |found| found.tag);
+            return Err(do_block::not_in_a_block(&tag));
+        }
+    }
+    Ok(Placement::new(ddl::Ddl::of_block().into_command(), Scope::EveryShard, Effect::Write))
 }
 
 /// CREATE TABLE AS, SELECT INTO, CREATE MATERIALIZED VIEW: a table of the home shard with rows from a query.
@@ -423,6 +455,13 @@ fn range_variable(node: Node<'_>) -> Option<&nodes::RangeVar> {
         Node::RangeVar(relation) => Some(relation),
         _ => None,
     }
+}
+
+/// LOCK TABLE in the weakest mode, which only keeps the tables from being dropped, emptied or changed.
+pub fn is_access_share(text: &str) -> bool {
+    const ACCESS_SHARE: i32 = 1;
+    let is_weakest = |node: Node<'_>| matches!(node, Node::LockStmt(lock) if lock.mode == ACCESS_SHARE);
+    parse::parse(text).is_ok_and(|tree| tree.stmts().next().is_some_and(is_weakest))
 }
 
 fn two_phase() -> PgError {

@@ -11,8 +11,9 @@ use super::super::inner_query::Bound;
 use super::super::route::Route;
 use super::super::statement::Statement;
 use super::super::{Failure, Session};
+use super::held::not_held;
 use super::merged::{MergedCursor, NotMerged};
-use super::{Cursor, Source};
+use super::{Cursor, Life, Source};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
@@ -55,7 +56,7 @@ impl Session {
             Command::Fetch { name, motion, is_move } => {
                 let name = Bytes::copy_from_slice(name.as_bytes());
                 let Some(cursor) = self.open_cursors.by_name.remove(&name) else { return Ok(false) };
-                self.fetch_cursor(name, cursor, (*motion, *is_move), statement.alone(text), bound).await?;
+                Box::pin(self.fetch_cursor(name, cursor, (*motion, *is_move), statement.alone(text), bound)).await?;
                 Ok(true)
             }
             Command::CloseCursor(Some(name)) => {
@@ -85,7 +86,7 @@ impl Session {
                 if self.open_cursors.contains(name.as_bytes()) {
                     return Ok(true);
                 }
-                let query = self.query_of_cursor(*start, analysis, statement.text(), Some((statement, bind))).await?;
+                let query = self.alone_in_its_place(*start, analysis, statement.text(), Some((statement, bind))).await?;
                 Ok(!matches!(self.cursor_target(&query, Some(bind)).await, Ok(Target::Shard)))
             }
             _ => Ok(false),
@@ -100,7 +101,7 @@ impl Session {
         bound: Bound<'_>,
     ) -> Result<bool, Failure> {
         let start = statement.start + declared.before.len();
-        let query = self.query_of_cursor(start, statement, text, bound).await?;
+        let query = self.alone_in_its_place(start, statement, text, bound).await?;
         let is_taken = self.open_cursors.contains(declared.name.as_bytes());
         let target = match self.cursor_target(&query, bound.map(|(_, bind)| bind)).await {
             Ok(Target::Shard) if !is_taken => return Ok(false),
@@ -108,31 +109,24 @@ impl Session {
             Err(failure) => {
                 // What PostgreSQL has to say against the query comes first.
                 if matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED) {
-                    self.describe(&query).await?;
+                    self.check_declared(&query, statement, text, bound).await?;
                 }
                 return Err(failure);
             }
         };
-        self.describe(&query).await?;
+        self.check_declared(&query, statement, text, bound).await?;
         if !declared.is_hold && !self.transaction.is_open() {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }
         self.check_cursor_is_new(declared.name.as_bytes())?;
-        if declared.is_hold {
-            return Err(PgError::unsupported(
-                "a WITH HOLD cursor over several shards is not supported",
-                "Its rows would have to be kept beyond the transaction.",
-                "Declare it without HOLD inside of a transaction, or restrict it to one shard key.",
-            )
-            .into());
-        }
         self.check_cursor_count()?;
         let no_values = wire::bind(NO_VALUES).map_err(|error| PgError::internal(error.to_string()))?;
         let bind = bound.map_or(&no_values, |(_, bind)| bind);
         let (shards, reason) = match target {
             Target::Shard => return Err(PgError::internal("a cursor of one shard").into()),
             Target::Gather(gathering) => return self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true),
+            Target::Scatter(shards) if declared.is_hold => (shards, not_held()),
             Target::Scatter(shards) if declared.scroll == Scroll::Yes => (shards, backwards()),
             Target::Scatter(shards) => match self.open_merged(&query, bind, &shards).await {
                 Ok(cursor) => {
@@ -150,6 +144,22 @@ impl Session {
         self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true)
     }
 
+    /// What PostgreSQL has to say against it.
+    async fn check_declared(
+        &mut self,
+        query: &Arc<Statement>,
+        statement: &Analysis,
+        text: &str,
+        bound: Bound<'_>,
+    ) -> Result<(), Failure> {
+        if query.has_locks() {
+            // HOLD and SCROLL do not go with them.
+            let whole = self.alone_in_its_place(statement.start, statement, text, bound).await?;
+            self.describe(&whole).await?;
+        }
+        self.describe(query).await.map(drop)
+    }
+
     async fn declare_gathered(
         &mut self,
         declared: &Declared<'_>,
@@ -159,15 +169,24 @@ impl Session {
     ) -> Result<(), Failure> {
         let body = [b"\0\0".as_slice(), bind.after_names].concat();
         let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let cursor = self.open_gathered(query, gathering, bind, Opening::Declare(declared.before)).await?;
-        let cursor = Cursor { scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
+        let mut cursor = self.open_gathered(query, gathering, bind, Opening::Declare(declared.before)).await?;
+        let is_one_statement = !self.transaction.is_open() && !self.batch.is_open;
+        if let (Source::Gathered(gathered), true) = (&mut cursor.source, declared.is_hold && is_one_statement) {
+            self.hold(gathered).await?;
+        }
+        let life = match (declared.is_hold, is_one_statement) {
+            (false, _) => Life::Transaction,
+            (true, false) => Life::AtCommit,
+            (true, true) => Life::Held,
+        };
+        let cursor = Cursor { life, scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
         self.keep_cursor(Bytes::copy_from_slice(declared.name.as_bytes()), cursor);
         originate::command_complete(&mut self.client.output, "DECLARE CURSOR");
         Ok(())
     }
 
-    /// The query of a DECLARE as a statement of its own, at the same place of its text.
-    async fn query_of_cursor(
+    /// The query of a DECLARE, or the whole, as a statement of its own, at the same place of its text.
+    async fn alone_in_its_place(
         &mut self,
         start: usize,
         statement: &Analysis,
@@ -209,7 +228,7 @@ impl Session {
         for name in &names {
             self.close_cursor(name).await?;
         }
-        for (_, (shard, _)) in std::mem::take(&mut self.cursors) {
+        for (shard, _) in std::mem::take(&mut self.cursors).into_values() {
             if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {
                 self.finish_on(index, "CLOSE ALL").await?;
             }
@@ -246,6 +265,7 @@ impl Session {
                     }
                     self.walk(merged, steps, formats, is_move).await
                 }
+                Err(refusal) if refusal.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Err(refusal.into()),
                 Err(refusal) => {
                     // Nothing was read: the cursor is as it was.
                     self.open_cursors.by_name.insert(name, cursor);
@@ -257,8 +277,12 @@ impl Session {
                 Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
             }
         };
-        if fetched.is_err() && matches!(cursor.source, Source::Merged(_)) {
-            cursor.source = Source::Failed;
+        // One that is held fails, or not, where it is.
+        if fetched.is_err() && cursor.life != Life::Held {
+            let failed = std::mem::replace(&mut cursor.source, Source::Failed);
+            if let Source::Gathered(gathered) = failed {
+                Box::pin(self.end_gathered(*gathered)).await;
+            }
         }
         self.open_cursors.by_name.insert(name, cursor);
         fetched

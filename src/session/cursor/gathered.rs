@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use super::super::gather::{CANCEL_TIMEOUT, cancel, moved, release};
 use super::super::statement::Statement;
 use super::super::{Failure, Session, lost};
-use super::{Cursor, Source};
-use crate::backend::Pooled;
+use super::{Cursor, Life, Source};
+use crate::backend::{Pooled, Settings};
 use crate::error::PgError;
 use crate::execute::gather::{self, Fetch, GatherError, Opening};
 use crate::plan::Gathering;
@@ -17,7 +17,9 @@ use crate::wire::{self, FieldDescription};
 
 pub(super) struct GatheredCursor {
     /// In its transaction, with the cursor open.
-    scratch: Pooled,
+    pub(super) scratch: Pooled,
+    /// The client's, as the scratch session has them.
+    pub(super) settings: Arc<Settings>,
     columns: Vec<FieldDescription>,
 }
 
@@ -33,13 +35,15 @@ impl Session {
         let description = self.describe(statement).await?;
         let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let settings = self.settings_now();
         let scratch = self.gather_for_cursor(statement, gathering, bind, opening).await?;
-        let source = Source::Gathered(Box::new(GatheredCursor { scratch, columns }));
-        Ok(Cursor { source, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+        let source = Source::Gathered(Box::new(GatheredCursor { scratch, settings, columns }));
+        Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
     }
 
     /// The scratch session's answer goes to the client.
     pub(super) async fn fetch_gathered(&mut self, cursor: &mut GatheredCursor, fetch: Fetch<'_>) -> Result<(), Failure> {
+        Box::pin(self.give_settings(cursor)).await?;
         self.cancel.started(&cursor.scratch);
         let name = cursor.scratch.pool().address.name.clone();
         let fetched = gather::fetch(&mut cursor.scratch, fetch, &cursor.columns, &mut self.client).await;
@@ -52,9 +56,13 @@ impl Session {
         })
     }
 
-    /// The scratch transaction is rolled back and its connection goes to the pool, or is closed when it does not answer.
+    /// The scratch transaction is rolled back and its connection goes to the pool, or is closed when it does not answer, or has
+    /// been kept for a cursor that was held.
     pub(super) async fn end_gathered(&mut self, cursor: GatheredCursor) {
         let mut scratch = cursor.scratch;
+        if scratch.status == b'I' {
+            return release(&self.cancel, scratch);
+        }
         let is_idle = scratch.input.is_empty() && scratch.output.is_empty() && matches!(scratch.status, b'T' | b'E');
         if !is_idle {
             cancel(&scratch).await;

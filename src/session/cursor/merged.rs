@@ -15,7 +15,7 @@ use super::super::lock_rows::no_cursor;
 use super::super::statement::Statement;
 use super::super::told::check_columns;
 use super::super::{Failure, Session};
-use super::{Cursor, Source};
+use super::{Cursor, Life, Source};
 use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec, Unranked};
@@ -142,7 +142,7 @@ impl Session {
         match pieces {
             Ok(pieces) if !has_other_dates => {
                 let source = Source::Merged(Box::new(cursor(pieces)));
-                Ok(Cursor { source, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+                Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
             }
             Ok(pieces) => {
                 self.close_merged(&cursor(pieces));

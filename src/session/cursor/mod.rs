@@ -8,11 +8,12 @@
 //! ```
 //!
 //! DECLARE, FETCH, MOVE and CLOSE are SQL's way to them, Bind and Execute with a row limit the protocol's. Both have one name
-//! space, as in PostgreSQL. They end with the transaction, or with the savepoint that they were made after. WITH HOLD is
-//! refused, and so is going backwards in a merged one; a cursor that was declared SCROLL is gathered.
+//! space, as in PostgreSQL. They end with the transaction, or with the savepoint that they were made after, unless they are
+//! declared WITH HOLD (`held`). Going backwards in a merged one is refused; a cursor that was declared SCROLL is gathered.
 
 mod command;
 mod gathered;
+mod held;
 mod merged;
 mod portal;
 
@@ -24,6 +25,7 @@ use super::{Session, SessionEnd};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Command, Scroll};
 use gathered::GatheredCursor;
+pub(super) use held::{HELD_CURSOR, Life};
 pub(super) use merged::Heard;
 use merged::MergedCursor;
 
@@ -37,6 +39,7 @@ pub(super) struct Cursors {
 
 struct Cursor {
     source: Source,
+    life: Life,
     /// How many savepoints there were when it was made.
     savepoints: usize,
     scroll: Scroll,
@@ -128,19 +131,25 @@ impl Session {
         }
     }
 
-    /// With the transaction, whose end has closed the portals on the shards.
+    /// With the transaction, whose end has closed the portals on the shards. Those that are held stay.
     pub(super) async fn forget_cursors(&mut self) {
-        for (_, cursor) in std::mem::take(&mut self.open_cursors.by_name) {
-            if let Source::Gathered(cursor) = cursor.source {
-                Box::pin(self.end_gathered(*cursor)).await;
-            }
-        }
+        self.forget_those(|cursor| cursor.life != Life::Held).await;
+    }
+
+    /// DISCARD ALL.
+    pub(super) async fn forget_all_cursors(&mut self) {
+        self.cursors.clear();
+        self.forget_those(|_| true).await;
     }
 
     /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
     pub(super) async fn forget_cursors_after(&mut self, savepoint: usize) {
-        let is_gone = |_: &Bytes, cursor: &mut Cursor| cursor.savepoints > savepoint;
-        let gone: Vec<Cursor> = self.open_cursors.by_name.extract_if(is_gone).map(|(_, cursor)| cursor).collect();
+        self.forget_those(|cursor| cursor.savepoints > savepoint).await;
+    }
+
+    async fn forget_those(&mut self, is_gone: impl Fn(&Cursor) -> bool) {
+        let gone = self.open_cursors.by_name.extract_if(|_, cursor| is_gone(cursor));
+        let gone: Vec<Cursor> = gone.map(|(_, cursor)| cursor).collect();
         for cursor in gone {
             if let Source::Gathered(cursor) = cursor.source {
                 Box::pin(self.end_gathered(*cursor)).await;

@@ -159,7 +159,7 @@ impl<'a> Reader<'a, '_> {
                 let text = self.take_until_end();
                 expression(&text, self.found);
             }
-            "execute" => self.found.give_up("runs SQL that it makes itself (EXECUTE)"),
+            "execute" => self.execute(),
             "open" => self.open_cursor(),
             "fetch" => {
                 let tokens = self.take_statement();
@@ -434,6 +434,17 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
+    /// Of a text that stands there as it is, where schema changes are looked for.
+    fn execute(&mut self) {
+        let tokens = self.take_statement();
+        match (self.found.changes.is_some(), &tokens[..]) {
+            (true, [_, token]) if matches!(token.kind, TokenKind::Literal(_)) && literal(token.text).is_some() => {
+                statements(&literal(token.text).unwrap_or_default(), self.found);
+            }
+            _ => self.found.give_up("runs SQL that it makes itself (EXECUTE)"),
+        }
+    }
+
     fn assignment_or_sql(&mut self) {
         if let Some((target, value)) = self.assignment_at() {
             let tokens = self.take_statement();
@@ -580,6 +591,15 @@ impl<'a> Reader<'a, '_> {
             (_, _) => String::new(),
         }
     }
+}
+
+/// What a string stands for, where it has no escapes.
+fn literal(text: &str) -> Option<String> {
+    if let Some(inner) = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        return Some(inner.replace("''", "'"));
+    }
+    let (tag, rest) = text.strip_prefix('$')?.split_once('$')?;
+    Some(rest.strip_suffix(&format!("${tag}$"))?.to_owned())
 }
 
 const RAISE_OPTIONS: [&str; 9] = ["message", "detail", "hint", "errcode", "column", "constraint", "datatype", "table", "schema"];

@@ -117,8 +117,13 @@ impl<'c> Reader<'c> {
     }
 
     fn note_catalog_function(&mut self, name: &str, call: &nodes::FuncCall, place: Place) {
-        if let Some(effect) = catalog_functions::session_call(name) {
-            self.notes.session_call(effect);
+        match catalog_functions::session_call(name) {
+            Some(SessionCall::SetConfig) if is_timeout_of_statement(call) => {
+                self.notes.is_bound_to_text = true;
+                self.notes.session_call(SessionCall::SetTimeout);
+            }
+            Some(effect) => self.notes.session_call(effect),
+            None => {}
         }
         match catalog_functions::nature(name, call.args().len()) {
             Nature::Plain => {}
@@ -331,4 +336,11 @@ pub fn unknown_construct(what: &str) -> PgError {
         "What it reads is not known to the proxy.",
         "Restrict the statement to one shard key.",
     )
+}
+
+/// `set_config('lock_timeout', …, true)`: outside of a transaction block it counts for this statement alone.
+fn is_timeout_of_statement(call: &nodes::FuncCall) -> bool {
+    let text = |place: usize| call.args().get(place).and_then(tree::constant_text);
+    let is_timeout = text(0).is_some_and(|name| matches!(name.as_str(), "lock_timeout" | "statement_timeout"));
+    is_timeout && text(2).is_some_and(|is_local| matches!(is_local.as_str(), "true" | "t"))
 }

@@ -54,7 +54,7 @@ pub use column_name::column_name;
 
 pub use insert::gives_value;
 pub use numbered::generated_always;
-pub use relations::{Resolved, means_temporary, placed, resolve, resolve_name};
+pub use relations::{Resolved, is_own_relation, means_temporary, placed, resolve, resolve_name};
 
 /// A column of a leaf, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -114,7 +114,8 @@ fn is_in_map(context: &Context, schema: Option<&str>, name: &str, search_path: &
     schema.map_or_else(|| search_path.iter().any(|schema| is_known(schema)), is_known)
 }
 
-fn is_own_relation(name: &str) -> bool {
+/// Is it shown by the map or the proxy?
+pub fn is_own_relation(name: &str) -> bool {
     MAP_RELATIONS.contains(&name) || PROXY_RELATIONS.contains(&name)
 }
 

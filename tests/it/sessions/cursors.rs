@@ -26,6 +26,7 @@ async fn cursors_over_several_shards_end_as_they_must() {
     cancelled(&stage).await;
     timed_out(&stage).await;
     nothing_stays(&stage).await;
+    held(&stage).await;
     refusals(&stage).await;
     stage.assert_log_is_clean();
 }
@@ -133,14 +134,52 @@ async fn nothing_stays(stage: &Stage) {
     assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
 }
 
+/// A cursor that is held keeps one connection, and no transaction, until it is closed; a commit on several shards goes on beside it.
+async fn held(stage: &Stage) {
+    let pinned = "SELECT pinned_by, shards FROM shardgate.clients WHERE pinned_by IS NOT NULL";
+    let mut other = stage.client().await;
+    for ends in [&["CLOSE c"][..], &["CLOSE ALL"], &["DISCARD ALL"], &["BEGIN", "CLOSE c", "ROLLBACK"]] {
+        let mut client = begun(stage).await;
+        succeed(&mut client, &format!("DECLARE c CURSOR WITH HOLD FOR {JOINED}")).await;
+        succeed(&mut client, "UPDATE accounts SET owner = owner").await;
+        succeed(&mut client, "COMMIT").await;
+        assert_eq!(client.ask("FETCH c").await, "T(id,other) D(1,2) C(FETCH 1) Z(I)");
+        for shard in [0, 1] {
+            until_gone(stage, shard, "state LIKE 'idle in transaction%'").await;
+        }
+        assert_eq!(other.ask(pinned).await, "T(pinned_by,shards) D(WITH HOLD cursor,{shard0}) C(SELECT 1) Z(I)");
+        succeed(&mut client, "BEGIN").await;
+        succeed(&mut client, "UPDATE accounts SET owner = owner").await;
+        succeed(&mut client, "COMMIT").await;
+        assert_eq!(client.ask("FETCH c").await, "T(id,other) D(2,3) C(FETCH 1) Z(I)");
+        for end in ends {
+            succeed(&mut client, end).await;
+        }
+        assert!(client.ask("FETCH c").await.starts_with("E(34000 "), "{ends:?}");
+        assert_eq!(other.ask(pinned).await, "T(pinned_by,shards) C(SELECT 0) Z(I)", "{ends:?}");
+    }
+    let mut client = stage.client().await;
+    for name in ["a", "b", "c"] {
+        succeed(&mut client, &format!("DECLARE {name} CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id")).await;
+    }
+    let told = client.ask("DECLARE d CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id").await;
+    assert!(told.contains("E(53400 more than 3 cursors over several shards in one session)"), "{told}");
+    drop(client);
+    let mut client = stage.client().await;
+    let schemas = "SELECT pg_my_temp_schema()::int, count(*) FROM pg_class WHERE relname LIKE 'shardgate_input%'";
+    for _ in 0..8 {
+        assert_eq!(client.ask(schemas).await, "T(pg_my_temp_schema,count) D(0,0) C(SELECT 1) Z(I)");
+    }
+}
+
 /// What is not supported is said so: message, detail and hint.
 async fn refusals(stage: &Stage) {
     let mut client = stage.client().await;
     for (statements, message, detail, hint) in [
         (
-            &["BEGIN", "DECLARE c CURSOR WITH HOLD FOR SELECT id FROM accounts"][..],
-            "a WITH HOLD cursor over several shards is not supported",
-            "Its rows would have to be kept beyond the transaction.",
+            &["BEGIN", "DECLARE c CURSOR WITH HOLD FOR SELECT accounts FROM accounts"][..],
+            "this WITH HOLD cursor over several shards is not supported",
+            "Its rows are kept beyond the transaction, for which they are brought together, and that is not supported for this query.",
             "Declare it without HOLD inside of a transaction, or restrict it to one shard key.",
         ),
         (

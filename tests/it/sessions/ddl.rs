@@ -14,6 +14,8 @@ async fn schema_changes_over_shards_are_whole_and_hold_up_nobody() {
     beside_a_long_transaction(&stage).await;
     indexes_made_concurrently(&stage).await;
     the_key_stays_as_it_is(&stage).await;
+    blocks_of_changes(&stage).await;
+    the_database_by_its_name(&stage).await;
     differing_tables_are_refused(&stage).await;
     stage.assert_log_is_clean();
 }
@@ -139,10 +141,82 @@ async fn indexes_made_concurrently(stage: &Stage) {
     direct.batch_execute("DROP INDEX by_owner").await.expect("dropped");
     let told = client.ask("DROP INDEX CONCURRENTLY by_owner").await;
     assert!(told.contains("the index is gone already on shard \"shard1\"") && told.contains("C(DROP INDEX)"), "{told}");
-    for sql in ["VACUUM accounts", "ANALYZE accounts", "REINDEX TABLE CONCURRENTLY accounts", "VACUUM (ANALYZE) currencies"] {
+    for sql in [
+        "VACUUM accounts",
+        "ANALYZE accounts",
+        "REINDEX TABLE CONCURRENTLY accounts",
+        "VACUUM (ANALYZE) currencies",
+        "VACUUM shardgate.identity",
+        "VACUUM",
+    ] {
         succeed(&mut client, sql).await;
     }
     assert!(client.ask("BEGIN; CREATE INDEX CONCURRENTLY by_owner ON accounts (owner)").await.contains("E(25001 "));
+}
+
+/// Migrations wrap changes in DO blocks, to be repeated at will.
+async fn blocks_of_changes(stage: &Stage) {
+    let mut client = stage.client().await;
+    let types = "SELECT count(*) FROM pg_type WHERE typname IN ('mood', 'size', 'pair')";
+    for (block, wanted) in [
+        ("DO 'BEGIN CREATE TYPE mood AS ENUM (''sad'', ''happy''); EXCEPTION WHEN duplicate_object THEN null; END';", "1"),
+        (
+            "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
+             WHERE lower(t.typname) = 'size' AND n.nspname = current_schema()) THEN CREATE TYPE size AS ENUM ('s', 'l'); END IF; END $$",
+            "2",
+        ),
+        (
+            "DO LANGUAGE plpgsql $$ DECLARE found int; BEGIN SELECT count(*) INTO found FROM pg_type WHERE typname = 'pair'; \
+             IF found = 0 THEN EXECUTE 'CREATE TYPE pair AS (a int, b mood)'; \
+             ELSE RAISE NOTICE 'there are %', found; END IF; END $$",
+            "3",
+        ),
+    ] {
+        for attempt in 0..2 {
+            let told = client.ask(block).await;
+            assert!(told.ends_with("C(DO) Z(I)") && !told.contains("E("), "attempt {attempt}: {told}");
+            assert!(told.matches("N(").count() <= 1, "told once: {told}");
+            assert_eq!(on_shards(stage, types).await, [wanted; 3], "{block}");
+        }
+    }
+    succeed(&mut client, "ALTER TABLE accounts ADD COLUMN mood mood DEFAULT 'sad'").await;
+    assert_eq!(client.value("SELECT count(*) FROM accounts WHERE mood = 'sad'").await, "90");
+    // All of it or nothing, with what is around it.
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, "DO $$ BEGIN ALTER TABLE accounts DROP COLUMN mood; DROP TYPE pair, mood, size; END $$").await;
+    assert_eq!(client.ask("ROLLBACK").await, "C(ROLLBACK) Z(I)");
+    assert_eq!(on_shards(stage, types).await, ["3"; 3]);
+    let told = client.ask("DO $$ BEGIN ALTER TABLE accounts DROP COLUMN mood; DROP TYPE pair, mood, size, none_such; END $$").await;
+    assert!(told.starts_with("E(42704 "), "{told}");
+    assert_eq!(on_shards(stage, types).await, ["3"; 3]);
+    let told = client.ask("DO $$ BEGIN ALTER TABLE accounts ADD UNIQUE (owner); EXCEPTION WHEN OTHERS THEN NULL; END $$").await;
+    assert!(told.starts_with("E(0A000 a unique constraint of sharded table \"accounts\" must contain its shard key)"), "{told}");
+    client.parse("", "DO $$ BEGIN ALTER TABLE accounts DROP COLUMN mood; DROP TYPE pair, mood, size; END $$");
+    client.bind("", "", &[]).execute("", 0).sync();
+    assert_eq!(client.transcript().await, "1 2 C(DO) Z(I)");
+    assert_eq!(on_shards(stage, types).await, ["0"; 3]);
+}
+
+/// Clients know it as `app`, or as the home shard calls it; each shard has its own name for it.
+async fn the_database_by_its_name(stage: &Stage) {
+    let mut client = stage.client().await;
+    let is_granted = "SELECT has_database_privilege('reader', current_database(), 'CREATE')";
+    for (sql, wanted) in [
+        ("GRANT CREATE ON DATABASE app TO reader", "true"),
+        ("REVOKE CREATE ON DATABASE \"app\" FROM reader", "false"),
+        ("GRANT CREATE, CONNECT ON DATABASE shard0 TO reader", "true"),
+        ("REVOKE ALL ON DATABASE app FROM reader", "false"),
+    ] {
+        succeed(&mut client, sql).await;
+        assert_eq!(on_shards(stage, is_granted).await, [wanted; 3], "{sql}");
+    }
+    succeed(&mut client, "COMMENT ON DATABASE app IS 'ours'").await;
+    let comment = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = current_database()";
+    assert_eq!(on_shards(stage, comment).await, ["ours"; 3]);
+    succeed(&mut client, "REINDEX DATABASE app").await;
+    succeed(&mut client, "REINDEX (VERBOSE) SYSTEM shard0").await;
+    assert!(client.ask("GRANT CREATE ON DATABASE none_such TO reader").await.starts_with("E(3D000 "));
+    assert!(client.ask("ALTER DATABASE app RENAME TO other").await.starts_with("E(0A000 "));
 }
 
 async fn the_key_stays_as_it_is(stage: &Stage) {

@@ -14,6 +14,7 @@ async fn explain_says_where_a_statement_goes_and_what_each_shard_plans() {
     home_and_reference_tables(&stage, &mut client).await;
     documents(&stage, &mut client).await;
     parameters(&stage, &mut client).await;
+    executions(&stage, &mut client).await;
     writes(&stage, &mut client).await;
     errors(&stage, &mut client).await;
     pipelines(&stage, &mut client).await;
@@ -177,6 +178,39 @@ async fn parameters(stage: &Stage, client: &mut WireClient) {
         .sync();
     let told = client.transcript().await;
     assert!(told.contains("D(Route: scatter)") && told.contains("D(Plan on shard1:)"), "{told}");
+}
+
+/// What is prepared is explained with its arguments, as the statement would be with them.
+async fn executions(stage: &Stage, client: &mut WireClient) {
+    succeed(client, "PREPARE one AS SELECT owner FROM accounts WHERE id = $1").await;
+    succeed(client, "PREPARE several (int) AS SELECT id FROM accounts WHERE balance > $1 ORDER BY id").await;
+    succeed(
+        client,
+        "PREPARE gathered AS SELECT count(*) FROM accounts a JOIN accounts b ON b.balance = a.balance AND b.id = a.id + $1",
+    )
+    .await;
+    for (key, shard) in [("{a}", "shard0"), ("{z}", "shard1")] {
+        let sql = stage.fill_in(&format!("EXPLAIN (COSTS OFF) EXECUTE one ({key})"));
+        assert_in_order(&lines(client, &sql).await, &["Route: single shard", &format!("Shards: {shard}"), "accounts"]);
+    }
+    let told = lines(client, "EXPLAIN (COSTS OFF) EXECUTE several (10 + 20)").await;
+    assert_in_order(&told, &["Route: scatter", "Plan on shard0:", "(balance > 30)", "Plan on shard1:", "(balance > 30)"]);
+    assert_in_order(
+        &lines(client, "EXPLAIN ANALYZE EXECUTE gathered (1)").await,
+        &["Route: gather", "actual rows=47", "Execution Time:"],
+    );
+    assert_in_order(&lines(client, "EXPLAIN (SHARDS) EXECUTE gathered (1)").await, &["Route: gather"]);
+    for (sql, error) in [
+        ("EXPLAIN EXECUTE none_such", "E(26000 prepared statement \"none_such\" does not exist)"),
+        ("EXPLAIN EXECUTE one", "E(42601 wrong number of parameters for prepared statement \"one\")"),
+        ("EXPLAIN EXECUTE several ('x')", "E(22P02 invalid input syntax for type integer: \"x\")"),
+    ] {
+        assert_eq!(client.ask(sql).await, format!("{error} Z(I)"), "{sql}");
+    }
+    let sql = "EXPLAIN ANALYZE SELECT count(*) FROM accounts a JOIN accounts b ON b.balance = a.balance AND b.id = a.id + $1 \
+               WHERE a.owner <> $2";
+    client.parse("", sql).describe(b'S', "").bind("", "", &["1", "o1"]).describe(b'P', "").execute("", 0).sync();
+    assert_in_order(&told_lines(client, sql).await, &["Route: gather", "actual rows=", "Execution Time:"]);
 }
 
 async fn writes(stage: &Stage, client: &mut WireClient) {

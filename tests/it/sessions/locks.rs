@@ -221,12 +221,32 @@ async fn a_table_is_locked_on_every_shard() {
     assert_eq!(client.value("SELECT count(*) FROM accounts a, notes n, currencies c").await, "0");
     succeed(&mut client, "ROLLBACK").await;
     // One snapshot cannot be that of several shards.
+    dumped(&stage, &mut client).await;
     let told = client.ask("BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE accounts").await;
     assert!(told.starts_with("C(BEGIN) E(0A000 cannot use a second shard in a REPEATABLE READ"), "{told}");
     stage.assert_log_is_clean();
 }
 
 /// The session that gathers rows is another one on the shard: it must not wait for its own transaction.
+/// As pg_dump does it: one snapshot, in which rows of one shard are read, and tables that nobody may change meanwhile.
+async fn dumped(stage: &Stage, client: &mut WireClient) {
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; LOCK TABLE accounts, notes, currencies, shardgate.identity \
+                 IN ACCESS SHARE MODE";
+    assert_eq!(client.ask(begin).await, "C(BEGIN) C(LOCK TABLE) Z(T)");
+    assert_eq!(client.value("SELECT count(*) FROM pg_class WHERE relname = 'accounts'").await, "1");
+    succeed(client, "COPY notes TO STDOUT").await;
+    succeed(client, "COPY currencies TO STDOUT").await;
+    let mut other = stage.client().await;
+    for change in ["ALTER TABLE accounts ADD COLUMN late int", "TRUNCATE accounts", "DROP TABLE currencies"] {
+        let told = other.ask(&format!("BEGIN; SET LOCAL lock_timeout = '50ms'; {change}")).await;
+        assert!(told.contains("E(55P03 "), "{change}: {told}");
+        succeed(&mut other, "ROLLBACK").await;
+    }
+    let told = client.ask("COPY accounts TO STDOUT").await;
+    assert!(told.starts_with("E(0A000 cannot use a second shard in a REPEATABLE READ"), "the whole or nothing: {told}");
+    succeed(client, "ROLLBACK").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_locked_home_table_are_gathered_by_who_has_locked_it() {
     let stage = Stage::start(2, ProxyOptions::default()).await;

@@ -79,9 +79,35 @@ FETCH 3 FROM c;
 FETCH 3 FROM c;
 COMMIT;
 --! end
+-- Kept beyond the transaction.
+--! also binary
+--! script
+DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT p.id, p.name, o.id AS order_id FROM people p JOIN shop.orders o ON o.person_id = p.id ORDER BY p.id, o.id;
+FETCH 3 FROM c;
+BEGIN;
+DECLARE d CURSOR WITH HOLD FOR SELECT p.id, p.age FROM people p WHERE p.age > (SELECT avg(age) FROM people) ORDER BY p.id;
+DECLARE e CURSOR WITH HOLD FOR SELECT max(level), min(level) FROM people;
+FETCH 3 FROM d;
+COMMIT;
+FETCH 3 FROM d;
+FETCH e;
+FETCH BACKWARD 2 FROM c;
+FETCH 3 FROM c;
+FETCH ALL FROM d;
+CLOSE d;
+FETCH 2 FROM c;
+CLOSE ALL;
+FETCH c;
+--! end
+-- The settings of the time of FETCH count.
 --! script
 BEGIN;
---! refused
-DECLARE c CURSOR WITH HOLD FOR SELECT max(level) FROM people;
+DECLARE c SCROLL CURSOR FOR SELECT id, '1 day 2 hours'::interval, 0.1::float8 + 0.2, '\x01ff'::bytea FROM people ORDER BY id;
+FETCH 1 FROM c;
+SET IntervalStyle = 'sql_standard';
+SET LOCAL extra_float_digits = 0;
+FETCH 1 FROM c;
+SET bytea_output = 'escape';
+FETCH PRIOR FROM c;
 ROLLBACK;
 --! end

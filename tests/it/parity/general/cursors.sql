@@ -235,14 +235,152 @@ FETCH ABSOLUTE -3 FROM c;
 CLOSE c;
 COMMIT;
 --! end
+-- Cursors that outlive their transaction: made outside of one, at once.
+--! also binary
+--! script
+DECLARE held SCROLL CURSOR WITH HOLD FOR SELECT id, name, balance, opened, score FROM accounts ORDER BY id;
+FETCH 3 FROM held;
+UPDATE accounts SET name = 'later' WHERE id < 30;
+FETCH 3 FROM held;
+FETCH PRIOR FROM held;
+DECLARE held CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id;
+DECLARE held CURSOR WITH HOLD FOR SELECT id FROM accounts WHERE id = 3;
+FETCH ABSOLUTE 5 FROM held;
+BEGIN;
+FETCH held;
+UPDATE accounts SET note = 'none' WHERE id < 30;
+MOVE 2 IN held;
+ROLLBACK;
+FETCH held;
+BEGIN;
+FETCH held;
+SELECT 1 / 0;
+FETCH held;
+ROLLBACK;
+FETCH held;
+FETCH LAST FROM held;
+FETCH held;
+SET DateStyle = 'German, DMY';
+FETCH FIRST FROM held;
+RESET DateStyle;
+FETCH FIRST FROM held;
+CLOSE held;
+FETCH held;
+CLOSE held;
+--! end
+-- Made in a transaction: kept when it is committed, gone when it is not.
+--! also binary
+--! script
+BEGIN;
+DECLARE a CURSOR WITH HOLD FOR SELECT id, note FROM accounts ORDER BY id;
+DECLARE b NO SCROLL CURSOR WITH HOLD FOR SELECT a.id, b.id AS other FROM accounts a JOIN accounts b ON b.id = a.id + 1 ORDER BY 1;
+DECLARE short CURSOR FOR SELECT id FROM accounts ORDER BY id;
+DECLARE one CURSOR WITH HOLD FOR SELECT id, g FROM accounts, generate_series(1, 5) g WHERE id = 3 ORDER BY g;
+FETCH 2 FROM a;
+FETCH 2 FROM b;
+FETCH 2 FROM one;
+UPDATE accounts SET note = 'held';
+SAVEPOINT s;
+DECLARE gone CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id;
+FETCH gone;
+ROLLBACK TO s;
+FETCH gone;
+ROLLBACK TO s;
+DECLARE own CURSOR WITH HOLD FOR SELECT id, note FROM accounts ORDER BY id DESC;
+RELEASE s;
+COMMIT;
+FETCH 2 FROM a;
+FETCH 2 FROM b;
+FETCH 2 FROM own;
+FETCH 2 FROM one;
+FETCH PRIOR FROM b;
+FETCH NEXT FROM b;
+FETCH short;
+FETCH gone;
+BEGIN;
+INSERT INTO accounts (id, name) VALUES (700, 'later'), (701, 'later'), (702, 'later');
+FETCH a;
+COMMIT;
+FETCH ALL FROM a;
+DELETE FROM accounts WHERE id >= 700;
+CLOSE ALL;
+FETCH a;
+FETCH own;
+FETCH one;
+--! end
+--! script
+BEGIN;
+DECLARE a CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id;
+DECLARE one CURSOR WITH HOLD FOR SELECT id FROM accounts WHERE id = 3;
+ROLLBACK;
+FETCH a;
+FETCH one;
+BEGIN;
+DECLARE one CURSOR WITH HOLD FOR SELECT count(*) FROM accounts;
+DECLARE a CURSOR WITH HOLD FOR SELECT id FROM accounts WHERE id = 4;
+COMMIT;
+FETCH one;
+FETCH a;
+BEGIN;
+FETCH one;
+SELECT 1 / 0;
+COMMIT;
+FETCH BACKWARD 2 FROM a;
+DISCARD ALL;
+FETCH one;
+FETCH a;
+BEGIN READ ONLY;
+DECLARE a CURSOR WITH HOLD FOR SELECT name, id FROM accounts ORDER BY id;
+FETCH 3 FROM a;
+COMMIT;
+FETCH 3 FROM a;
+BEGIN;
+CLOSE a;
+ROLLBACK;
+FETCH a;
+--! end
+-- What cannot be computed is met when the rest of the rows is made, at the end of the transaction.
+--! script
+DECLARE a CURSOR WITH HOLD FOR SELECT 1 / (balance * 0) FROM accounts WHERE balance IS NOT NULL ORDER BY id;
+FETCH a;
+BEGIN;
+UPDATE accounts SET note = 'not kept';
+DECLARE a CURSOR WITH HOLD FOR SELECT 1 / (balance * 0) FROM accounts WHERE balance IS NOT NULL ORDER BY id;
+COMMIT;
+FETCH a;
+SELECT count(*) FROM accounts WHERE note = 'not kept';
+--! end
+--! script
+DECLARE a CURSOR WITH HOLD FOR SELECT id FROM accounts FOR UPDATE;
+DECLARE a CURSOR WITH HOLD FOR SELECT nothing FROM accounts ORDER BY id;
+DECLARE a CURSOR WITH HOLD FOR SELECT id FROM no_such_table;
+BEGIN;
+DECLARE a SCROLL CURSOR FOR SELECT id FROM accounts FOR SHARE;
+ROLLBACK;
+--! end
+--! simple
+--! script
+DECLARE a BINARY CURSOR WITH HOLD FOR SELECT id, name FROM accounts ORDER BY id;
+FETCH 2 FROM a;
+DECLARE b CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id; FETCH 2 FROM b; FETCH 2 FROM b;
+FETCH 2 FROM b;
+DECLARE c CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id; SELECT 1 / 0;
+FETCH c;
+BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id; COMMIT; FETCH 2 FROM c;
+--! end
+--! extended
+--! script
+--! 4 | 2
+DECLARE a CURSOR WITH HOLD FOR SELECT id, name, $1::int AS given FROM accounts WHERE id > $1 ORDER BY id LIMIT $2;
+FETCH 1 FROM a;
+FETCH ALL FROM a;
+--! end
 -- What is refused.
 --! script
 BEGIN;
 --! refused
-DECLARE held CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id;
+DECLARE held CURSOR WITH HOLD FOR SELECT accounts FROM accounts;
 ROLLBACK;
---! refused
-DECLARE held CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id;
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM accounts ORDER BY id;
 FETCH 2 FROM c;

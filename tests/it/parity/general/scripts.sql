@@ -309,6 +309,28 @@ SELECT current_setting('jit'), set_config('jit', 'off', true);
 ROLLBACK;
 SHOW jit;
 --! end
+-- As pg_dump asks for what not every server has.
+--! script
+SELECT set_config(name, 'view, foreign-table', false) FROM pg_settings WHERE name = 'no_such_setting';
+SELECT pg_catalog.set_config(name, '77kB', false) AS was_set FROM pg_catalog.pg_settings WHERE name = 'work_mem';
+SHOW work_mem;
+SELECT set_config(name, 'x', false) FROM pg_settings WHERE name = 'work_mem';
+SHOW work_mem;
+--! refused
+SELECT set_config(name, '78kB', false) FROM pg_settings WHERE name LIKE 'work_m%';
+--! end
+-- A limit for one statement.
+--! script
+WITH set_timeout AS (SELECT set_config('lock_timeout', '5000', true) AS config_val) SELECT pg_advisory_lock(7201) FROM set_timeout;
+SHOW lock_timeout;
+SELECT pg_advisory_unlock(7201);
+BEGIN;
+--! refused
+WITH set_timeout AS (SELECT set_config('lock_timeout', '5000', true) AS config_val) SELECT pg_advisory_lock(7201) FROM set_timeout;
+ROLLBACK;
+--! refused
+WITH s AS (SELECT set_config('work_mem', '1MB', true)) SELECT current_setting('work_mem') FROM s;
+--! end
 --! script
 SET statement_timeout = '30ms';
 SELECT pg_sleep(5);
