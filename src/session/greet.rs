@@ -30,7 +30,8 @@ impl Session {
         let greeting = match self.gateway.greetings.get(&key) {
             Some(greeting) => greeting,
             None => {
-                let greeting = Arc::new(self.learn_greeting().await?);
+                let learned = self.learn_greeting().await?;
+                let greeting = Arc::new(Greeting { settings: self.gateway.shared(learned.settings), ..learned });
                 self.gateway.greetings.insert(key, Arc::clone(&greeting));
                 greeting
             }
