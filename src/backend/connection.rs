@@ -321,6 +321,7 @@ impl Connection {
     /// Gives the connection these settings, and the session's names. One round trip when they differ, none otherwise.
     pub async fn apply_settings(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Result<(), ConnectionError> {
         if self.settings == *wanted && self.custom_names == *names {
+            self.settings = Arc::clone(wanted);
             return Ok(());
         }
         let before = Arc::clone(&self.settings);

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardgate::rebalance::history::{HistoryOptions, history};
 use shardgate::rebalance::units::parse_duration;
 use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
@@ -16,6 +17,8 @@ use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
 #[derive(Parser)]
 #[command(name = "shard-rebalance", version, arg_required_else_help = true)]
 struct CommandLine {
+    #[command(flatten)]
+    common: Common,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -24,8 +27,6 @@ struct CommandLine {
 enum Verb {
     /// Shards, partitions, rows, bytes, imbalance, running moves, in-doubt transactions
     Status {
-        #[command(flatten)]
-        map: MapArguments,
         /// Again and again: redrawn on a terminal, lines elsewhere, until Ctrl-C
         #[arg(long)]
         watch: bool,
@@ -41,29 +42,34 @@ enum Verb {
     },
     /// Every change of the shard map: who made it, and when
     History {
-        #[command(flatten)]
-        map: MapArguments,
         /// Only the last N changes
         #[arg(long, value_name = "N")]
         last: Option<u32>,
     },
 }
 
+/// What every verb takes, before it or after it.
 #[derive(Args)]
-struct MapArguments {
+struct Common {
     /// URL of the map database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
-    #[arg(long = "map", value_name = "URL", env = "SHARDMAP_URL", hide_env_values = true)]
-    url: String,
+    #[arg(long, value_name = "URL", env = "SHARDMAP_URL", hide_env_values = true, global = true)]
+    map: Option<String>,
     /// For machines
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// How long the map database, and each shard, may take to answer
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, global = true)]
     deadline: Duration,
 }
 
 fn main() -> ExitCode {
-    match run(CommandLine::parse().verb) {
+    let CommandLine { common, verb } = CommandLine::parse();
+    // An argument that may stand in two places cannot be a required one.
+    let Some(map) = common.map.as_deref() else {
+        let message = "which map database? Give --map URL, or set SHARDMAP_URL";
+        CommandLine::command().error(ErrorKind::MissingRequiredArgument, message).exit()
+    };
+    match run(map, &common, verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.downcast_ref::<RebalanceError>().is_some_and(RebalanceError::is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
@@ -74,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> anyhow::Result<()> {
+fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<()> {
     // First of all: two providers in one dependency graph would make the choice at the first use a panic.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a TLS provider is installed already");
@@ -82,14 +88,14 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("could not start the runtime")?;
     runtime.block_on(async {
         match verb {
-            Verb::Status { map, watch: is_watched, interval, exact, partitions } => {
-                let status = StatusOptions { is_exact: exact, with_partitions: partitions, deadline: map.deadline };
-                let options = WatchOptions { status, is_json: map.json, interval: is_watched.then_some(interval) };
-                watch(&map.url, &options, interrupted()).await?;
+            Verb::Status { watch: is_watched, interval, exact, partitions } => {
+                let status = StatusOptions { is_exact: exact, with_partitions: partitions, deadline: common.deadline };
+                let options = WatchOptions { status, is_json: common.json, interval: is_watched.then_some(interval) };
+                watch(map, &options, interrupted()).await?;
             }
-            Verb::History { map, last } => {
-                let options = HistoryOptions { last, is_json: map.json, deadline: map.deadline };
-                history(&map.url, &options, &mut io::BufWriter::new(io::stdout().lock())).await?;
+            Verb::History { last } => {
+                let options = HistoryOptions { last, is_json: common.json, deadline: common.deadline };
+                history(map, &options, &mut io::BufWriter::new(io::stdout().lock())).await?;
             }
         }
         Ok(())

@@ -212,8 +212,7 @@ impl Session {
     /// PREPARE has kept what the transaction has SET, whatever came of it then.
     fn note_prepared(&mut self, prepared: &[ShardId]) {
         for participant in self.participants.iter_mut().filter(|participant| prepared.contains(&participant.shard)) {
-            let settings = super::setting::settings_after(participant, &self.transaction.sets);
-            participant.connection.settings = Arc::new(settings);
+            participant.connection.settings = super::setting::settings_after(participant, &self.transaction.sets);
             participant.settings_known = 0;
         }
     }

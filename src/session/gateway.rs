@@ -14,7 +14,7 @@ use super::greet::Greeting;
 use super::relations::Clients;
 use super::schema::CatalogMark;
 use crate::auth::BackendCredentials;
-use crate::backend::{Pool, Pools, ShardAddress, StatementId, StatementRegistry};
+use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
 use crate::config::{BackendUser, Config};
 use crate::declare::{CommitSupport, Control};
@@ -48,6 +48,8 @@ pub struct Gateway {
     pub(super) told: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
+    /// What clients have set, by itself.
+    settings: Cache<Arc<Settings>, Arc<Settings>>,
     /// What names mean, shared by all sessions with the same settings.
     contexts: Cache<ContextKey, Arc<Context>>,
     pub(super) oids: KnownOids,
@@ -120,6 +122,7 @@ impl Gateway {
             descriptions: Cache::new(STATEMENTS_MAX),
             told: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
+            settings: Cache::new(SETTINGS_MAX),
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),
             recovery: Arc::new(Recovery::new(Arc::clone(&map), Arc::clone(&commits))),
@@ -205,6 +208,11 @@ impl Gateway {
         Ok(self.pools.pool(shard.id, &user, || (address, credentials)))
     }
 
+    /// The one that all sessions and connections with these settings hold, so that comparing them takes no look inside.
+    pub(super) fn shared(&self, settings: Arc<Settings>) -> Arc<Settings> {
+        self.settings.entry_by_ref(&settings).or_insert_with(|| Arc::clone(&settings)).into_value()
+    }
+
     pub(super) fn shard(&self, id: ShardId) -> Result<Arc<Shard>, PgError> {
         if id == MAP_DATABASE {
             return Ok(Arc::clone(&self.map_database));
@@ -222,6 +230,8 @@ const STATEMENTS_MAX: u64 = 20_000;
 const CONTEXTS_MAX: u64 = 1_000;
 /// Combinations of user and startup parameters.
 const GREETINGS_MAX: u64 = 10_000;
+/// Combinations of settings. One that is forgotten is compared by its values.
+const SETTINGS_MAX: u64 = 10_000;
 /// Shards and users of them.
 const COMMIT_SUPPORT_MAX: u64 = 100_000;
 /// A role may be taken away: then PREPARE fails, which undoes the transaction; this is for the better error.

@@ -31,7 +31,8 @@ impl Session {
             Some(greeting) => greeting,
             None => {
                 let is_from_a_shard = !self.gateway.map.snapshot().shards.is_empty();
-                let greeting = Arc::new(self.learn_greeting().await?);
+                let learned = self.learn_greeting().await?;
+                let greeting = Arc::new(Greeting { settings: self.gateway.shared(learned.settings), ..learned });
                 if is_from_a_shard {
                     self.gateway.greetings.insert(key, Arc::clone(&greeting));
                 }

@@ -235,7 +235,7 @@ impl Session {
     }
 
     pub(super) fn change_settings(&mut self, settings: Arc<Settings>) {
-        self.settings = settings;
+        self.settings = self.gateway.shared(settings);
         self.report_settings();
     }
 
@@ -303,20 +303,20 @@ fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {
 }
 
 /// The settings that a participant has when its transaction has been committed, or prepared.
-pub(super) fn settings_after(participant: &Participant, sets: &[Told]) -> Settings {
-    let mut settings = (*participant.connection.settings).clone();
+pub(super) fn settings_after(participant: &Participant, sets: &[Told]) -> Arc<Settings> {
+    let mut settings = Arc::clone(&participant.connection.settings);
     for set in sets.iter().take(participant.settings_known).filter_map(Told::setting).filter(|set| !set.is_local) {
-        settings = match &set.value {
+        settings = Arc::new(match &set.value {
             Some(value) => settings.with(&set.name, value),
             None => settings.without(&set.name),
-        };
+        });
     }
     settings
 }
 
 pub(super) fn note_committed(participant: &mut Participant, sets: &[Told], session: &Arc<Settings>) {
     let settings = settings_after(participant, sets);
-    participant.connection.settings = if settings == **session { Arc::clone(session) } else { Arc::new(settings) };
+    participant.connection.settings = if settings == *session { Arc::clone(session) } else { settings };
 }
 
 /// An error of a statement of ours, as the client should see it.

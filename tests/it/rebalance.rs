@@ -281,6 +281,23 @@ fn a_map_that_cannot_be_reached_is_a_failure_without_its_password() {
     }
 }
 
+#[tokio::test]
+async fn what_every_verb_takes_stands_before_it_or_after_it() {
+    let operated = Operated::start(Cluster::start(1).await).await;
+    let map = operated.cluster.map_url();
+    let orders: [&[&str]; 3] = [
+        &["--map", &map, "--json", "--deadline", "20s", "history"],
+        &["--map", &map, "history", "--json", "--deadline", "20s"],
+        &["history", "--map", &map, "--json", "--deadline", "20s"],
+    ];
+    let [first, second, third] = orders.map(|arguments| {
+        let output = rebalance(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    });
+    assert!(first.contains("add_shard") && first == second && second == third, "{first}{second}{third}");
+}
+
 #[test]
 fn wrong_usage_ends_with_2() {
     let wrong: [&[&str]; 7] = [
@@ -295,5 +312,7 @@ fn wrong_usage_ends_with_2() {
     for arguments in wrong {
         assert_eq!(rebalance(arguments).status.code(), Some(2), "{arguments:?}");
     }
+    let without_map = text(&rebalance(&["status"]).stderr);
+    assert!(without_map.contains("--map URL") && without_map.contains("SHARDMAP_URL"), "{without_map}");
     assert_eq!(rebalance(&["--help"]).status.code(), Some(0));
 }
