@@ -141,6 +141,11 @@ impl<'c> Reader<'c> {
                 self.note_size(name, call);
             }
             Nature::Sequence => {
+                if drawing::has_parameters(call) {
+                    self.notes.session_call(SessionCall::SequenceOfParameter);
+                } else if name == "setval" && !drawing::names_sequence(call) && !self.context.map.sequences.is_empty() {
+                    self.notes.refuse(drawing::not_named());
+                }
                 match drawing::cluster_sequence_of(call, self.context) {
                     Some(_) if self.draws == Draws::Value && name == "nextval" => {
                         self.fix_arguments(call);
