@@ -437,3 +437,20 @@ SELECT nextval($1);
 SELECT setval('items_id_seq', $1);
 --! refused
 SELECT setval('items' || '_id_seq', 5);
+-- Statements of one form about a sequence of the home shard and then about one of the cluster.
+--! also binary
+--! script
+SELECT setval('parents_id_seq', 50);
+SELECT setval('items_id_seq', 1200);
+SELECT nextval('parents_id_seq');
+SELECT nextval('items_id_seq');
+SELECT currval('items_id_seq');
+SELECT nextval(pg_get_serial_sequence('parents', 'id')), 2;
+SELECT nextval(pg_get_serial_sequence('items', 'id')), 2;
+INSERT INTO items (tenant, v) VALUES (1, 'after') RETURNING id;
+INSERT INTO parents (id, v) VALUES (nextval('parents_id_seq'), 'by the home shard');
+INSERT INTO parents (id, v) VALUES (nextval('items_id_seq'), 'by the cluster');
+--! parents_id_seq
+--! items_id_seq
+SELECT nextval($1);
+--! end
