@@ -67,8 +67,11 @@ impl Catalog {
         (found.kind == RelationKind::Sequence).then(|| (found.schema.clone(), found.name.clone()))
     }
 
-    /// The relation that a text means, as the input of regclass has it.
+    /// The relation that a text means, as the input of regclass has it: by its name, or by its oid on the home shard.
     pub fn relation_named(&self, text: &str, search_path: &[String]) -> Option<&Relation> {
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.relations.get(&text.parse().ok()?);
+        }
         let (schema, name) = qualified(text)?;
         self.resolve(schema.as_deref(), &name, search_path)
     }

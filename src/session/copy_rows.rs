@@ -118,6 +118,18 @@ impl Stop {
         let context = format!("COPY {}, line {line}", copy.table);
         Self { failure: error.with_context(context).into(), line: Some(line) }
     }
+
+    /// Of the whole row, which PostgreSQL shows.
+    fn at_row(line: u64, copy: &CopyIn, row: &[u8], error: PgError) -> Self {
+        if copy.format == CopyFormat::Binary {
+            return Self::at(line, copy, error);
+        }
+        let shown = String::from_utf8_lossy(row);
+        let end = shown.floor_char_boundary(SHOWN_BYTES_MAX);
+        let dots = if end < shown.len() { "..." } else { "" };
+        let context = format!("COPY {}, line {line}: \"{}{dots}\"", copy.table, shown.get(..end).unwrap_or_default());
+        Self { failure: error.with_context(context).into(), line: Some(line) }
+    }
 }
 
 impl<F: Into<Failure>> From<F> for Stop {
@@ -495,6 +507,9 @@ impl Session {
                 }
                 PieceKind::Row { values: length } => piece.bytes.get(..length).unwrap_or_default(),
             };
+            if let Some(denial) = adding.denial() {
+                return Err(Stop::at_row(piece.last_line, copy, row, denial.clone()));
+            }
             self.draw_for_row(copy, adding).await?;
             let place = match sharding {
                 Some(sharding) => self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets),
@@ -657,6 +672,8 @@ fn gone() -> PgError {
     PgError::internal("participant is gone")
 }
 
+/// PostgreSQL shows as much of a line.
+const SHOWN_BYTES_MAX: usize = 100;
 /// By which the shards' answers to the proxy's own CopyFail are known.
 const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
 /// Data is sent to a shard when there is so much, or when no more comes at once.

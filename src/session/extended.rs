@@ -20,7 +20,7 @@ use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Command, Effect, Numbers};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers};
 use crate::sql::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// The Parse that is still unanswered: the home shard says whether it is right.
-    async fn answer_parse(&mut self) -> Result<(), Failure> {
+    pub(super) async fn answer_parse(&mut self) -> Result<(), Failure> {
         if let Some(statement) = self.batch.unanswered.take() {
             self.describe(&statement).await?;
             self.answer(shard_tag::PARSE_COMPLETE);
@@ -239,6 +239,9 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
+        if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
+            return Box::pin(self.bind_sequence_call(statement, body)).await;
+        }
         if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
             return Box::pin(self.bind_numbered(statement, body)).await;
         }
@@ -246,7 +249,7 @@ impl Session {
     }
 
     /// A statement that draws numbers from sequences.
-    async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
         self.check_not_failed(&analysis.command)?;
@@ -262,7 +265,12 @@ impl Session {
         self.bind_statement(statement, &bind, body).await
     }
 
-    async fn bind_statement(&mut self, statement: Arc<Statement>, bind: &wire::Bind<'_>, body: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn bind_statement(
+        &mut self,
+        statement: Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        body: &[u8],
+    ) -> Result<(), Failure> {
         if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
             self.answer_parse().await?;
         }
@@ -364,7 +372,7 @@ impl Session {
     }
 
     /// As PostgreSQL says it, with the client's name of the statement.
-    fn check_parameter_count(statement: &Statement, bind: &wire::Bind<'_>) -> Result<(), PgError> {
+    pub(super) fn check_parameter_count(statement: &Statement, bind: &wire::Bind<'_>) -> Result<(), PgError> {
         let highest = statement.analysis().map_or(0, |analysis| usize::from(analysis.parameter_count));
         let required = highest.max(statement.key.types.len());
         if bind.parameter_count == required {

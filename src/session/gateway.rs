@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use moka::sync::Cache;
@@ -13,6 +14,7 @@ use super::foreign_oids::KnownOids;
 use super::greet::Greeting;
 use super::relations::Clients;
 use super::schema::CatalogMark;
+use super::sequence_rights::{Rights, RightsKey};
 use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
@@ -65,6 +67,8 @@ pub struct Gateway {
     pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
     /// By the hash of a text that several shards run: whether keys of a reference table pay there.
     pub(super) keys_pay: Cache<u64, bool>,
+    /// What roles may do with sequences of the whole cluster, and when a shard was asked.
+    pub(super) rights: Cache<RightsKey, (Rights, Instant)>,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// What the map said when the reading of `catalog` began.
@@ -132,6 +136,7 @@ impl Gateway {
             commits,
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             keys_pay: Cache::builder().max_capacity(KEYS_PAY_MAX).time_to_live(KEYS_PAY_LIFETIME).build(),
+            rights: Cache::new(RIGHTS_MAX),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
@@ -237,6 +242,7 @@ const COMMIT_SUPPORT_MAX: u64 = 100_000;
 /// A role may be taken away: then PREPARE fails, which undoes the transaction; this is for the better error.
 const COMMIT_SUPPORT_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 const KEYS_PAY_MAX: u64 = 10_000;
+const RIGHTS_MAX: u64 = 10_000;
 /// Tables grow.
 const KEYS_PAY_LIFETIME: std::time::Duration = std::time::Duration::from_secs(60);
 /// Defaults of roles and databases may change: learn them anew after this.

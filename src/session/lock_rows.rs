@@ -24,6 +24,7 @@ use super::describe::{Description, prepare_on, put_with_formats};
 use super::elsewhere::fragment_text;
 use super::gather::bind_body;
 use super::participant::Participant;
+use super::staged::Asked;
 use super::statement::Statement;
 use super::told::check_columns;
 use super::{Failure, Session};
@@ -33,6 +34,7 @@ use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
 use crate::routing::{Inputs, Parameter};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
+use crate::sql::staging::StageKind;
 use crate::wire::{self, FieldDescription, originate};
 
 /// The statement as it runs on the shards.
@@ -143,7 +145,8 @@ impl Session {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement locked"))?;
         let merge = analysis.merge.clone()?;
         let locking = merge.locking.clone().ok_or_else(|| PgError::internal("a statement without locks"))?;
-        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, types))?;
+        let mut spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, types))?;
+        self.compute_counts(&mut spec, &locking, &Asked::Bound { bind, description }).await?;
         if matches!(spec.limit, Rows::Column(_)) || matches!(spec.offset, Rows::Column(_)) {
             return Err(PgError::unsupported(
                 "row locks with this LIMIT or OFFSET are not supported across shards",
@@ -182,6 +185,28 @@ impl Session {
             codes,
             number: self.open_cursors.number(),
         })
+    }
+
+    /// LIMIT and OFFSET that are expressions, evaluated once.
+    async fn compute_counts(&mut self, spec: &mut Spec, locking: &Locking, asked: &Asked<'_>) -> Result<(), Failure> {
+        // In this order PostgreSQL looks at them.
+        for (rows, expression, name, code) in
+            [(&mut spec.offset, &locking.offset, "OFFSET", b"2201X"), (&mut spec.limit, &locking.limit, "LIMIT", b"2201W")]
+        {
+            let (Rows::Column(_), Some(expression)) = (&rows, expression) else { continue };
+            let query = format!("SELECT ({expression})::pg_catalog.int8");
+            let query = self.with_values_of(asked, &[query.as_str()]).await?.concat();
+            let answer = Box::pin(self.answer_query(&query, &StageKind::Source)).await?;
+            let value = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+            *rows = match value.map(|value| value.parse::<i64>()) {
+                None => Rows::Unsaid,
+                Some(Ok(count)) => Rows::Known(
+                    u64::try_from(count).map_err(|_| PgError::new(SqlState(*code), format!("{name} must not be negative")))?,
+                ),
+                Some(Err(error)) => return Err(PgError::internal(error.to_string()).into()),
+            };
+        }
+        Ok(())
     }
 
     /// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.

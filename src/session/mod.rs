@@ -61,6 +61,8 @@ mod relay;
 mod restarts;
 mod route;
 mod schema;
+mod sequence_calls;
+mod sequence_rights;
 mod set_config;
 mod set_sequence;
 mod setting;

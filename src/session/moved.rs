@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::staged::Asked;
+use super::staged::{Asked, sqlstate};
 use super::statement::Statement;
 use super::{Failure, Session};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Analysis;
 use crate::sql::moving::{Item, Moving, moving};
 use crate::sql::staging::{Answer, AnswerColumn};
@@ -97,7 +97,7 @@ impl Session {
         }
         let kept = self.divert();
         let run = self.write_text_of(&from, delete, &Asked::Own).await.map(drop);
-        let mut answer = self.diverted(kept, run)?;
+        let mut answer = self.diverted(kept, run).map_err(told_of_the_move)?;
         let count = answer.rows.len();
         if count == 0 {
             self.put_description(asked.rows())?;
@@ -121,15 +121,28 @@ impl Session {
             self.check_commit_support(&shards).await?;
         }
         if is_whole {
-            self.write_text_of(&to, &insert, asked).await?;
+            self.write_text_of(&to, &insert, asked).await.map_err(told_of_the_move)?;
             return Ok(format!("UPDATE {count}"));
         }
         let kept = self.divert();
         let run = self.write_text_of(&to, &insert, &Asked::Own).await.map(drop);
-        let own = self.diverted(kept, run)?;
+        let own = self.diverted(kept, run).map_err(told_of_the_move)?;
         let returned = returned(moving, own, apart)?;
         self.show(&returned, asked).await?;
         Ok(format!("UPDATE {count}"))
+    }
+}
+
+/// An UPDATE asks for less: that the user may run it has been seen before.
+fn told_of_the_move(failure: Failure) -> Failure {
+    match failure {
+        Failure::Shard(frame) if sqlstate(&frame) == Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
+            PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to move the rows of this UPDATE")
+                .with_detail("It changes their shard key: they are deleted where they are, and inserted where they belong.")
+                .with_hint("Moving needs the privileges SELECT, INSERT and DELETE on the whole table, beside UPDATE.")
+                .into()
+        }
+        other => other,
     }
 }
 

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::route::Route;
+use super::sequence_rights::Right;
+use super::staged::Asked;
 use super::statement::Statement;
 use super::write::WritingKind;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::StatementId;
-use crate::catalog::{SequenceName, quoted_literal, quoted_name};
+use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
 use crate::sql::drawing::{self, Drawing, Number};
@@ -43,11 +45,11 @@ enum Current {
     Unknown,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Last {
     #[default]
     Nothing,
-    Number(i64),
+    Number(SequenceName, i64),
     /// From a sequence of the home shard, whose connection knows.
     AtHome,
     Unknown,
@@ -92,7 +94,7 @@ impl DrawnNumbers {
     }
 
     fn note(&mut self, sequence: &SequenceName, number: i64) {
-        self.last = Last::Number(number);
+        self.last = Last::Number(sequence.clone(), number);
         self.current.insert(sequence.clone(), Current::Number(number));
     }
 
@@ -147,6 +149,7 @@ impl Session {
     /// The numbers of a text; `None`: it runs as it is.
     pub(super) async fn draw(&mut self, alone: &str) -> Result<Option<Numbered>, Failure> {
         let drawing = drawing::drawing(alone, &self.context)?;
+        Box::pin(self.may_draw(&drawing, alone, &Asked::Text { rows: None })).await?;
         let Some(numbers) = Box::pin(self.numbers_of(&drawing)).await? else { return Ok(None) };
         let written = numbers.iter().map(ToString::to_string).collect();
         Ok(Some(Numbered { own: alone.to_owned(), drawing, written }))
@@ -193,6 +196,9 @@ impl Session {
             Some(known) if known.statement.context_id == self.context.id => known.clone(),
             Some(_) | None => self.prepare_drawing(statement, bind.parameter_count).await?,
         };
+        let description = self.describe(statement).await?;
+        let asked = Asked::Bound { bind: &bind, description: &description };
+        Box::pin(self.may_draw(&prepared.drawing, statement.text(), &asked)).await?;
         let Some(numbers) = Box::pin(self.numbers_of(&prepared.drawing)).await? else { return Ok(None) };
         let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         Ok(Some((prepared.statement, with_more_parameters(&bind, &texts)?)))
@@ -223,16 +229,34 @@ impl Session {
         Ok(prepared)
     }
 
+    /// PostgreSQL looks at the rights to the statement's tables first.
+    async fn may_draw(&mut self, drawing: &Drawing, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
+        let may = match self.check_rights_of(drawing).await {
+            Ok(()) if self.is_read_only() && drawing.numbers().any(|number| matches!(number, Number::Next(_))) => {
+                let message = "cannot execute nextval() in a read-only transaction";
+                Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into())
+            }
+            may => may,
+        };
+        if may.is_err() {
+            self.check_not_read_only(text)?;
+            self.check_privileges(text, asked).await?;
+        }
+        may
+    }
+
     /// The numbers in their order. `None`: the statement runs as it is: `lastval` of the home shard's connection, or no number
     /// can be drawn now and the shards have some of their own.
     async fn numbers_of(&mut self, drawing: &Drawing) -> Result<Option<Vec<i64>>, Failure> {
         let mut wanted: Vec<(&SequenceName, usize)> = Vec::new();
         for number in drawing.numbers() {
             match number {
-                Number::Next(sequence) => match wanted.iter_mut().find(|(known, _)| *known == sequence) {
-                    Some((_, count)) => *count += 1,
-                    None => wanted.push((sequence, 1)),
-                },
+                Number::Next(sequence) | Number::Identity(sequence) => {
+                    match wanted.iter_mut().find(|(known, _)| *known == sequence) {
+                        Some((_, count)) => *count += 1,
+                        None => wanted.push((sequence, 1)),
+                    }
+                }
                 Number::Last if self.drawn.last == Last::AtHome => return Ok(None),
                 Number::Current(_) | Number::Last | Number::Unique | Number::Set { .. } => {}
             }
@@ -252,14 +276,18 @@ impl Session {
         let mut numbers = Vec::new();
         for number in drawing.numbers() {
             numbers.push(match number {
-                Number::Next(sequence) => {
+                Number::Next(sequence) | Number::Identity(sequence) => {
                     let next = drawn.iter_mut().find(|(known, _)| *known == sequence).and_then(|(_, numbers)| numbers.next());
                     let next = next.ok_or_else(|| PgError::internal("a number is missing"))?;
                     self.drawn.note(sequence, next);
                     next
                 }
                 Number::Current(sequence) => self.drawn.current(sequence)?,
-                Number::Last => self.last_number()?,
+                Number::Last => {
+                    let (sequence, number) = self.last_number()?;
+                    self.check_right(&sequence, Right::Look).await?;
+                    number
+                }
                 Number::Unique => self.gateway.control.unique_id().await?,
                 Number::Set { sequence, number, is_called } => {
                     self.check_not_restarted(sequence)?;
@@ -277,12 +305,7 @@ impl Session {
 
     /// For everybody, at once.
     pub(super) async fn set_number(&mut self, sequence: &SequenceName, number: i64, is_called: bool) -> Result<(), Failure> {
-        let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
-        let may = self.ask_as_session(&format!("SELECT pg_catalog.has_sequence_privilege({name},'UPDATE')")).await?;
-        if may.as_deref() != Some("t") {
-            let message = format!("permission denied for sequence {}", sequence.1);
-            return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
-        }
+        self.check_right(sequence, Right::Set).await?;
         if self.is_read_only() {
             let message = "cannot execute setval() in a read-only transaction";
             return Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
@@ -294,9 +317,9 @@ impl Session {
         Ok(())
     }
 
-    fn last_number(&self) -> Result<i64, PgError> {
-        match self.drawn.last {
-            Last::Number(number) => Ok(number),
+    fn last_number(&self) -> Result<(SequenceName, i64), PgError> {
+        match &self.drawn.last {
+            Last::Number(sequence, number) => Ok((sequence.clone(), *number)),
             Last::Nothing => {
                 Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session"))
             }

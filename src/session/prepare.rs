@@ -140,6 +140,11 @@ impl Session {
         let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
         let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
         let analysis = hinted.as_ref().unwrap_or(analysis);
+        let is_named_late = analysis.asks_sequences_by_parameters();
+        let text = if is_named_late { self.with_constants(&execution, &types).await? } else { String::new() };
+        if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
+            return self.run_with_constants(&numbered, bind).await;
+        }
         if self.draws(analysis) {
             let text = self.with_constants(&execution, &types).await?;
             let numbered = Box::pin(self.draw(&text)).await?;

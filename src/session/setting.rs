@@ -16,7 +16,7 @@ use super::{Failure, Session};
 use crate::backend::{ConnectionError, STATEMENT_TIMEOUT, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::ShardId;
+use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Isolation, TransactionModes};
 use crate::wire::originate;
 
@@ -94,18 +94,22 @@ impl Session {
             Some(index) => self.ask_participant(index, sql).await?,
             None => {
                 let home = self.home()?;
-                let mut connection = self.checkout(&home, &self.settings_now()).await?;
-                let asked = connection.simple(sql).await;
-                connection.release();
-                asked.map_err(|error| refused(&home.name, error))?
+                return self.ask_beside(&home, sql).await;
             }
         };
-        let value = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
-        Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
+        Ok(only_value(&rows))
+    }
+
+    /// The same on a connection of this shard that has no part in the transaction.
+    pub(super) async fn ask_beside(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Option<String>, Failure> {
+        let mut connection = self.checkout(shard, &self.settings_now()).await?;
+        let asked = connection.simple(sql).await;
+        connection.release();
+        Ok(only_value(&asked.map_err(|error| refused(&shard.name, error))?))
     }
 
     /// Index of a participant on which the open transaction has begun.
-    fn begun_on_shard(&self) -> Option<usize> {
+    pub(super) fn begun_on_shard(&self) -> Option<usize> {
         if self.transaction.status != Status::Open {
             return None;
         }
@@ -298,8 +302,12 @@ fn single(value: &str) -> Option<&str> {
 }
 
 fn last_value(rows: &[Vec<Option<Bytes>>]) -> String {
+    only_value(rows).unwrap_or_default()
+}
+
+fn only_value(rows: &[Vec<Option<Bytes>>]) -> Option<String> {
     let value = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
-    value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 /// The settings that a participant has when its transaction has been committed, or prepared.

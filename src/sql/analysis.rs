@@ -53,6 +53,13 @@ impl Analysis {
     pub fn alone<'t>(&self, text: &'t str) -> &'t str {
         text.get(self.start..self.end.min(text.len())).unwrap_or(text)
     }
+
+    /// What it does with sequences is known when its parameters are.
+    #[inline]
+    pub fn asks_sequences_by_parameters(&self) -> bool {
+        self.session_calls.contains(&SessionCall::SequenceOfParameter)
+            || self.parameter_count > 0 && matches!(self.command, Command::SetSequence)
+    }
 }
 
 /// Numbers that a statement draws from sequences: the last one counts that applies.
@@ -101,6 +108,8 @@ pub enum SessionCall {
     AdvisoryUnlock,
     /// `currval`, `lastval`: what this session drew from a sequence.
     SequenceValue,
+    /// A sequence function whose arguments have parameters: which sequence it is about, or what it sets, is not in the text.
+    SequenceOfParameter,
     /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
     /// that is not immutable.
     Server,
@@ -253,6 +262,9 @@ pub struct Locking {
     pub wait: LockWait,
     /// The clauses, byte offsets into the whole text.
     pub clauses: Vec<Range<usize>>,
+    /// LIMIT and OFFSET where they are computed of constants and parameters: the expressions.
+    pub limit: Option<String>,
+    pub offset: Option<String>,
 }
 
 /// What happens at a row that somebody else has locked.

@@ -58,6 +58,8 @@ pub struct AddedColumn {
 pub enum AddedValue {
     /// The next number of a cluster-wide sequence, for each row.
     Number(SequenceName),
+    /// The same for an identity column, which asks for no right to the sequence.
+    Identity(SequenceName),
     /// A `shardgate.unique_id()`, for each row.
     UniqueId,
     /// A `gen_random_uuid()`, for each row.

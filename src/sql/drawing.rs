@@ -27,6 +27,8 @@ use crate::error::PgError;
 pub enum Number {
     /// The sequence's next one.
     Next(SequenceName),
+    /// The same for an identity column, which asks for no right to the sequence.
+    Identity(SequenceName),
     /// `currval`.
     Current(SequenceName),
     /// `lastval`.
@@ -211,9 +213,10 @@ fn filled_columns(insert: &nodes::InsertStmt, relation: &Relation) -> Vec<String
 
 /// What a column gets that has no value.
 fn number_of(column: &Column) -> Option<Number> {
-    match column.is_unique_id() {
-        true => Some(Number::Unique),
-        false => column.cluster_sequence().map(Number::Next),
+    match (column.is_unique_id(), column.identity) {
+        (true, _) => Some(Number::Unique),
+        (false, None) => column.cluster_sequence().map(Number::Next),
+        (false, Some(_)) => column.cluster_sequence().map(Number::Identity),
     }
 }
 
@@ -594,13 +597,36 @@ pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<
 }
 
 fn sequence_of_column(value: Node<'_>, context: &Context) -> Option<SequenceName> {
+    let (table, column) = column_of_sequence(value)?;
+    context.catalog.relation_named(&table, &context.search_path)?.column(&column)?.cluster_sequence()
+}
+
+/// The table and the column of a call of `pg_get_serial_sequence`.
+fn column_of_sequence(value: Node<'_>) -> Option<(String, String)> {
     let Node::FuncCall(call) = tree::without_casts(value) else { return None };
     if !matches!(tree::names(call.funcname())?.as_slice(), ["pg_get_serial_sequence"] | ["pg_catalog", "pg_get_serial_sequence"]) {
         return None;
     }
     let mut arguments = call.args().iter().map(tree::constant_text);
-    let (table, column) = (arguments.next()??, arguments.next()??);
-    context.catalog.relation_named(&table, &context.search_path)?.column(&column)?.cluster_sequence()
+    Some((arguments.next()??, arguments.next()??))
+}
+
+/// A call of a sequence function says in the text which sequence it is about, or that it is about none.
+pub fn names_sequence(call: &nodes::FuncCall) -> bool {
+    call.args()
+        .first()
+        .is_none_or(|named| matches!(tree::without_casts(named), Node::A_Const(_)) || column_of_sequence(named).is_some())
+}
+
+pub fn has_parameters(call: &nodes::FuncCall) -> bool {
+    let mut is_found = false;
+    call.args().iter().for_each(|argument| {
+        tree::walk(argument, &mut |node| {
+            is_found |= matches!(node, Node::ParamRef(_));
+            !is_found
+        });
+    });
+    is_found
 }
 
 /// Declared, and the shards have given it up: between the two its numbers are still the home shard's.
@@ -663,6 +689,15 @@ fn not_constant(sequence: &str) -> PgError {
         format!("setval() of sequence \"{sequence}\" needs constants"),
         "It is a sequence of the whole cluster, whose numbers the proxy gives.",
         "Read the value first, then: SELECT setval('name', 123).",
+    )
+}
+
+/// The home shard would set what nobody draws from.
+pub fn not_named() -> PgError {
+    PgError::unsupported(
+        "setval() of a sequence whose name is computed is not supported",
+        "It may be a sequence of the whole cluster, whose numbers the proxy gives.",
+        "Write the sequence's name, or pg_get_serial_sequence('table', 'column').",
     )
 }
 

@@ -23,7 +23,17 @@ CREATE TABLE IF NOT EXISTS shardgate.number_blocks (
     first_number bigint NOT NULL,
     increment bigint NOT NULL,
     PRIMARY KEY (sequence, first_n));
+-- With the caller's own rights, which nextval() asks for and an identity column does not.
 CREATE OR REPLACE FUNCTION shardgate.next_id(sequence regclass, identity "char" DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+BEGIN
+    IF identity IS NULL AND NOT pg_catalog.has_sequence_privilege(sequence, 'USAGE, UPDATE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = pg_catalog.format('permission denied for sequence %s',
+            (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) sequence::pg_catalog.oid));
+    END IF;
+    RETURN shardgate.draw_number(sequence);
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.draw_number(sequence regclass) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     counter regclass := to_regclass('shardgate.numbers_' || sequence::oid);
@@ -38,14 +48,14 @@ BEGIN
     n := nextval(counter);
     LOOP
         SELECT b.last_n, b.first_number + (n - b.first_n) * b.increment AS number INTO block
-        FROM shardgate.number_blocks b WHERE b.sequence = next_id.sequence::oid AND b.first_n <= n
+        FROM shardgate.number_blocks b WHERE b.sequence = draw_number.sequence::oid AND b.first_n <= n
         ORDER BY b.first_n DESC LIMIT 1;
         IF block.last_n >= n THEN
             RETURN block.number;
         END IF;
         attempt := attempt + 1;
         IF attempt = 1 AND EXISTS (SELECT FROM shardgate.number_sequences k
-                                   WHERE k.sequence = next_id.sequence::oid AND k.made_in = pg_current_xact_id()) THEN
+                                   WHERE k.sequence = draw_number.sequence::oid AND k.made_in = pg_current_xact_id()) THEN
             RAISE EXCEPTION USING ERRCODE = '0A000',
                 MESSAGE = format('rows cannot be numbered by sequence "%s" in the transaction that makes it', sequence),
                 DETAIL = 'The proxies give numbers to the shards when the transaction is committed.',
@@ -59,7 +69,7 @@ BEGIN
         END IF;
         PERFORM pg_sleep(0.01);
         -- The sequence was set meanwhile: what was waited for does not come.
-        IF EXISTS (SELECT FROM shardgate.number_blocks b WHERE b.sequence = next_id.sequence::oid AND b.first_n > n) THEN
+        IF EXISTS (SELECT FROM shardgate.number_blocks b WHERE b.sequence = draw_number.sequence::oid AND b.first_n > n) THEN
             n := nextval(counter);
         END IF;
     END LOOP;
@@ -107,6 +117,8 @@ DECLARE
     limits pg_sequence;
     last record;
     owner text;
+    rights aclitem[];
+    granted record;
     other text;
 BEGIN
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
@@ -124,12 +136,26 @@ BEGIN
     maximum := limits.seqmax;
     next_number := last.last_value::numeric + CASE WHEN last.is_called THEN increment ELSE 0 END;
     IF identity <> '' THEN
+        SELECT c.relacl INTO rights FROM pg_class c WHERE c.oid = sequence;
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', target, column_name);
         EXECUTE format('CREATE SEQUENCE %I.%I AS %s INCREMENT %s MINVALUE %s MAXVALUE %s START %s CACHE %s', schema_name, sequence_name,
             limits.seqtypid::regtype, increment, minimum, maximum, limits.seqstart, limits.seqcache);
         sequence := format('%I.%I', schema_name, sequence_name)::regclass;
         EXECUTE format('ALTER SEQUENCE %s OWNER TO %I', sequence, owner);
         EXECUTE format('ALTER SEQUENCE %s OWNED BY %s.%I', sequence, target, column_name);
+        -- currval() and lastval() ask for the rights that the one before it had, which default privileges need not give.
+        FOR granted IN SELECT a.grantee::regrole::text AS role FROM pg_class c, aclexplode(c.relacl) a
+                       WHERE c.oid = sequence AND a.grantee NOT IN (0, c.relowner) GROUP BY 1
+        LOOP
+            EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM %s', sequence, granted.role);
+        END LOOP;
+        EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM PUBLIC', sequence);
+        FOR granted IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role, a.privilege_type,
+                              CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option
+                       FROM aclexplode(rights) a
+        LOOP
+            EXECUTE format('GRANT %s ON SEQUENCE %s TO %s%s', granted.privilege_type, sequence, granted.role, granted.option);
+        END LOOP;
     END IF;
     PERFORM shardgate.own_sequence(sequence);
     EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT shardgate.next_id(%L::regclass%s)', target, column_name, sequence,

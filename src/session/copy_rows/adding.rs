@@ -8,6 +8,7 @@ use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::execute::copy_in::{AddedCell, not_binary, number_cell, put_header, put_row, uuid_cell};
 use crate::session::numbers::with_position;
+use crate::session::sequence_rights::Right;
 use crate::shard_key::Oid;
 use crate::shardmap::ShardId;
 use crate::sql::copy_in::{AddedValue, CopyFormat, CopyIn};
@@ -21,6 +22,8 @@ pub(super) struct Adding {
     numbers: Vec<(usize, SequenceName, Oid)>,
     unique_ids: Vec<(usize, Oid)>,
     uuids: Vec<usize>,
+    /// The user may not draw from one of the sequences: told when there is a row, which it would be for.
+    denial: Option<PgError>,
     /// The row that came last, with its cells.
     line: Vec<u8>,
 }
@@ -28,6 +31,11 @@ pub(super) struct Adding {
 impl Adding {
     pub fn cells(&self) -> &[AddedCell] {
         &self.cells
+    }
+
+    /// There may be no row.
+    pub fn denial(&self) -> Option<&PgError> {
+        self.denial.as_ref()
     }
 
     pub fn header<'b>(&'b mut self, copy: &CopyIn, line: &'b [u8]) -> &'b [u8] {
@@ -55,7 +63,12 @@ impl Session {
         let mut constants = Vec::new();
         for (index, column) in copy.added.iter().enumerate() {
             match &column.value {
-                AddedValue::Number(sequence) => adding.numbers.push((index, sequence.clone(), column.type_oid)),
+                AddedValue::Number(sequence) | AddedValue::Identity(sequence) => {
+                    if matches!(column.value, AddedValue::Number(_)) && adding.denial.is_none() {
+                        adding.denial = self.denial_of(sequence, Right::Draw).await?;
+                    }
+                    adding.numbers.push((index, sequence.clone(), column.type_oid));
+                }
                 AddedValue::UniqueId => adding.unique_ids.push((index, column.type_oid)),
                 AddedValue::Uuid => adding.uuids.push(index),
                 AddedValue::Constant(expression) => {

@@ -59,6 +59,8 @@ pub struct Reader<'c> {
     pub distinct_on_items: Vec<OnItem>,
     /// Of the outermost query, where they can be taken on several shards.
     pub locking: Option<Locking>,
+    /// What to do where they cannot.
+    pub lock_hint: Option<String>,
     /// A query inside takes row locks too.
     pub has_inner_locks: bool,
     /// The statement is a SELECT, in whose text one time can be put in the place of each shard's clock.
@@ -96,6 +98,7 @@ impl<'c> Reader<'c> {
             draws: Draws::Nothing,
             distinct_on_items: Vec::new(),
             locking: None,
+            lock_hint: None,
             has_inner_locks: false,
             moves_clocks: false,
         }
@@ -313,6 +316,7 @@ impl<'c> Reader<'c> {
             block.is_locking = true;
             self.notes.locks();
             self.locking = self.row_locks(select, &frame);
+            self.lock_hint = self.lock_less(select, &frame).filter(|_| self.depth == 1);
             self.has_inner_locks |= self.depth > 1;
         }
         let order = self.order(select, Some(&frame), &outputs);

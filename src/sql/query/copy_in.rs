@@ -83,6 +83,7 @@ impl<'c> Reader<'c> {
             |column: &&Column| !column.is_generated && !columns.contains(&column.name.as_str()) && !is_forced(&column.name);
         let added = relation.columns.iter().filter(is_left_out).filter_map(|column| {
             let value = match column.cluster_sequence() {
+                Some(sequence) if column.identity.is_some() => AddedValue::Identity(sequence),
                 Some(sequence) => AddedValue::Number(sequence),
                 None if column.is_unique_id() => AddedValue::UniqueId,
                 None if is_uuid(column) && may_draw(column) => AddedValue::Uuid,
@@ -91,7 +92,8 @@ impl<'c> Reader<'c> {
             Some(AddedColumn { name: column.name.clone(), type_oid: column.type_oid, value })
         });
         let added: Vec<AddedColumn> = added.collect();
-        if added.iter().any(|added| matches!(added.value, AddedValue::Number(_) | AddedValue::UniqueId)) {
+        let is_drawn = |value: &AddedValue| matches!(value, AddedValue::Number(_) | AddedValue::Identity(_) | AddedValue::UniqueId);
+        if added.iter().any(|added| is_drawn(&added.value)) {
             self.note_numbers(Numbers::Drawn);
         }
         added

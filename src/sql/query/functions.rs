@@ -146,13 +146,19 @@ impl<'c> Reader<'c> {
                 self.note_size(name, call);
             }
             Nature::Sequence => {
+                // Whichever sequence it is: the next text of this form may name another kind of one.
+                self.fix_arguments(call);
+                if drawing::has_parameters(call) {
+                    self.notes.session_call(SessionCall::SequenceOfParameter);
+                } else if name == "setval" && !drawing::names_sequence(call) && !self.context.map.sequences.is_empty() {
+                    self.notes.refuse(drawing::not_named());
+                }
                 match drawing::cluster_sequence_of(call, self.context) {
                     Some(_) if self.draws == Draws::Value && name == "nextval" => {
-                        self.fix_arguments(call);
                         self.note_numbers(Numbers::Drawn);
                         return;
                     }
-                    Some(_) if self.draws == Draws::Select => self.fix_arguments(call),
+                    Some(_) if self.draws == Draws::Select => {}
                     Some((_, sequence)) => self.notes.refuse(drawing::not_here(name, &sequence)),
                     None if matches!(name, "nextval" | "setval") => self.note_numbers(Numbers::AtHome),
                     None => {}

@@ -3,12 +3,16 @@
 //! A row of a sharded table has one place, and a lock there is the lock. A reference table has a copy on every shard: a lock on
 //! one says nothing about the others. So every table that is locked must be sharded, and named in FROM itself.
 
+use std::ops::Range;
+
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
 use super::leaves::LeafKind;
 use super::scope::{Frame, VisibleColumns};
+use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{LockWait, Locking};
+use crate::sql::tree;
 
 impl Reader<'_> {
     /// `None`: they cannot.
@@ -29,7 +33,33 @@ impl Reader<'_> {
             }
             wait = Some(policy);
         }
-        Some(Locking { wait: wait?, clauses: self.outline.as_ref()?.locking.clone() })
+        let outline = self.outline.as_ref()?;
+        let computed = |node: Node<'_>, range: &Option<Range<usize>>| {
+            self.text.get(range.clone().filter(|_| is_of_constants(node))?).map(str::to_owned)
+        };
+        Some(Locking {
+            wait: wait?,
+            clauses: outline.locking.clone(),
+            limit: computed(select.limit_count(), &outline.limit),
+            offset: computed(select.limit_offset(), &outline.offset),
+        })
+    }
+
+    /// Where the sharded tables among those that are locked could be locked alone: how.
+    pub fn lock_less(&self, select: &nodes::SelectStmt, frame: &Frame<'_>) -> Option<String> {
+        let locks_all = select.locking_clause().iter().all(|clause| clause.locked_rels().is_empty());
+        let sharded: Vec<&str> =
+            frame.items.iter().filter(|item| self.is_sharded(&item.columns)).filter_map(|item| item.name.as_deref()).collect();
+        let names: Vec<String> = sharded.iter().map(|name| quoted_identifier(name)).collect();
+        (locks_all && !names.is_empty() && sharded.len() < frame.items.len())
+            .then(|| format!("Lock the rows of sharded tables alone: FOR UPDATE OF {}.", names.join(", ")))
+    }
+
+    fn is_sharded(&self, columns: &VisibleColumns) -> bool {
+        match columns {
+            VisibleColumns::Leaf(leaf) => matches!(self.leaves.get(*leaf).map(|leaf| &leaf.kind), Some(LeafKind::Sharded { .. })),
+            VisibleColumns::Join { .. } => false,
+        }
     }
 
     fn locks_sharded_tables(&self, clause: &nodes::LockingClause, frame: &Frame<'_>) -> bool {
@@ -41,16 +71,31 @@ impl Reader<'_> {
                 _ => "",
             })
             .collect();
-        let is_sharded = |columns: &VisibleColumns| match columns {
-            VisibleColumns::Leaf(leaf) => matches!(self.leaves.get(*leaf).map(|leaf| &leaf.kind), Some(LeafKind::Sharded { .. })),
-            VisibleColumns::Join { .. } => false,
-        };
         if names.is_empty() {
-            return !frame.items.is_empty() && frame.items.iter().all(|item| is_sharded(&item.columns));
+            return !frame.items.is_empty() && frame.items.iter().all(|item| self.is_sharded(&item.columns));
         }
         names.iter().all(|name| {
             let mut named = frame.items.iter().filter(|item| item.is_called(None, name));
-            matches!((named.next(), named.next()), (Some(item), None) if is_sharded(&item.columns))
+            matches!((named.next(), named.next()), (Some(item), None) if self.is_sharded(&item.columns))
         })
     }
+}
+
+/// Evaluated by whoever gets it, it is the same: no function, no sub-select, but what PostgreSQL makes of operators.
+fn is_of_constants(root: Node<'_>) -> bool {
+    let mut is_known = !matches!(root, Node::None);
+    tree::walk(root, &mut |node| {
+        is_known &= matches!(
+            node,
+            Node::A_Const(_)
+                | Node::ParamRef(_)
+                | Node::TypeCast(_)
+                | Node::A_Expr(_)
+                | Node::NodeList(_)
+                | Node::CoalesceExpr(_)
+                | Node::MinMaxExpr(_)
+        );
+        is_known
+    });
+    is_known
 }

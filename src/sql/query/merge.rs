@@ -87,7 +87,9 @@ impl Reader<'_> {
                 self.finish_merge(assembly)
             }
             CombinedBy::Locks => {
-                let locking = self.locking.take().ok_or(combined.reason)?;
+                let hint = self.lock_hint.take();
+                let without = |reason: PgError| hint.map_or(reason.clone(), |hint| reason.with_hint(hint));
+                let locking = self.locking.take().ok_or_else(|| without(combined.reason))?;
                 let mut assembly = self.ordered(select, bound)?;
                 // Rows are locked in their order, as they come.
                 assembly.keep_known_orders();

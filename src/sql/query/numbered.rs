@@ -9,6 +9,7 @@ use super::bind::Reader;
 use crate::catalog::Column;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Numbers;
+use crate::sql::tree;
 
 /// What an INSERT says of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +49,16 @@ impl Reader<'_> {
 
     /// The reading depends on what these literals say.
     pub fn fix_arguments(&mut self, call: &nodes::FuncCall) {
+        let mut found = Vec::new();
         for argument in call.args() {
-            if let Node::A_Const(constant) = crate::sql::tree::without_casts(argument) {
-                self.fix_literal(constant.location);
-            }
+            tree::walk(argument, &mut |node| {
+                if let Node::A_Const(constant) = node {
+                    found.push(constant.location);
+                }
+                true
+            });
         }
+        found.into_iter().for_each(|location| self.fix_literal(location));
     }
 }
 

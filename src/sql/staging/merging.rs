@@ -30,7 +30,62 @@ pub struct Merging {
     /// Names that the alias gives to the source's first columns.
     renamed: Vec<String>,
     /// What is joined, where the source is a join: the columns of each stand after [`SIDE`].
-    joined: Vec<String>,
+    joined: Vec<Joined>,
+}
+
+/// One of what a source joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Joined {
+    name: String,
+    /// With what stands before it.
+    by: JoinedBy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum JoinedBy {
+    /// A condition, or nothing: columns of one name are two.
+    Condition,
+    /// USING: columns of these names are one.
+    Columns { names: Vec<String>, is_left: bool },
+    /// NATURAL: all columns of one name are one.
+    Natural { is_left: bool },
+}
+
+impl Joined {
+    /// Of its columns those that are one with a column before it.
+    fn merged(&self, own: &[AnswerColumn], before: &[&str]) -> Vec<String> {
+        match &self.by {
+            JoinedBy::Condition => Vec::new(),
+            JoinedBy::Columns { names, .. } => names.clone(),
+            JoinedBy::Natural { .. } => {
+                own.iter().filter(|column| before.contains(&column.name.as_str())).map(|column| column.name.clone()).collect()
+            }
+        }
+    }
+
+    /// Of a stand-in for it, with those before it. `key`: its columns that are the whole key; `first`: those of the first one that
+    /// has them, and its name. Columns that are one stay so, as a name alone may mean them.
+    fn stand_in_join(&self, table: &str, merged: &[String], key: &[String], first: Option<&(String, Vec<String>)>) -> String {
+        let quoted = |names: &[String]| names.iter().map(|name| quoted_identifier(name)).collect::<Vec<_>>();
+        match first {
+            Some((_, first)) if !key.is_empty() && first == key && key.iter().all(|column| merged.contains(column)) => {
+                format!("JOIN {table} USING ({})", quoted(key).join(", "))
+            }
+            Some((name, first)) if !key.is_empty() => {
+                let own = quoted_identifier(&self.name);
+                let pairs = quoted(first).into_iter().zip(quoted(key)).map(|(one, other)| format!("{name}.{one} = {own}.{other}"));
+                format!("JOIN {table} ON {}", pairs.collect::<Vec<_>>().join(" AND "))
+            }
+            Some(_) | None => format!("CROSS JOIN {table}"),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self.by {
+            JoinedBy::Columns { is_left: true, .. } | JoinedBy::Natural { is_left: true } => LEFT_JOIN,
+            JoinedBy::Condition | JoinedBy::Columns { .. } | JoinedBy::Natural { .. } => "JOIN",
+        }
+    }
 }
 
 /// A column of the shard key, and the source's that ON compares with it.
@@ -66,7 +121,10 @@ impl Finder<'_> {
             let TableKind::Sharded { key, .. } = &table.kind else { return None };
             let called = name.alias().and_then(|alias| alias.aliasname()).or(name.relname())?;
             let joined = self.joined(merge, name)?;
-            let sources = if joined.is_empty() { vec![source_name(merge.source_relation())?.to_owned()] } else { joined.clone() };
+            let sources = match joined.is_empty() {
+                true => vec![source_name(merge.source_relation())?.to_owned()],
+                false => joined.iter().map(|joined| joined.name.clone()).collect(),
+            };
             let sides = Sides { called, relation, sources: &sources };
             let merged = |column: &str| {
                 let type_oid = relation.column(column)?.type_oid;
@@ -112,11 +170,12 @@ impl Finder<'_> {
                 None
             }
             Node::JoinExpr(join) => {
-                let names = joined_names(join)?;
+                let joined = joined(join)?;
                 let Range { start, end } = self.source_range_of_merge(target)?;
-                let columns: Vec<String> = names
+                let side = quoted_identifier(SIDE);
+                let columns: Vec<String> = joined
                     .iter()
-                    .map(|name| format!("NULL::pg_catalog.bool AS {}, {}.*", quoted_identifier(SIDE), quoted_identifier(name)))
+                    .map(|joined| format!("NULL::pg_catalog.bool AS {side}, {}.*", quoted_identifier(&joined.name)))
                     .collect();
                 let query = format!("SELECT {} FROM {}", columns.join(", "), self.text.get(start..end)?);
                 self.stages.tables.push(Stage { start, end, query, kind: StageKind::From { alias: None } });
@@ -143,15 +202,15 @@ impl Finder<'_> {
     }
 
     /// What a source joins, if the MERGE names only columns of it: rows as a whole would have one column more.
-    fn joined(&self, merge: &nodes::MergeStmt, target: &nodes::RangeVar) -> Option<Vec<String>> {
+    fn joined(&self, merge: &nodes::MergeStmt, target: &nodes::RangeVar) -> Option<Vec<Joined>> {
         let Node::JoinExpr(join) = merge.source_relation() else { return Some(Vec::new()) };
-        let names = joined_names(join)?;
+        let joined = joined(join)?;
         let on = self.last_on(self.tokens.at_location(target.location)?)?;
         let is_whole = |index: usize| {
-            let is_name = self.tokens.identifier(index).is_some_and(|word| names.contains(&word));
+            let is_name = self.tokens.identifier(index).is_some_and(|word| joined.iter().any(|joined| joined.name == word));
             is_name && (self.tokens.piece(index + 1) != "." || self.tokens.piece(index + 2) == "*")
         };
-        (!(on..self.tokens.count()).any(is_whole)).then_some(names)
+        (!(on..self.tokens.count()).any(is_whole)).then_some(joined)
     }
 
     /// Sub-selects and clocks of the condition and of what is done, each evaluated once.
@@ -259,25 +318,35 @@ impl Sides<'_> {
     }
 }
 
-/// What a join joins. `None`: something has no name of its own, or columns of both sides are one.
-fn joined_names(join: &nodes::JoinExpr) -> Option<Vec<String>> {
-    let mut waiting = vec![Node::JoinExpr(join)];
-    let mut names: Vec<String> = Vec::new();
-    while let Some(item) = waiting.pop() {
-        match item {
-            Node::JoinExpr(join) => {
-                let is_plain = !join.is_natural && join.using_clause().is_empty() && join.alias().is_none();
-                is_plain.then_some(())?;
-                waiting.extend([join.rarg(), join.larg()]);
-            }
-            item => {
-                let name = source_name(item)?.to_owned();
-                (!names.contains(&name)).then_some(())?;
-                names.push(name);
-            }
-        }
+/// What a join joins, from left to right. `None`: something has no name of its own, or columns of both sides are one in a way that
+/// pairs of rows would not be: of FULL and RIGHT JOIN, of a join on the right, or under another name.
+fn joined(join: &nodes::JoinExpr) -> Option<Vec<Joined>> {
+    join.alias().is_none().then_some(())?;
+    let mut tables = joined_on_a_side(join.larg())?;
+    let mut right = joined_on_a_side(join.rarg())?;
+    let is_merging = join.is_natural || !join.using_clause().is_empty();
+    if is_merging {
+        let is_left = match join.jointype {
+            nodes::JoinType::JOIN_INNER => false,
+            nodes::JoinType::JOIN_LEFT => true,
+            _ => return None,
+        };
+        let names = join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned).collect();
+        (right.len() == 1 && join.join_using_alias().is_none()).then_some(())?;
+        let by = if join.is_natural { JoinedBy::Natural { is_left } } else { JoinedBy::Columns { names, is_left } };
+        right.iter_mut().for_each(|table| table.by = by.clone());
     }
-    Some(names)
+    (right.iter().skip(1).all(|table| table.by == JoinedBy::Condition)).then_some(())?;
+    (!right.iter().any(|table| tables.iter().any(|known| known.name == table.name))).then_some(())?;
+    tables.append(&mut right);
+    Some(tables)
+}
+
+fn joined_on_a_side(item: Node<'_>) -> Option<Vec<Joined>> {
+    match item {
+        Node::JoinExpr(join) => joined(join),
+        item => Some(vec![Joined { name: source_name(item)?.to_owned(), by: JoinedBy::Condition }]),
+    }
 }
 
 fn target_name(node: Node<'_>) -> Option<&str> {
@@ -338,60 +407,108 @@ impl Merging {
             return self.source.constant(answer, catalog)?.ok_or_else(without_rows);
         }
         let row = quoted_identifier(ROW);
+        let merges = self.joined.iter().any(|joined| joined.by != JoinedBy::Condition);
+        let first = self.joined.first().map(|joined| quoted_identifier(&joined.name)).unwrap_or_default();
         let mut text = String::new();
-        for (alias, range) in self.joined.iter().zip(sides(answer)) {
-            let mut side = Answer { columns: answer.columns.get(range.clone()).unwrap_or_default().to_vec(), rows: Vec::new() };
+        let mut before: Vec<&str> = Vec::new();
+        for (joined, range) in self.joined.iter().zip(sides(answer)) {
+            let columns = answer.columns.get(range.clone()).unwrap_or_default();
+            let mut side = Answer { columns: columns.to_vec(), rows: Vec::new() };
             side.columns.push(AnswerColumn { name: ROW.to_owned(), type_oid: oid::INT8, collation: None });
             let numbered = |(number, values): (usize, &Vec<Option<String>>)| {
                 let values = values.get(range.clone()).unwrap_or_default();
                 values.iter().cloned().chain([Some(number.to_string())]).collect()
             };
             side.rows = answer.rows.iter().enumerate().map(numbered).collect();
-            let kind = StageKind::From { alias: Some(alias.clone()) };
+            let kind = StageKind::From { alias: Some(joined.name.clone()) };
             let table =
                 Stage { start: 0, end: 0, query: String::new(), kind }.constant(&side, catalog)?.ok_or_else(without_rows)?;
-            let first = self.joined.first().map(|name| quoted_identifier(name)).unwrap_or_default();
-            text = match text.is_empty() {
-                true => table,
-                false => format!("{text} JOIN {table} ON {first}.{row} = {}.{row} ", quoted_identifier(alias)),
+            text = match (text.is_empty(), merges) {
+                (true, _) => table,
+                (false, false) => format!("{text} JOIN {table} ON {first}.{row} = {}.{row} ", quoted_identifier(&joined.name)),
+                // Where the left one has no partner the right one's columns are NULL, which are equal to nothing.
+                (false, true) => {
+                    let merged = joined.merged(columns, &before);
+                    let using: Vec<String> = merged.iter().map(|name| quoted_identifier(name)).chain([row.clone()]).collect();
+                    format!("{text} {} {table} USING ({}) ", joined.word(), using.join(", "))
+                }
             };
+            before.extend(columns.iter().map(|column| column.name.as_str()));
         }
         Ok(text)
     }
 
     /// A query that stands for the source where it is to be proven that each shard merges its own rows: rows of the target's own
-    /// shard by the same key, of the source's columns.
+    /// shard by the same key, of the source's columns. A column that is the key in all rows is the key.
     pub fn stand_in(&self, answer: &Answer, catalog: &Catalog) -> Result<String, PgError> {
         let places = self.places(answer)?;
-        let stand_in = |range: Range<usize>| {
-            let mut columns = Vec::new();
-            for (place, column) in answer.columns.iter().enumerate().take(range.end).skip(range.start) {
-                let value = match places.iter().position(|key| *key == place).and_then(|key| self.key.get(key)) {
-                    Some(key) => format!("shardgate_key.{}", quoted_identifier(&key.column)),
-                    None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
-                };
-                columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
-            }
-            let from = match places.iter().any(|place| range.contains(place)) {
-                true => format!(" FROM {} AS shardgate_key", self.target),
-                false => String::new(),
-            };
-            Ok::<String, PgError>(format!("(SELECT {}{from})", columns.join(", ")))
-        };
         if self.joined.is_empty() {
             let alias = match &self.source.kind {
                 StageKind::From { alias: Some(alias) } => format!(" AS {}", quoted_identifier(alias)),
                 _ => String::new(),
             };
-            return Ok(format!(" {}{alias} ", stand_in(0..answer.columns.len())?));
+            let StandIn { query, .. } = self.side_of_stand_in(answer, (&places, 0..answer.columns.len()), &[], catalog)?;
+            return Ok(format!(" {query}{alias} "));
         }
-        let tables: Vec<String> = self
-            .joined
-            .iter()
-            .zip(sides(answer))
-            .map(|(name, range)| Ok(format!("{} AS {}", stand_in(range)?, quoted_identifier(name))))
-            .collect::<Result<_, PgError>>()?;
-        Ok(format!(" {} ", tables.join(" CROSS JOIN ")))
+        let mut text = String::new();
+        let mut before: Vec<&str> = Vec::new();
+        let mut first: Option<(String, Vec<String>)> = None;
+        for (joined, range) in self.joined.iter().zip(sides(answer)) {
+            let columns = answer.columns.get(range.clone()).unwrap_or_default();
+            let merged = joined.merged(columns, &before);
+            before.extend(columns.iter().map(|column| column.name.as_str()));
+            // Where it may be without a partner a name alone means the one before it.
+            let left_out = if joined.word() == LEFT_JOIN { &merged[..] } else { &[] };
+            let side = self.side_of_stand_in(answer, (&places, range), left_out, catalog)?;
+            let name = quoted_identifier(&joined.name);
+            let table = format!("{} AS {name}", side.query);
+            text = match text.is_empty() {
+                true => table,
+                false => format!("{text} {}", joined.stand_in_join(&table, &merged, &side.key, first.as_ref())),
+            };
+            if first.is_none() && !side.key.is_empty() {
+                first = Some((name, side.key));
+            }
+        }
+        Ok(format!(" {text} "))
+    }
+
+    fn side_of_stand_in(
+        &self,
+        answer: &Answer,
+        (places, range): (&[usize], Range<usize>),
+        left_out: &[String],
+        catalog: &Catalog,
+    ) -> Result<StandIn, PgError> {
+        let is_left_out = |place: &usize| answer.columns.get(*place).is_some_and(|column| left_out.contains(&column.name));
+        // For each column of the key, those that are it.
+        let mut same: Vec<Vec<usize>> = Vec::new();
+        for place in places {
+            let is_key = |other: &usize| other == place || is_same(answer, *place, *other);
+            same.push(range.clone().filter(|other| is_key(other) && !is_left_out(other)).collect());
+        }
+        let is_whole = same.iter().all(|columns| !columns.is_empty());
+        let is_key = |place: usize| {
+            let found = same.iter().position(|columns| columns.contains(&place)).filter(|_| is_whole || places.contains(&place));
+            found.and_then(|key| self.key.get(key))
+        };
+        let mut columns = Vec::new();
+        let mut has_key = false;
+        let own = answer.columns.iter().enumerate().take(range.end).skip(range.start);
+        for (place, column) in own.filter(|(place, _)| !is_left_out(place)) {
+            let value = match is_key(place) {
+                Some(key) => {
+                    has_key = true;
+                    format!("shardgate_key.{}", quoted_identifier(&key.column))
+                }
+                None => format!("NULL::{}", type_name(column.type_oid, catalog)?),
+            };
+            columns.push(format!("{value} AS {}", quoted_identifier(&column.name)));
+        }
+        let from = if has_key { format!(" FROM {} AS shardgate_key", self.target) } else { String::new() };
+        let name = |columns: &Vec<usize>| columns.first().and_then(|place| answer.columns.get(*place)).map(|it| it.name.clone());
+        let key = if is_whole { same.iter().filter_map(name).collect() } else { Vec::new() };
+        Ok(StandIn { query: format!("(SELECT {}{from})", columns.join(", ")), key })
     }
 
     /// The rows that have a key, and INSERTs, which are never run, of rows with these keys: they go where such rows go.
@@ -424,11 +541,11 @@ impl Merging {
         Ok((rows, texts))
     }
 
-    /// Where the key's columns are among the source's.
+    /// Where the key's columns are among the source's. By a name alone it is the first of those that are one.
     fn places(&self, answer: &Answer) -> Result<Vec<usize>, PgError> {
         let place_of = |key: &MergedKey| {
             let renamed = self.renamed.iter().position(|name| *name == key.source);
-            let side = key.side.as_ref().and_then(|side| self.joined.iter().position(|name| name == side));
+            let side = key.side.as_ref().and_then(|side| self.joined.iter().position(|joined| joined.name == *side));
             let range = match side {
                 Some(side) => sides(answer).into_iter().nth(side)?,
                 None => self.renamed.len()..answer.columns.len(),
@@ -439,8 +556,7 @@ impl Merging {
             })?;
             let source = answer.columns.get(place)?;
             // Other types might be equal and not go to the same shard.
-            let is_same = |types: &[Oid]| types.contains(&source.type_oid) && types.contains(&key.type_oid);
-            (source.type_oid == key.type_oid || ALIKE.iter().any(|types| is_same(types))).then_some(place)
+            are_alike(source.type_oid, key.type_oid).then_some(place)
         };
         self.key.iter().map(place_of).collect::<Option<_>>().ok_or_else(|| {
             PgError::unsupported(
@@ -450,6 +566,24 @@ impl Merging {
             )
         })
     }
+}
+
+/// What stands for one of what is joined.
+struct StandIn {
+    query: String,
+    /// Its columns that are the whole key; empty: it has only a part of it, or none.
+    key: Vec<String>,
+}
+
+/// Both columns have one value in each row, of types whose equal values are one key.
+fn is_same(answer: &Answer, one: usize, other: usize) -> bool {
+    let type_of = |place: usize| answer.columns.get(place).map(|column| column.type_oid);
+    let has_both = |row: &Vec<Option<String>>| row.get(one) == row.get(other);
+    matches!((type_of(one), type_of(other)), (Some(one), Some(other)) if are_alike(one, other)) && answer.rows.iter().all(has_both)
+}
+
+fn are_alike(one: Oid, other: Oid) -> bool {
+    one == other || ALIKE.iter().any(|types| types.contains(&one) && types.contains(&other))
 }
 
 /// The columns of each table that is joined.
@@ -470,5 +604,6 @@ const ALIKE: [&[Oid]; 2] = [&[oid::INT2, oid::INT4, oid::INT8], &[oid::TEXT, oid
 const ROUTED_ROWS_MAX: usize = 1_000;
 /// The column before those of a table that is joined.
 const SIDE: &str = "shardgate side";
+const LEFT_JOIN: &str = "LEFT JOIN";
 /// By it the tables of a join are joined again.
 const ROW: &str = "shardgate row";

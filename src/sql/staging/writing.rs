@@ -11,7 +11,7 @@ use std::ops::Range;
 use pg_raw_parse::{Node, nodes};
 
 use super::{CteStage, is_under_with, spliced};
-use crate::catalog::{Relation, Unique};
+use crate::catalog::{Oid, Relation, RelationKind, Unique};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
@@ -41,7 +41,7 @@ pub(super) fn reads_first(ctes: &[CteStage]) -> Vec<usize> {
 pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
     let all: Vec<&Relation> = written.iter().flatten().copied().collect();
-    if !all.iter().all(|relation| relation.stands_alone()) || meet_in_a_table(parts, &written) {
+    if !all.iter().all(|relation| is_unwatched(relation, context)) || meet_in_a_table(parts, &written, context) {
         return false;
     }
     // What comes after all writes, and reads no table, does not see what references have made of others.
@@ -49,44 +49,74 @@ pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let last = parts.iter().zip(&written).rposition(is_seen).unwrap_or_default();
     let mut before: Vec<&Relation> = Vec::new();
     for (place, (part, written)) in parts.iter().zip(&written).enumerate() {
-        let refers = |from: &Relation, to: &Relation| from.foreign_keys.iter().any(|key| key.referenced == to.oid);
+        let is_any_of = |family: &[&Relation], oid: Oid| family.iter().any(|member| member.oid == oid);
+        let refers = |from: &Relation, to: &Relation| {
+            let to = tree(to, context);
+            let mut keys = tree(from, context).into_iter().flat_map(|member| &member.foreign_keys);
+            keys.any(|key| is_any_of(&to, key.referenced))
+        };
+        let has_references =
+            |relation: &Relation| tree(relation, context).into_iter().any(|member| !member.foreign_keys.is_empty());
         let is_broken = written.is_some_and(|relation| match part.node {
             // A row that a later part makes would be missing.
             Node::InsertStmt(_) => all.iter().any(|other| {
-                let is_made = other.oid == relation.oid || before.iter().any(|made| made.oid == other.oid);
+                let is_made =
+                    root(other, context).oid == root(relation, context).oid || before.iter().any(|made| made.oid == other.oid);
                 !is_made && refers(relation, other)
             }),
             // PostgreSQL looks at the references when all parts have run.
             _ => {
                 let is_referred_to = context.catalog.relations.values().any(|other| refers(other, relation));
-                place < last && (is_referred_to || matches!(part.node, Node::UpdateStmt(_)) && !relation.foreign_keys.is_empty())
+                place < last && (is_referred_to || matches!(part.node, Node::UpdateStmt(_)) && has_references(relation))
             }
         });
         if is_broken || mentions(&without_target(part), &before, context) {
             return false;
         }
-        before.extend(written);
+        before.extend(written.iter().flat_map(|relation| tree(relation, context)));
     }
     true
 }
 
+/// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on.
+fn is_unwatched(relation: &Relation, context: &Context) -> bool {
+    let is_plain = |member: &Relation| member.triggers.is_empty() && member.rules.is_empty() && !member.has_row_security;
+    let is_whole = relation.stands_alone() || root(relation, context).kind == RelationKind::PartitionedTable;
+    is_whole && tree(relation, context).into_iter().all(is_plain)
+}
+
+/// The table whose partitions hold its rows, if there is one, else itself.
+fn root<'c>(relation: &'c Relation, context: &'c Context) -> &'c Relation {
+    let mut root = relation;
+    while let Some(parent) = root.parents.first().and_then(|parent| context.catalog.relations.get(parent)) {
+        root = parent;
+    }
+    root
+}
+
+/// All that hold rows of the same table.
+fn tree<'c>(relation: &'c Relation, context: &'c Context) -> Vec<&'c Relation> {
+    context.catalog.family(root(relation, context))
+}
+
 /// Two parts write one table, other than an UPDATE and then an INSERT: that makes rows of its own, which the UPDATE does not see
 /// either way, and whose keys it can neither take nor free.
-fn meet_in_a_table(parts: &[Part<'_>], written: &[Option<&Relation>]) -> bool {
+fn meet_in_a_table(parts: &[Part<'_>], written: &[Option<&Relation>], context: &Context) -> bool {
     let written: Vec<(&Part<'_>, &Relation)> = parts.iter().zip(written).filter_map(|(part, it)| Some((part, (*it)?))).collect();
     let meets = |(place, (part, relation)): (usize, &(&Part<'_>, &Relation))| {
-        let mut later = written.iter().skip(place + 1).filter(|(_, other)| other.oid == relation.oid);
-        later.any(|(other, _)| !(keeps_keys(part.node, relation) && only_adds(other.node)))
+        let mut later = written.iter().skip(place + 1).filter(|(_, other)| root(other, context).oid == root(relation, context).oid);
+        later.any(|(other, _)| !(keeps_keys(part.node, relation, context) && only_adds(other.node)))
     };
     written.iter().enumerate().any(meets)
 }
 
 /// An UPDATE that assigns no column of a unique constraint.
-fn keeps_keys(node: Node<'_>, relation: &Relation) -> bool {
+fn keeps_keys(node: Node<'_>, relation: &Relation, context: &Context) -> bool {
     let Node::UpdateStmt(update) = node else { return false };
-    let is_plain = |unique: &Unique| !unique.is_partial && unique.columns.iter().all(Option::is_some);
-    let is_key = |name: &str| relation.uniques.iter().any(|unique| unique.columns.iter().flatten().any(|column| column == name));
-    relation.uniques.iter().all(is_plain)
+    let is_plain = |unique: &&Unique| !unique.is_partial && unique.columns.iter().all(Option::is_some);
+    let uniques: Vec<&Unique> = tree(relation, context).into_iter().flat_map(|member| &member.uniques).collect();
+    let is_key = |name: &str| uniques.iter().any(|unique| unique.columns.iter().flatten().any(|column| column == name));
+    uniques.iter().all(is_plain)
         && relation.columns.iter().all(|column| !(column.is_generated && is_key(&column.name)))
         && update.target_list().iter().all(|target| target.name().is_some_and(|name| !is_key(name)))
 }

@@ -197,6 +197,32 @@ async fn rows_that_change_while_they_are_chosen_are_looked_at_again() {
     stage.assert_log_is_clean();
 }
 
+/// PostgreSQL asks for UPDATE alone; nobody gets to do more than he may.
+#[tokio::test]
+async fn rows_that_change_their_key_need_the_rights_to_move_them() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let (from, to) = (stage.key(0, 0), stage.key(1, 0));
+    succeed(&mut client, &format!("DELETE FROM accounts WHERE id = {to}")).await;
+    let update = format!("UPDATE accounts SET id = {to} WHERE id = {from}");
+    succeed(&mut client, "SET ROLE reader").await;
+    assert!(client.ask(&update).await.contains("42501 permission denied for table accounts"));
+    for granted in ["SELECT, UPDATE", "DELETE"] {
+        succeed(&mut client, &format!("RESET ROLE; GRANT {granted} ON accounts TO reader; SET ROLE reader")).await;
+        client.query(&update);
+        let answers = client.answers().await;
+        assert_eq!(answers[0].field(b'C'), "42501", "{granted}");
+        assert_eq!(answers[0].field(b'M'), "permission denied to move the rows of this UPDATE");
+        assert_eq!(
+            answers[0].field(b'H'),
+            "Moving needs the privileges SELECT, INSERT and DELETE on the whole table, beside UPDATE."
+        );
+    }
+    succeed(&mut client, "RESET ROLE; GRANT INSERT ON accounts TO reader; SET ROLE reader").await;
+    assert_eq!(client.ask(&update).await, "C(UPDATE 1) Z(I)");
+    stage.assert_log_is_clean();
+}
+
 #[tokio::test]
 async fn rows_that_are_chosen_first_need_the_right_to_lock_them() {
     let stage = Stage::start(2, ProxyOptions::default()).await;

@@ -29,6 +29,32 @@ SELECT e.account_id, e.n, k.label FROM entries e LEFT JOIN kinds k ON k.kind = e
 SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2 FOR UPDATE;
 --! 3 | 2
 SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED;
+-- Numbers of rows that are computed.
+--! 3 | 2
+--! 0 | 1
+--! 0 | 0
+--! 2 | NULL
+--! 2 | -1
+SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED;
+--! 3 | 2 | 1
+--! 0 | 4 | 0
+--! 0 | 300 | 3
+--! 2 | NULL | 2
+--! 2 | 3 | NULL
+--! 2 | -1 | -1
+SELECT id, name FROM accounts WHERE id > $1::bigint ORDER BY id LIMIT $2::integer OFFSET $3::bigint FOR UPDATE SKIP LOCKED;
+--! 3 | 2 | 1
+--! 0 | 4 | NULL
+--! 2 | 3 | -1
+SELECT id, name FROM accounts WHERE id > $1 ORDER BY id LIMIT $2::smallint + 1 OFFSET $3 FOR UPDATE;
+--! 5
+SELECT id FROM accounts ORDER BY id LIMIT coalesce($1::int, 3) FOR UPDATE NOWAIT;
+SELECT id FROM accounts ORDER BY id LIMIT 1 + 2 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id LIMIT '2'::bigint OFFSET 1 + 1 FOR NO KEY UPDATE SKIP LOCKED;
+SELECT id FROM accounts ORDER BY id LIMIT 1 / 0 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id LIMIT -1 FOR UPDATE;
+--! count only
+SELECT id FROM accounts LIMIT 2 + 1 FOR UPDATE SKIP LOCKED;
 -- What PostgreSQL refuses.
 SELECT DISTINCT id FROM accounts FOR UPDATE;
 SELECT count(*) FROM accounts FOR UPDATE;
@@ -73,7 +99,7 @@ SELECT 1; SELECT nothing FROM accounts ORDER BY id LIMIT 2 FOR UPDATE; SELECT 2;
 COPY (SELECT id, name FROM accounts ORDER BY id LIMIT 4 FOR UPDATE) TO STDOUT;
 -- What is refused.
 --! refused
-SELECT id FROM accounts ORDER BY id LIMIT -1 FOR UPDATE;
+SELECT id FROM accounts ORDER BY id LIMIT (SELECT 1) FOR UPDATE;
 --! refused
 SELECT e.n, k.label FROM entries e LEFT JOIN kinds k ON k.kind = e.kind FOR UPDATE;
 --! refused

@@ -31,8 +31,21 @@ DELETE FROM events_feb_rest WHERE n IN (SELECT v::int FROM slices WHERE region =
 DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY at, id LIMIT 10);
 --! any order
 DELETE FROM events_jan USING tenants t WHERE t.id = tenant AND t.name LIKE '%1' RETURNING id, name;
---! refused
+-- Parts of a statement that write partitioned tables.
 WITH gone AS (DELETE FROM events_jan WHERE tenant < 6 RETURNING *) INSERT INTO archive SELECT * FROM gone;
+WITH gone AS (DELETE FROM events WHERE note IS NOT NULL AND at < '2020-02-10' RETURNING *) INSERT INTO archive SELECT * FROM gone;
+--! any order
+WITH gone AS (DELETE FROM events WHERE id < 12 RETURNING tenant, at, id, n) INSERT INTO marks SELECT tenant, at, id + 50000, n FROM gone RETURNING tenant, event, mark;
+WITH gone AS (DELETE FROM marks RETURNING *) INSERT INTO events (tenant, at, id, n, note) SELECT tenant, '2020-01-15', event + 70000, mark, 'back' FROM gone;
+WITH up AS (UPDATE events SET n = n + 1 WHERE id < 20 RETURNING id) INSERT INTO events (tenant, at, id, note) SELECT 5, '2020-02-20', 80000 + id, 'twice' FROM up;
+--! any order
+WITH gone AS (DELETE FROM events_feb WHERE n > 3 RETURNING *) SELECT tenant, count(*), max(id) FROM gone GROUP BY tenant;
+--! refused
+WITH gone AS (DELETE FROM events_jan WHERE tenant < 6 RETURNING *) INSERT INTO events SELECT tenant, '2020-02-11', id, n, note FROM gone;
+--! refused
+WITH gone AS (DELETE FROM events_jan WHERE tenant < 6 RETURNING *) INSERT INTO archive SELECT g.tenant, g.at, g.id, e.n FROM gone g JOIN events e ON e.n = g.n;
+--! refused
+WITH gone AS (DELETE FROM events WHERE tenant < 6 RETURNING *) INSERT INTO marks SELECT g.tenant, g.at, g.id, f.n FROM gone g JOIN events_feb_few f ON f.n = g.n;
 MERGE INTO events USING (VALUES (8, date '2020-01-29', 7), (2, '2020-02-05', 8)) v (t, a, i) ON tenant = t AND at = a AND id = i WHEN MATCHED THEN UPDATE SET n = -1 WHEN NOT MATCHED THEN INSERT (tenant, at, id, note) VALUES (t, a, i, 'merged');
 TRUNCATE events_jan CASCADE;
 TRUNCATE marks;

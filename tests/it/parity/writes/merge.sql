@@ -90,8 +90,22 @@ MERGE INTO stock USING generate_series(15, 25) AS g (id) CROSS JOIN (SELECT max(
 MERGE INTO stock USING source s LEFT JOIN deliveries d ON false ON stock.id = d.other WHEN NOT MATCHED AND s.id > 100 THEN INSERT VALUES (d.other, 1);
 --! 3 | 20
 MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 AND s.tenant < $1 ON stock.id = s.id WHEN MATCHED THEN UPDATE SET n = $2 WHEN NOT MATCHED THEN INSERT VALUES (s.id, $1);
+-- Columns of a join that are one.
+MERGE INTO stock USING deliveries d JOIN source s USING (id) ON stock.id = s.id AND d.line = 1 WHEN MATCHED THEN UPDATE SET n = d.n, note = v WHEN NOT MATCHED AND d.line = 1 THEN INSERT VALUES (s.id, d.n, s.v);
+MERGE INTO stock USING (SELECT other AS key, n AS m FROM deliveries WHERE line = 1) d JOIN (SELECT id AS key, v FROM source) s USING (key) ON stock.id = key WHEN MATCHED THEN UPDATE SET n = m, note = v || key WHEN NOT MATCHED THEN INSERT VALUES (key, m, v);
+MERGE INTO stock USING (SELECT other AS key, n AS m FROM deliveries WHERE line = 1) d LEFT JOIN (SELECT id AS key, v FROM source WHERE id < 25) s USING (key) ON stock.id = d.key WHEN MATCHED AND s.key IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET note = v WHEN NOT MATCHED THEN INSERT VALUES (key, m, coalesce(v, 'none ' || key));
+MERGE INTO stock USING (SELECT other AS key, n AS m FROM deliveries WHERE line = 1) d NATURAL JOIN (SELECT id AS key, v FROM source) s ON stock.id = s.key WHEN MATCHED THEN UPDATE SET n = m WHEN NOT MATCHED THEN INSERT VALUES (d.key, m, v || key);
+MERGE INTO stock USING (SELECT other AS key, line FROM deliveries) d NATURAL LEFT JOIN (SELECT id AS key, 1 AS line, v FROM source) s JOIN (SELECT 1 AS line, 'x' AS what) l USING (line) ON stock.id = key WHEN MATCHED THEN UPDATE SET note = what WHEN NOT MATCHED AND line = 1 THEN INSERT VALUES (key, 1, v || what);
+MERGE INTO stock USING source a NATURAL JOIN (SELECT max(n) AS n FROM deliveries) m ON stock.id = a.id WHEN NOT MATCHED AND a.id < 30 THEN INSERT VALUES (a.id, m.n, v);
 --! refused
-MERGE INTO stock USING deliveries d JOIN source s USING (id) ON stock.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1);
+MERGE INTO stock USING deliveries d FULL JOIN source s USING (id) ON stock.id = s.id WHEN NOT MATCHED AND s.id IS NOT NULL THEN INSERT VALUES (s.id, 1);
+--! refused
+MERGE INTO stock USING deliveries d RIGHT JOIN source s USING (id) ON stock.id = s.id AND d.line = 1 WHEN NOT MATCHED AND d.line = 1 THEN INSERT VALUES (s.id, 1);
+-- The inserted key is another column of the same values.
+MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 ON stock.id = s.id WHEN MATCHED THEN UPDATE SET note = s.v WHEN NOT MATCHED THEN INSERT VALUES (d.other, 1);
+MERGE INTO stock USING (SELECT other AS a, other AS b, n FROM deliveries WHERE line = 1) d ON stock.id = d.a WHEN MATCHED THEN UPDATE SET n = d.n WHEN NOT MATCHED THEN INSERT VALUES (d.b, d.n);
+--! refused
+MERGE INTO stock USING (SELECT other AS a, other + 1 AS b, n FROM deliveries WHERE line = 1) d ON stock.id = d.a WHEN NOT MATCHED THEN INSERT VALUES (d.b, d.n);
 --! refused
 MERGE INTO stock USING deliveries d JOIN source s ON s.id = d.other AND d.line = 1 ON stock.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1, row_to_json(s));
 -- An array whose row comes twice: PostgreSQL's own error.

@@ -307,3 +307,150 @@ SELECT setval('items_id_seq', 5000);
 --! runs
 RESET ROLE;
 --! end
+-- Who may draw from a sequence, and look at what was drawn. An identity column's asks for nothing.
+--! also binary
+--! script
+--! runs
+SET ROLE parity_writer;
+INSERT INTO items (tenant, v) VALUES (1, 'no right');
+INSERT INTO items VALUES (DEFAULT, 1, 'no right');
+INSERT INTO items (id, tenant, v) VALUES (nextval('items_id_seq'), 1, 'no right');
+INSERT INTO items (id, tenant, v) VALUES (5000, 1, 'given');
+INSERT INTO items (tenant, v) SELECT tenant, v FROM source WHERE id < 4 ORDER BY id;
+INSERT INTO items (tenant, v) SELECT tenant, v FROM source WHERE id < 0;
+COPY items (tenant, v) FROM STDIN;
+\.
+COPY items (tenant, v) FROM STDIN;
+1	no right
+2	no right
+\.
+COPY lines (tenant, v) FROM STDIN;
+901	identity
+\.
+INSERT INTO kinds (name) VALUES ('no right');
+--! 1 | bound
+INSERT INTO items (tenant, v) VALUES ($1, $2);
+SELECT nextval('items_id_seq');
+SELECT currval('items_id_seq');
+SELECT lastval();
+SELECT setval('items_id_seq', 5000);
+INSERT INTO lines (tenant, v) VALUES (900, 'identity') RETURNING tenant, v;
+SELECT currval('lines_id_seq');
+SELECT lastval();
+SELECT nextval('lines_id_seq');
+-- The table's rights come first.
+INSERT INTO days (tenant) VALUES (1);
+INSERT INTO parents (tenant, v) SELECT tenant, v FROM source WHERE id < 3;
+INSERT INTO strict (tenant, v) VALUES (1, 'a');
+INSERT INTO holidays (id) VALUES (nextval('items_id_seq'));
+BEGIN READ ONLY;
+INSERT INTO items (tenant, v) VALUES (1, 'read only');
+ROLLBACK;
+--! runs
+RESET ROLE;
+--! runs
+GRANT USAGE ON SEQUENCE items_id_seq TO parity_writer;
+--! runs
+SET ROLE parity_writer;
+INSERT INTO items (tenant, v) VALUES (1, 'may') RETURNING v;
+SELECT lastval(), currval('items_id_seq');
+SELECT setval('items_id_seq', 5000);
+--! runs
+RESET ROLE;
+--! runs
+REVOKE USAGE ON SEQUENCE items_id_seq FROM parity_writer;
+--! runs
+GRANT UPDATE ON SEQUENCE items_id_seq TO parity_writer;
+--! runs
+SET ROLE parity_writer;
+INSERT INTO items (tenant, v) VALUES (1, 'may') RETURNING v;
+SELECT currval('items_id_seq');
+SELECT lastval();
+SELECT setval('items_id_seq', 7000);
+--! runs
+RESET ROLE;
+--! runs
+REVOKE UPDATE ON SEQUENCE items_id_seq FROM parity_writer;
+BEGIN;
+--! runs
+GRANT SELECT, USAGE ON SEQUENCE items_id_seq TO parity_writer;
+--! runs
+SET LOCAL ROLE parity_writer;
+--! runs
+INSERT INTO items (tenant, v) VALUES (1, 'in the transaction') RETURNING id;
+SELECT currval('items_id_seq');
+--! runs
+ROLLBACK;
+--! runs
+SET ROLE parity_writer;
+INSERT INTO items (tenant, v) VALUES (1, 'not any more');
+--! runs
+RESET ROLE;
+--! end
+--! script
+BEGIN READ ONLY;
+SELECT nextval('items_id_seq');
+ROLLBACK;
+BEGIN READ ONLY;
+INSERT INTO items (tenant) VALUES (1);
+ROLLBACK;
+--! end
+-- Sequences, and what they are set to, as parameters.
+--! also binary
+--! script
+--! 5000
+SELECT setval('items_id_seq', $1);
+INSERT INTO items (tenant, v) VALUES (1, 'next') RETURNING id;
+--! items_id_seq | 6000
+--! "items_id_seq" | 6100
+--! public.items_id_seq | 6200
+SELECT setval($1, $2);
+--! items_id_seq | 7000 | f
+SELECT setval($1::regclass, $2::bigint, $3) AS told;
+--! items_id_seq
+SELECT nextval($1);
+--! items_id_seq
+SELECT currval($1), lastval();
+--! items | id | 8000
+SELECT setval(pg_get_serial_sequence($1, $2), $3);
+--! items | id
+SELECT nextval(pg_get_serial_sequence($1, $2)), currval(pg_get_serial_sequence($1, $2));
+--! 3
+SELECT setval('items_id_seq', (SELECT max(id) + $1 FROM items));
+--! 4000
+SELECT setval(pg_get_serial_sequence('items', 'id'), coalesce(max(id), $1), max(id) IS NOT NULL) FROM items;
+--! items_id_seq | NULL
+--! NULL | 5
+--! nothing_seq | 5
+--! items_id_seq | 0
+SELECT setval($1, $2);
+--! items_id_seq
+SELECT nextval($1) + 1 AS more, 'N' || nextval($1);
+--! items_id_seq | by parameter
+INSERT INTO items (id, tenant, v) VALUES (nextval($1), 1, $2) RETURNING id, v;
+--! lines_id_seq
+SELECT currval($1);
+--! NULL
+SELECT nextval($1);
+--! end
+--! 9000
+SELECT setval('items_id_seq', $1);
+--! refused
+SELECT setval('items' || '_id_seq', 5);
+-- Statements of one form about a sequence of the home shard and then about one of the cluster.
+--! also binary
+--! script
+SELECT setval('parents_id_seq', 50);
+SELECT setval('items_id_seq', 1200);
+SELECT nextval('parents_id_seq');
+SELECT nextval('items_id_seq');
+SELECT currval('items_id_seq');
+SELECT nextval(pg_get_serial_sequence('parents', 'id')), 2;
+SELECT nextval(pg_get_serial_sequence('items', 'id')), 2;
+INSERT INTO items (tenant, v) VALUES (1, 'after') RETURNING id;
+INSERT INTO parents (id, v) VALUES (nextval('parents_id_seq'), 'by the home shard');
+INSERT INTO parents (id, v) VALUES (nextval('items_id_seq'), 'by the cluster');
+--! parents_id_seq
+--! items_id_seq
+SELECT nextval($1);
+--! end
