@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// The error goes out after the answers to what came before it; then everything is skipped until Sync.
-    async fn fail_batch(&mut self, failure: Failure) -> Result<(), SessionEnd> {
+    pub(super) async fn fail_batch(&mut self, failure: Failure) -> Result<(), SessionEnd> {
         if let Failure::End(end) = failure {
             return Err(end);
         }
@@ -657,7 +657,7 @@ impl Session {
         }
     }
 
-    async fn on_flush(&mut self) -> Result<(), Failure> {
+    pub(super) async fn on_flush(&mut self) -> Result<(), Failure> {
         self.answer_parse().await?;
         if let Some(index) = self.current_index() {
             self.drain_with_flush(index).await?;
@@ -695,12 +695,18 @@ impl Session {
         if std::mem::take(&mut self.batch.is_sync_swallowed) {
             return self.client.flush().await;
         }
+        self.end_batch(!must_abort).await?;
+        self.ready().await
+    }
+
+    /// Nothing is owed any more. `is_right`: no shard has been told to undo what ran outside of a transaction.
+    pub(super) async fn end_batch(&mut self, is_right: bool) -> Result<(), SessionEnd> {
         if std::mem::take(&mut self.batch.is_implicit) {
             // Several shards were written in this pipeline: it ends as one transaction.
             self.end_implicit().await?;
         }
         let has_failed = std::mem::take(&mut self.batch).has_failed;
-        let is_committed = !has_failed && !must_abort;
+        let is_committed = !has_failed && is_right;
         if !self.transaction.is_open() {
             self.portals.clear();
             if !self.open_cursors.is_empty()
@@ -709,7 +715,7 @@ impl Session {
                 self.settle(failure)?;
             }
         }
-        self.ready().await
+        Ok(())
     }
 
     async fn end_implicit(&mut self) -> Result<(), SessionEnd> {

@@ -340,6 +340,8 @@ impl Session {
             }
             // Leftovers of a COPY that has failed: PostgreSQL ignores them too.
             client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL => Ok(()),
+            // As everything after an error, until Sync.
+            client_tag::FUNCTION_CALL if self.batch.has_failed => Ok(()),
             client_tag::TERMINATE => Err(SessionEnd::Terminated),
             client_tag::FUNCTION_CALL => {
                 let error = PgError::unsupported(

@@ -21,22 +21,42 @@ use crate::wire::{originate, query, shard_tag};
 
 impl Session {
     /// A Query message. `body`: the text and its terminating zero.
+    ///
+    /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
     pub(super) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
         let text = query(&body)?;
+        if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
+            return Ok(());
+        }
         self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
             Ok(text) => self.run_text(text).await,
             Err(_) => Err(invalid_encoding().into()),
         };
+        let is_right = result.is_ok();
         if let Err(failure) = result {
             self.settle(failure)?;
         }
         self.recover_skipping().await?;
+        if self.batch.is_open {
+            Box::pin(self.end_batch(is_right)).await?;
+        }
         self.portals.remove(&b""[..]);
         if !self.open_cursors.is_empty() {
             self.close_cursor(b"").await?;
         }
         self.ready().await
+    }
+
+    /// What came before is answered first. False: there was an error, after which all is skipped until Sync.
+    async fn join_pipeline(&mut self) -> Result<bool, SessionEnd> {
+        if !self.batch.has_failed {
+            match self.on_flush().await {
+                Ok(()) => self.keep_pipeline(),
+                Err(failure) => self.fail_batch(failure).await?,
+            }
+        }
+        Ok(!self.batch.has_failed)
     }
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ mod limits;
 mod linguistic;
 mod locks;
 mod merges;
+mod mixed;
 mod numbered;
 mod numbers;
 mod outage;

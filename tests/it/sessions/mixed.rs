@@ -1,0 +1,89 @@
+//! Messages of both protocols without a Sync between them, as some drivers send them: a Query is part of what came before it, and
+//! ends it. Each case is held against one PostgreSQL.
+
+use super::Stage;
+use crate::support::{ProxyOptions, WireClient};
+
+type Case = fn(&mut WireClient, &dyn Fn(&str) -> String);
+
+const CASES: &[(&str, Case)] = &[
+    ("rows for a COPY that is refused, behind Flush", |client, _| {
+        client.parse("described", "SELECT 1").describe(b'S', "described").flush_message();
+        client.query("COPY nowhere FROM STDIN").put(b'd', b"1\n").put(b'c', b"");
+    }),
+    ("Query after Flush", |client, fill| {
+        client.parse("flushed", &fill("SELECT balance FROM accounts WHERE id = {a}")).flush_message();
+        client.query("SELECT count(*) FROM accounts").put(b'd', b"");
+    }),
+    ("Query after a Parse that is wrong", |client, _| {
+        client.parse("wrong", "SELEC").query("SELECT 2").sync();
+    }),
+    ("Query after a Bind that is wrong", |client, _| {
+        client.bind("", "nothing", &[]).query("SELECT 2").query("SELECT 3").sync();
+    }),
+    ("Query after an Execute that fails on a shard", |client, fill| {
+        client.unnamed(&fill("SELECT 1 / (balance - 100) FROM accounts WHERE id = {a}"), &[]);
+        client.query(&fill("SELECT 2 FROM accounts WHERE id = {a}")).query("SELECT 3").sync();
+    }),
+    ("function call after an error", |client, _| {
+        client.parse("wrong", "SELEC").put(b'F', &[0; 10]).sync();
+    }),
+    ("a write, then a read of all shards", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]).flush_message();
+        client.query("SELECT sum(balance) FROM accounts");
+    }),
+    ("a write, then an error elsewhere", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 10 WHERE id = {a}"), &[]);
+        client.query(&fill("SELECT 1 / (balance - balance) FROM accounts WHERE id = {z}"));
+    }),
+    ("a write, then an error on all shards", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 10 WHERE id = {a}"), &[]);
+        client.query("SELECT nothing FROM accounts");
+    }),
+    ("writes on two shards", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]);
+        client.query(&fill("UPDATE accounts SET balance = balance + 2 WHERE id = {z}"));
+    }),
+    ("writes on two shards, the second one refused", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]);
+        client.query(&fill("UPDATE accounts SET balance = -1 WHERE id = {z}"));
+    }),
+    ("a write, then a transaction block around both", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]);
+        client.query("BEGIN").query("ROLLBACK");
+    }),
+    ("a write, then statements in one text", |client, fill| {
+        client.unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]);
+        client.query(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {z}; SELECT 1"));
+    }),
+    ("portals end", |client, _| {
+        client.parse("", "SELECT 1").bind("kept", "", &[]).query("SELECT 2").execute("kept", 0).sync();
+    }),
+    ("inside a transaction block", |client, fill| {
+        client.query("BEGIN").unnamed(&fill("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"), &[]);
+        client.query("SELECT sum(balance) FROM accounts").query("ROLLBACK");
+    }),
+];
+
+#[tokio::test]
+async fn a_query_ends_the_pipeline_before_it_as_in_one_postgresql() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    let (mut plain, mut client) = (stage.plain_client().await, stage.client().await);
+    for (name, case) in CASES {
+        let fill = |text: &str| stage.fill_in(text);
+        let mut told = Vec::new();
+        for client in [&mut plain, &mut client] {
+            case(client, &fill);
+            // Nothing more is sent before the first answers are here.
+            let mut all = client.transcript().await;
+            client.sync().query("SELECT 'end', sum(balance) FROM accounts");
+            while !all.contains("D(end,") {
+                all = format!("{all} {}", client.transcript().await);
+            }
+            told.push(all);
+        }
+        assert_eq!(told[1], told[0], "{name}");
+    }
+    stage.assert_log_is_clean();
+}
