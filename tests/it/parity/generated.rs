@@ -79,6 +79,9 @@ async fn run(seed: u64, count: u64, tally: &mut Tally) {
     let only = number("SHARDGATE_GENERATED_ONLY");
     for number in (0..count).filter(|number| only.is_none_or(|only| only == *number)) {
         let statement = Generator::new(&schema, seed.wrapping_mul(1_000_003).wrapping_add(number)).statement();
+        if fails_by_itself(&statement.tree) {
+            continue;
+        }
         let mode = [Mode::Simple, Mode::Extended(Format::Text), Mode::Simple, Mode::Extended(Format::Binary)][number as usize % 4];
         tally.statements += 1;
         tally.writes += usize::from(statement.writes);
@@ -115,6 +118,13 @@ async fn run(seed: u64, count: u64, tally: &mut Tally) {
             }
         }
     }
+}
+
+/// PostgreSQL looks the least and the most of all rows up by a sub-select with the whole's own LIMIT: WITH TIES may then find
+/// "more than one row".
+fn fails_by_itself(tree: &Tree) -> bool {
+    let Written { text, .. } = tree.write(false);
+    text.contains(" WITH TIES") && !text.contains(" GROUP BY ") && (text.contains("max(") || text.contains("min("))
 }
 
 impl Sides {
