@@ -75,6 +75,16 @@ impl Session {
         if let Failure::End(end) = failure {
             return Err(end);
         }
+        let failure = match failure {
+            // Of what a shard has skipped.
+            Failure::Forwarded => Failure::Forwarded,
+            // What was parsed before it has not been proven right.
+            later => match self.answer_parse().await {
+                Ok(()) => later,
+                Err(Failure::End(end)) => return Err(end),
+                Err(earlier) => earlier,
+            },
+        };
         if let Some(index) = self.current_index()
             && let Err(earlier) = self.drain_with_flush(index).await
         {
@@ -103,14 +113,17 @@ impl Session {
         let parse = wire::parse(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
         let name = Bytes::copy_from_slice(parse.name);
-        if !name.is_empty() {
+        if name.is_empty() {
+            // It is gone, whatever becomes of the new one.
+            self.statements.remove(&name);
+        } else {
             self.drain_current().await?;
         }
-        self.check_name_is_free(&name)?;
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
+        self.check_name_is_free(&name)?;
         self.statements.insert(name.clone(), Arc::clone(&statement));
         if self.describe_own(&statement).is_some() || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
@@ -361,7 +374,8 @@ impl Session {
                 | Portal::Scatter { .. }
                 | Portal::Write { .. }
                 | Portal::Gather { .. }
-                | Portal::Finished { .. },
+                | Portal::Finished { .. }
+                | Portal::Spent { .. },
             ) => true,
         };
         if name.is_empty() || !is_known {
@@ -477,7 +491,8 @@ impl Session {
                     | Portal::Scatter { statement, bind, .. }
                     | Portal::Write { statement, bind, .. }
                     | Portal::Gather { statement, bind, .. }
-                    | Portal::Finished { statement, bind },
+                    | Portal::Finished { statement, bind }
+                    | Portal::Spent { statement, bind },
                 ) => {
                     let (statement, bind) = (Arc::clone(statement), bind.clone());
                     self.describe_portal(&statement, &bind).await
@@ -598,7 +613,9 @@ impl Session {
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
-                Box::pin(self.execute_own(&statement, &bind)).await
+                Box::pin(self.execute_own(&statement, &bind)).await?;
+                self.spend(name);
+                Ok(())
             }
             Portal::Write { statement, bind, writing } => {
                 let (statement, bind, writing) = (Arc::clone(statement), bind.clone(), Arc::clone(writing));
@@ -607,8 +624,11 @@ impl Session {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await
+                Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await?;
+                self.spend(name);
+                Ok(())
             }
+            Portal::Spent { .. } => Err(cannot_be_run(name).into()),
             Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
                 let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
                 self.gateway.counters.statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter });
@@ -618,6 +638,17 @@ impl Session {
                 self.batch.current = None;
                 Box::pin(self.execute_several(name, limit)).await
             }
+        }
+    }
+
+    /// The portal has run, if it is still there.
+    fn spend(&mut self, name: &[u8]) {
+        let Some(portal) = self.portals.get_mut(name) else { return };
+        // PostgreSQL answers an empty one as often as it is asked.
+        if let Portal::Own { statement, bind } | Portal::Write { statement, bind, .. } = portal
+            && statement.analysis().is_some()
+        {
+            *portal = Portal::Spent { statement: Arc::clone(statement), bind: bind.clone() };
         }
     }
 
@@ -644,7 +675,8 @@ impl Session {
                     | Portal::Scatter { .. }
                     | Portal::Write { .. }
                     | Portal::Gather { .. }
-                    | Portal::Finished { .. },
+                    | Portal::Finished { .. }
+                    | Portal::Spent { .. },
                 )
                 | None => {
                     if !self.open_cursors.is_empty() {
@@ -743,6 +775,11 @@ impl Session {
 
 /// Requests are collected up to this size before they leave.
 const OUTPUT_BYTES: usize = 64 * 1024;
+
+pub(super) fn cannot_be_run(name: &[u8]) -> PgError {
+    let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name));
+    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+}
 
 fn no_portal(name: &[u8]) -> PgError {
     PgError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)))

@@ -415,7 +415,13 @@ impl Session {
                     let error = self.with_lost_shard(index, error);
                     self.lost_between_statements(index, error)
                 }
-                Ok(_) => self.client.flush().await,
+                Ok((_, has_failed)) => {
+                    if has_failed {
+                        // What was sent without Sync and Flush has failed meanwhile.
+                        Box::pin(self.fail_batch(Failure::Forwarded)).await?;
+                    }
+                    self.client.flush().await
+                }
                 Err(Failure::End(end)) => Err(end),
                 Err(failure) => {
                     self.settle(failure)?;

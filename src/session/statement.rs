@@ -78,4 +78,6 @@ pub(super) enum Portal {
     Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
     /// Ran on several shards; no row is left.
     Finished { statement: Arc<Statement>, bind: Bytes },
+    /// Was run by the proxy, or has written on several shards: not a second time.
+    Spent { statement: Arc<Statement>, bind: Bytes },
 }

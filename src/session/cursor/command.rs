@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::describe::put_with_formats;
+use super::super::extended::cannot_be_run;
 use super::super::inner_query::Bound;
 use super::super::route::Route;
 use super::super::statement::Statement;
@@ -272,10 +273,7 @@ impl Session {
                     return Err(refusal.into());
                 }
             },
-            Source::Failed => {
-                let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(&name));
-                Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
-            }
+            Source::Failed => Err(cannot_be_run(&name).into()),
         };
         // One that is held fails, or not, where it is.
         if fetched.is_err() && cursor.life != Life::Held {

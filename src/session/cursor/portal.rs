@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::super::extended::cannot_be_run;
 use super::super::statement::{Portal, Statement};
 use super::super::{Failure, Session, SessionEnd};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
-use crate::error::{PgError, SqlState};
+use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
 use crate::wire::{self, originate, shard_tag};
@@ -40,7 +41,7 @@ impl Session {
                     self.check_not_failed(&analysis.command)?;
                 }
             }
-            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. }) | None => {}
+            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Spent { .. }) | None => {}
         }
         if !self.open_cursors.contains(&name) {
             if row_limit <= 0 {
@@ -75,7 +76,10 @@ impl Session {
                 Box::pin(self.gather_bound(&statement, &bind, &gathering)).await?;
                 (statement, bind)
             }
-            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+            Some(
+                Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. },
+            )
+            | None => {
                 return Err(PgError::internal("not a portal over several shards").into());
             }
         };
@@ -92,7 +96,14 @@ impl Session {
             Source::Merged(merged) => {
                 let bind = match self.portals.get(name) {
                     Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => bind.clone(),
-                    Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+                    Some(
+                        Portal::Shard { .. }
+                        | Portal::Own { .. }
+                        | Portal::Write { .. }
+                        | Portal::Finished { .. }
+                        | Portal::Spent { .. },
+                    )
+                    | None => {
                         return Err(PgError::internal("a cursor without its portal").into());
                     }
                 };
@@ -106,10 +117,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Source::Failed => {
-                let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name));
-                Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
-            }
+            Source::Failed => Err(cannot_be_run(name).into()),
         }
     }
 
@@ -133,7 +141,10 @@ impl Session {
                 let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
                 self.open_gathered_portal(name, &statement, &bind, &gathering).await?
             }
-            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. }) | None => {
+            Some(
+                Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. },
+            )
+            | None => {
                 return Err(PgError::internal("not a portal over several shards").into());
             }
         };

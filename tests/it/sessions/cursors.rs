@@ -198,7 +198,7 @@ async fn refusals(stage: &Stage) {
             &["BEGIN", "SELECT * FROM accounts a, currencies FOR UPDATE"],
             "these row locks are not supported across shards",
             "Rows are locked over several shards by a plain SELECT, where every table that is locked is sharded.",
-            "Add a condition that pins the shard key, or group and select by the whole shard key.",
+            "Lock the rows of sharded tables alone: FOR UPDATE OF \"a\".",
         ),
         (
             &["BEGIN", "SELECT id FROM accounts ORDER BY id LIMIT (SELECT 1) FOR UPDATE"],

@@ -1,5 +1,5 @@
-//! Messages of both protocols without a Sync between them, as some drivers send them: a Query is part of what came before it, and
-//! ends it. Each case is held against one PostgreSQL.
+//! Messages in orders that few drivers send: both protocols without a Sync between them, where a Query is part of what came before it
+//! and ends it; answers that are due when something fails; portals that are run again. Each case is held against one PostgreSQL.
 
 use super::Stage;
 use crate::support::{ProxyOptions, WireClient};
@@ -24,6 +24,24 @@ const CASES: &[(&str, Case)] = &[
     ("Query after an Execute that fails on a shard", |client, fill| {
         client.unnamed(&fill("SELECT 1 / (balance - 100) FROM accounts WHERE id = {a}"), &[]);
         client.query(&fill("SELECT 2 FROM accounts WHERE id = {a}")).query("SELECT 3").sync();
+    }),
+    ("a Parse, then a portal that is not there", |client, _| {
+        client.parse("right", "SELECT 1").execute("nothing", 0).sync();
+    }),
+    ("a Parse that a shard finds wrong, then a portal that is not there", |client, fill| {
+        client.parse("", &fill("SELECT nothing FROM accounts WHERE id = {a}")).describe(b'P', "nothing").sync();
+    }),
+    ("a name that is taken, for a text that is wrong", |client, _| {
+        client.parse("taken", "SELECT 1").parse("taken", "SELEC").sync();
+    }),
+    ("a write of all shards that is executed twice", |client, _| {
+        client.unnamed("UPDATE accounts SET balance = balance + 1000", &[]).execute("", 0).sync();
+    }),
+    ("BEGIN that is executed twice", |client, _| {
+        client.unnamed("BEGIN", &[]).execute("", 0).sync().query("ROLLBACK");
+    }),
+    ("the unnamed statement after a Parse that was wrong", |client, _| {
+        client.parse("", "SELECT 1").parse("", "SELEC").sync().bind("", "", &[]).execute("", 0).sync();
     }),
     ("function call after an error", |client, _| {
         client.parse("wrong", "SELEC").put(b'F', &[0; 10]).sync();
@@ -64,6 +82,21 @@ const CASES: &[(&str, Case)] = &[
         client.query("SELECT sum(balance) FROM accounts").query("ROLLBACK");
     }),
 ];
+
+/// The error comes before the Query that is skipped because of it.
+#[tokio::test]
+async fn what_fails_while_nobody_waits_is_skipped_up_to_sync() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for text in ["SELECT nothing", "SELECT nothing FROM accounts WHERE id = {a}"] {
+        client.unnamed(&stage.fill_in(text), &[]);
+        assert!(client.some(1).await.starts_with("E(42703 "), "{text}");
+        client.query("SELECT 2").unnamed("SELECT 3", &[]).sync();
+        assert_eq!(client.transcript().await, "Z(I)", "{text}");
+        assert_eq!(client.value("SELECT 4").await, "4");
+    }
+    stage.assert_log_is_clean();
+}
 
 #[tokio::test]
 async fn a_query_ends_the_pipeline_before_it_as_in_one_postgresql() {
