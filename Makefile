@@ -1,6 +1,8 @@
 # What a person runs. `make` alone lists it.
 
 CARGO ?= cargo
+# Where cargo puts them, also where its environment names another directory.
+BINARIES = $(or $(CARGO_TARGET_DIR),target)/release
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
 # Seconds that each fuzz target gets.
 FUZZ_SECONDS ?= 60
@@ -14,14 +16,14 @@ help: ## this list
 setup: ## installs what is missing: PostgreSQL's programs, a C compiler, libclang
 	@sh scripts/setup.sh
 
-build: setup ## release binaries, in target/release
+build: setup ## release binaries, in target/release or CARGO_TARGET_DIR
 	$(CARGO) build --release --locked
 
 demo: build ## a local cluster with the book catalogue (DETACH=1, PORT=6432, SHARDS=3)
-	@target/release/shardgate demo $(DEMO_ARGUMENTS)
+	@$(BINARIES)/shardgate demo $(DEMO_ARGUMENTS)
 
 demo-stop: ## ends what `make demo DETACH=1` started
-	@if [ -x target/release/shardgate ]; then target/release/shardgate demo stop; else echo "no demo was built here"; fi
+	@if [ -x $(BINARIES)/shardgate ]; then $(BINARIES)/shardgate demo stop; else echo "no demo was built here"; fi
 
 test: setup lint test-only ## formatting, lints, documentation, every test
 
