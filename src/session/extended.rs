@@ -473,7 +473,11 @@ impl Session {
     }
 
     async fn on_describe(&mut self, body: &[u8]) -> Result<(), Failure> {
-        match wire::describe(body).map_err(SessionEnd::from)? {
+        let target = wire::describe(body).map_err(SessionEnd::from)?;
+        if matches!(target, Target::Portal(_)) {
+            self.answer_parse().await?;
+        }
+        match target {
             Target::Statement(name) => {
                 let statement = self.statement(name)?;
                 // What returns no rows is described in a failed transaction too.
@@ -593,6 +597,7 @@ impl Session {
 
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
+        self.answer_parse().await?;
         match self.portal(name)? {
             Portal::Shard { shard, nested } => {
                 let (shard, nested) = (*shard, nested.clone());

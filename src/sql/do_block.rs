@@ -8,6 +8,7 @@ use pg_raw_parse::nodes;
 
 use super::body::schema_changes;
 use super::context::Context;
+use super::tokens::Tokens;
 use crate::catalog::{BodyName, BodyReferences};
 use crate::error::PgError;
 
@@ -20,8 +21,16 @@ pub fn changes(block: &nodes::DoStmt, context: &Context) -> Option<Vec<String>> 
     if option("language").is_some_and(|language| !language.eq_ignore_ascii_case("plpgsql")) {
         return None;
     }
-    let (changes, references) = schema_changes(option("as")?);
-    (!changes.is_empty() && decides_by_schema(&references, context)).then_some(changes)
+    let text = option("as")?;
+    let (changes, references) = schema_changes(text);
+    (!changes.is_empty() && decides_by_schema(&references, context) && !names_a_server(text)).then_some(changes)
+}
+
+/// What the catalogue has otherwise on every shard though the schema is the same: the database's name, and what is counted or stored.
+fn names_a_server(block: &str) -> bool {
+    let tokens = Tokens::of(block);
+    let is_own = |name: String| OF_SERVER.contains(&name.as_str()) || (name.ends_with("_catalog") && name != "pg_catalog");
+    (0..tokens.count()).filter_map(|index| tokens.identifier(index)).any(is_own)
 }
 
 /// What it refers to is the schema, which is the same on every shard.
@@ -87,6 +96,18 @@ const OF_SCHEMA: [&str; 31] = [
     "pg_user",
     "pg_views",
 ];
+/// Columns of it that are of one server.
+const OF_SERVER: [&str; 9] = [
+    "catalog_name",
+    "relallvisible",
+    "relfilenode",
+    "relfrozenxid",
+    "relminmxid",
+    "relpages",
+    "reltuples",
+    "information_schema_catalog_name",
+    "xmin",
+];
 const FUNCTIONS: [&str; 22] = [
     "array_agg",
     "bool_or",
@@ -112,3 +133,21 @@ const FUNCTIONS: [&str; 22] = [
     "upper",
 ];
 const OPERATORS: [&str; 13] = ["=", "<>", "!=", "<", ">", "<=", ">=", "~~", "!~~", "~~*", "~", "~*", "||"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_shards_decides_nothing() {
+        let asking = |condition: &str| {
+            format!("BEGIN IF EXISTS (SELECT FROM information_schema.columns WHERE {condition}) THEN DROP TABLE t; END IF; END")
+        };
+        for condition in ["table_catalog = 'shard0'", "c.\"table_catalog\" = 'app'", "Reltuples > 0", "catalog_name = 'app'"] {
+            assert!(names_a_server(&asking(condition)), "{condition}");
+        }
+        for condition in ["table_name = 'table_catalog'", "EXISTS (SELECT FROM pg_catalog.pg_class)", "table_schema = 'public'"] {
+            assert!(!names_a_server(&asking(condition)), "{condition}");
+        }
+    }
+}

@@ -31,6 +31,13 @@ const CASES: &[(&str, Case)] = &[
     ("a Parse that a shard finds wrong, then a portal that is not there", |client, fill| {
         client.parse("", &fill("SELECT nothing FROM accounts WHERE id = {a}")).describe(b'P', "nothing").sync();
     }),
+    ("a Parse, then a portal that has run", |client, fill| {
+        client
+            .unnamed(&fill("UPDATE accounts SET balance = balance WHERE id = {a}"), &[])
+            .parse("other", "SELECT 1")
+            .execute("", 0)
+            .sync();
+    }),
     ("a name that is taken, for a text that is wrong", |client, _| {
         client.parse("taken", "SELECT 1").parse("taken", "SELEC").sync();
     }),
