@@ -55,6 +55,7 @@ impl SqlState {
     pub const STATEMENT_TOO_COMPLEX: Self = Self(*b"54001");
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: Self = Self(*b"55000");
     pub const OBJECT_IN_USE: Self = Self(*b"55006");
+    pub const LOCK_NOT_AVAILABLE: Self = Self(*b"55P03");
     pub const QUERY_CANCELED: Self = Self(*b"57014");
     pub const ADMIN_SHUTDOWN: Self = Self(*b"57P01");
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");

@@ -121,7 +121,7 @@ async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgE
     loop {
         match home.run(&format!("DROP TRIGGER IF EXISTS {TRIGGER} ON {table}")).await {
             Ok(()) => return Ok(()),
-            Err(error) if error.code == LOCK_NOT_AVAILABLE && attempt < DROP_ATTEMPTS => attempt += 1,
+            Err(error) if error.code == SqlState::LOCK_NOT_AVAILABLE && attempt < DROP_ATTEMPTS => attempt += 1,
             Err(error) => {
                 tracing::error!(table, error = %error, "gate left closed");
                 return Err(PgError::new(
@@ -138,10 +138,8 @@ async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgE
     }
 }
 
-const LOCK_NOT_AVAILABLE: SqlState = SqlState(*b"55P03");
-
 fn explain_lock(error: PgError) -> PgError {
-    if error.code != LOCK_NOT_AVAILABLE {
+    if error.code != SqlState::LOCK_NOT_AVAILABLE {
         return error;
     }
     error

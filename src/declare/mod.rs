@@ -115,7 +115,7 @@ impl Control {
     /// No proxy works by an older map any more.
     async fn reached_by_all(&self) -> Result<(), PgError> {
         let epoch = self.map.refresh().await?;
-        if self.map.reached_by_all(epoch, PROXIES_PATIENCE).await? {
+        if self.map.reached_by_all(epoch, None, PROXIES_PATIENCE).await? {
             return Ok(());
         }
         // Writers are still refused by the gate; opening it anyway would let old plans through.

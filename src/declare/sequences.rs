@@ -205,7 +205,7 @@ async fn finish(shard: &mut ShardConnection, outcome: Result<(), PgError>) -> Re
 }
 
 fn explain_lock(error: PgError) -> PgError {
-    if error.code != SqlState(*b"55P03") {
+    if error.code != SqlState::LOCK_NOT_AVAILABLE {
         return error;
     }
     error

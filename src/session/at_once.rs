@@ -168,7 +168,10 @@ impl Session {
             return None;
         }
         let snapshot = self.gateway.map.newest();
-        if !self.gateway.has_catalog_for(&snapshot) || !self.context_is_of(&self.gateway.catalog.load(), &snapshot) {
+        if !snapshot.redefinitions.is_empty()
+            || !self.gateway.has_catalog_for(&snapshot)
+            || !self.context_is_of(&self.gateway.catalog.load(), &snapshot)
+        {
             return None;
         }
         let home = snapshot.home()?.id;

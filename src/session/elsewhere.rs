@@ -159,7 +159,7 @@ impl Session {
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         match self.describe_apart(alone.as_bytes()).await {
-            Err(Failure::Shard(said)) if sqlstate(&said) != Some(LOCK_NOT_AVAILABLE) => Failure::Shard(said),
+            Err(Failure::Shard(said)) if sqlstate(&said) != Some(SqlState::LOCK_NOT_AVAILABLE) => Failure::Shard(said),
             // It is right in itself: the place is in a text that the client has not written.
             Ok(_) | Err(_) => Failure::Shard(without_position(body)),
         }
@@ -445,5 +445,3 @@ fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_uppercase().collect::<String>() + characters.as_str()).unwrap_or_default()
 }
-
-const LOCK_NOT_AVAILABLE: SqlState = SqlState(*b"55P03");

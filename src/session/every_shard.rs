@@ -37,8 +37,9 @@ impl Session {
             )
             .into());
         }
-        if let Command::Ddl { tag, .. } = &statement.command {
+        if let Command::Ddl { tag, redefines, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
+            self.announce_redefinition(redefines).await?;
         }
         let (answered, flushes) = (self.client.output.len(), self.client.flushes);
         if !outside {

@@ -55,6 +55,7 @@ mod permitted;
 mod prepare;
 mod printed;
 mod ranking;
+mod redefined;
 mod reference_keys;
 mod relations;
 mod relay;

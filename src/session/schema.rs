@@ -22,13 +22,13 @@ use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
-const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 /// For the connection, and for the dozen queries; `lock_timeout` in [`read`] is the same.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was announced, and was there before.
 pub(super) struct SchemaChange {
-    id: SchemaChangeId,
+    pub id: SchemaChangeId,
     /// As long as somebody holds this, the change is not abandoned.
     _under_way: Arc<()>,
     catalog: Arc<Catalog>,

@@ -4,6 +4,8 @@
 //! see [`super::ShardMap::reached`]. None of these is cancel safe: a change that was cancelled may have been made.
 //! Whether the change makes sense on the shards (tables, rows, schemas) is the caller's to check, before.
 
+use std::collections::BTreeSet;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -11,6 +13,7 @@ use sqlx::types::Json;
 use super::encoding::{key_to_stored, key_types_to_stored, tables_to_stored, unreadable};
 use super::error::StoreError;
 use super::lease::ProxyId;
+use super::loader::Redefines;
 use super::model::{Bound, DeclaredFunction, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
 use super::placement::NewPartition;
 use super::store::Store;
@@ -227,6 +230,14 @@ impl Store {
     pub async fn begin_schema_change(&self, actor: &str, command_tag: &str, proxy: ProxyId) -> Result<SchemaChangeId, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2, $3)").bind(actor).bind(command_tag).bind(proxy.0);
         Ok(SchemaChangeId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// Before the first shard runs what gives these names (`None`: any) another meaning: statements
+    /// about them wait for the change's end.
+    pub async fn redefine(&self, actor: &str, change: SchemaChangeId, names: Option<BTreeSet<String>>) -> Result<(), StoreError> {
+        let names = names.map_or(Redefines::Anything(true), Redefines::These);
+        let query = sqlx::query("SELECT shardgate_map.redefine($1, $2, $3)").bind(actor).bind(change.0).bind(Json(names));
+        self.change(query).await.map(drop)
     }
 
     /// After the last shard, whether the change was made or not, and whether or not somebody else has closed it.

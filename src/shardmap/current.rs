@@ -93,6 +93,15 @@ impl Current {
         superseded.retain(|(_, snapshot)| snapshot.strong_count() > 0);
         superseded.iter().map(|(epoch, _)| *epoch).fold(current, Epoch::min)
     }
+
+    /// The same, as if nobody held this snapshot once.
+    pub(super) fn reached_but_for(&self, own: Option<&Arc<MapSnapshot>>) -> Epoch {
+        let current = self.snapshot.load().epoch;
+        let own = own.map(Arc::as_ptr);
+        let superseded = self.superseded.lock();
+        let held = superseded.iter().filter(|(_, snapshot)| snapshot.strong_count() > usize::from(own == Some(snapshot.as_ptr())));
+        held.map(|(epoch, _)| *epoch).fold(current, Epoch::min)
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use rustix::time::{ClockId, clock_gettime};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -49,11 +49,13 @@ pub struct Lease {
     valid_until: AtomicI64,
     /// For the relation `shardgate.proxies` only.
     clients: AtomicI64,
+    /// Counter of the epoch that the last renewal has told as reached.
+    told_reached: AtomicI64,
 }
 
 impl Lease {
     pub(super) fn new(proxy_id: ProxyId, address: String) -> Self {
-        Self { proxy_id, address, valid_until: AtomicI64::new(0), clients: AtomicI64::new(0) }
+        Self { proxy_id, address, valid_until: AtomicI64::new(0), clients: AtomicI64::new(0), told_reached: AtomicI64::new(0) }
     }
 
     /// One that is always valid, for maps without a database.
@@ -79,6 +81,10 @@ impl Lease {
         self.valid_until.fetch_max(renewal_sent_at.saturating_add(LEASE.as_nanos() as i64), Ordering::AcqRel);
     }
 
+    fn told_reached(&self) -> i64 {
+        self.told_reached.load(Ordering::Relaxed)
+    }
+
     fn end(&self) {
         self.valid_until.store(0, Ordering::Release);
     }
@@ -89,13 +95,23 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
     let mut epochs = shared.current.subscribe();
     let mut ticks = interval(RENEWAL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut changed_at = Instant::now();
     loop {
+        // A change of the schema waits for the statements that were planned before it was announced, for a while.
+        let is_awaited = changed_at.elapsed() < AWAITED_FOR && {
+            let map = shared.current.load();
+            !map.redefinitions.is_empty() && shared.lease.told_reached() < map.epoch.counter
+        };
         tokio::select! {
             () = cancel.cancelled() => break,
             _ = ticks.tick() => {}
             // Somebody may wait until we have seen it. The sender lives as long as `shared`; changes in quick succession are
             // told together.
-            Ok(()) = epochs.changed() => tokio::time::sleep(CHANGES_TOGETHER).await,
+            Ok(()) = epochs.changed() => {
+                changed_at = Instant::now();
+                tokio::time::sleep(CHANGES_TOGETHER).await;
+            }
+            () = tokio::time::sleep(AWAITED_INTERVAL), if is_awaited => {}
         }
         epochs.mark_unchanged();
         tokio::select! {
@@ -126,6 +142,7 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
         shared.refresh(store).await?;
         return Ok(());
     };
+    lease.told_reached.store(reached.counter, Ordering::Relaxed);
     let known = shared.current.load().epoch;
     if epoch < known {
         lease.end();
@@ -201,6 +218,11 @@ pub const LEASE: Duration = Duration::from_secs(5);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 const CHANGES_TOGETHER: Duration = Duration::from_millis(5);
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long statements may keep a change of the schema waiting.
+pub const AWAITED_FOR: Duration = Duration::from_millis(500);
+/// How often this proxy tells meanwhile how far it is.
+const AWAITED_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

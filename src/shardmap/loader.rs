@@ -7,20 +7,23 @@
 //!
 //! An epoch lower than the known one is refused. Rows that make no valid map are an error: the old snapshot stays.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use sqlx::Transaction;
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::types::Json;
 use tokio::time::timeout;
 
-use super::changes::read;
+use super::changes::{SchemaChangeId, read};
 use super::encoding::{declared_function, key_from_stored, key_types_from_stored, unreadable};
 use super::error::StoreError;
 use super::merge::{ChangedRows, GroupRow, PartitionRow, merge};
 use super::model::{
-    Bound, ClusterSequence, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId,
-    ShardState, Strategy, Table, TableKind,
+    Bound, ClusterSequence, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Redefinition,
+    Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 use super::store::Store;
 
@@ -58,6 +61,7 @@ struct Header {
     removed_floor: i64,
     schema_version: i64,
     open_schema_changes: i64,
+    redefinitions: Arc<[Redefinition]>,
 }
 
 impl Store {
@@ -108,10 +112,11 @@ async fn end(transaction: Transaction<'static, Postgres>) -> Result<(), StoreErr
 }
 
 async fn read_header(transaction: &mut Transaction<'_, Postgres>) -> Result<Header, StoreError> {
-    let row: (i64, i64, i64, i64, i64) = sqlx::query_as(
-        "SELECT c.incarnation, c.counter, c.removed_floor, c.schema_version,
-                (SELECT count(*) FROM shardgate_map.schema_change s WHERE s.finished_at IS NULL)
-         FROM shardgate_map.cluster c",
+    let row: (i64, i64, i64, i64, i64, OpenRedefinitions) = sqlx::query_as(
+        "SELECT c.incarnation, c.counter, c.removed_floor, c.schema_version, count(s.schema_change_id),
+                coalesce(jsonb_agg(jsonb_build_array(s.schema_change_id, s.redefines)) FILTER (WHERE s.redefines IS NOT NULL), '[]')
+         FROM shardgate_map.cluster c LEFT JOIN shardgate_map.schema_change s ON s.finished_at IS NULL
+         GROUP BY c.incarnation, c.counter, c.removed_floor, c.schema_version",
     )
     .fetch_one(&mut **transaction)
     .await
@@ -121,6 +126,7 @@ async fn read_header(transaction: &mut Transaction<'_, Postgres>) -> Result<Head
         removed_floor: row.2,
         schema_version: row.3,
         open_schema_changes: row.4,
+        redefinitions: row.5.0.into_iter().map(|(change, redefines)| redefines.by(SchemaChangeId(change))).collect(),
     })
 }
 
@@ -165,6 +171,29 @@ impl Header {
         snapshot.epoch = self.epoch;
         snapshot.schema_version = self.schema_version;
         snapshot.open_schema_changes = usize::try_from(self.open_schema_changes).unwrap_or_default();
+        snapshot.redefinitions = Arc::clone(&self.redefinitions);
+    }
+}
+
+/// With the changes that they belong to.
+type OpenRedefinitions = Json<Vec<(i64, Redefines)>>;
+
+/// The column `schema_change.redefines`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Redefines {
+    These(BTreeSet<String>),
+    /// True.
+    Anything(bool),
+}
+
+impl Redefines {
+    fn by(self, change: SchemaChangeId) -> Redefinition {
+        let names = match self {
+            Redefines::These(names) => Some(names),
+            Redefines::Anything(_) => None,
+        };
+        Redefinition { change, names }
     }
 }
 

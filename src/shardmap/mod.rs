@@ -46,12 +46,12 @@ mod watch;
 pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
-pub use lease::{LEASE, Lease, ProxyId};
+pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
 pub use loader::{Change, ChangedKeys, Loaded};
 pub use lookup::LookupError;
 pub use model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
-    PartitionState, Shard, ShardId, ShardState, Strategy, Table, TableKind,
+    PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 pub use placement::{NewPartition, hash_slices, spread};
 pub use sequences::{NewSequence, NumberBlock};

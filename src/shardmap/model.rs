@@ -4,11 +4,13 @@
 //! so routing is a binary search; the keys of a lookup group are too many for a snapshot and live in `cache`.
 //! A snapshot never changes; a change of the map makes a new one that shares the groups it did not touch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::changes::SchemaChangeId;
+use crate::catalog::mentions;
 use crate::shard_key::{KeyColumn, KeyType};
 
 /// Version of the map: a map database that was restored or failed over gets a new incarnation, each change a new counter.
@@ -199,6 +201,22 @@ pub struct MapSnapshot {
     pub schema_version: i64,
     /// Changes of the shards' schema that have begun and not finished: the shards may differ.
     pub open_schema_changes: usize,
+    /// What some of these give another meaning.
+    pub redefinitions: Arc<[Redefinition]>,
+}
+
+/// A change of the schema that gives names another meaning: from some moment before its end on, each shard at its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redefinition {
+    pub change: SchemaChangeId,
+    /// Without their schemas. `None`: there may be any.
+    pub names: Option<BTreeSet<String>>,
+}
+
+impl Redefinition {
+    pub fn may_concern(&self, text: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| mentions(text, names))
+    }
 }
 
 impl MapSnapshot {

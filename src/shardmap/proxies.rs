@@ -5,6 +5,7 @@
 //! directly, since our row lags by up to a second.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::types::Json;
@@ -14,7 +15,7 @@ use super::ShardMap;
 use super::changes::read;
 use super::error::StoreError;
 use super::lease::{LEASE, ProxyId};
-use super::model::Epoch;
+use super::model::{Epoch, MapSnapshot};
 use super::store::Store;
 
 /// One row of the proxies, for judging leases.
@@ -25,22 +26,27 @@ struct ProxyRow {
 }
 
 impl ShardMap {
-    /// `false`: some proxy is still behind after `patience`. Whoever calls this must not hold a snapshot that is older than
-    /// `epoch`, nor be a statement that was planned under one: it would wait for itself. Cancel safe.
-    pub async fn reached_by_all(&self, epoch: Epoch, patience: Duration) -> Result<bool, StoreError> {
+    /// `false`: some proxy is still behind after `patience`. `own`: the one snapshot that the caller itself holds, which may be
+    /// older; with any other it would wait for itself. Cancel safe.
+    pub async fn reached_by_all(
+        &self,
+        epoch: Epoch,
+        own: Option<&Arc<MapSnapshot>>,
+        patience: Duration,
+    ) -> Result<bool, StoreError> {
         self.reached(epoch).await;
         let deadline = Instant::now() + patience;
-        let own = self.lease().proxy_id();
+        let this = self.lease().proxy_id();
         let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
         loop {
-            let mut is_reached = self.shared.current.reached() >= epoch;
+            let mut is_reached = self.shared.current.reached_but_for(own) >= epoch;
             for row in self.store.proxies().await? {
                 let (renewals, since) = seen.entry(row.id.0).or_insert((row.renewals, Instant::now()));
                 if *renewals != row.renewals {
                     (*renewals, *since) = (row.renewals, Instant::now());
                 }
                 let is_over = since.elapsed() > LEASE;
-                is_reached &= row.id == own || row.reached >= epoch || is_over;
+                is_reached &= row.id == this || row.reached >= epoch || is_over;
             }
             if is_reached {
                 return Ok(true);
@@ -118,4 +124,4 @@ impl Store {
 
 /// A proxy sees a change within milliseconds.
 const SEEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -11,6 +11,7 @@ use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
 use crate::sql::ddl_locks::TableLocks;
+use crate::sql::redefined::Redefined;
 pub use crate::sql::schema_guard::NumberedColumns;
 use crate::sql::table_as::TableAs;
 
@@ -525,6 +526,8 @@ pub enum Command {
         numbered: Option<Arc<NumberedColumns>>,
         /// Taken on all shards before it begins.
         locks: Option<Arc<TableLocks>>,
+        /// Of what statements by others may be about.
+        redefines: Redefined,
     },
     Truncate {
         /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.

@@ -6,6 +6,7 @@ use pg_raw_parse::{Node, nodes};
 use super::analysis::Command;
 use super::context::Context;
 use super::query::means_temporary;
+use super::redefined::Redefined;
 use super::tree;
 use crate::error::PgError;
 
@@ -16,11 +17,12 @@ pub struct Ddl {
     pub creates_temporary: Option<String>,
     /// PostgreSQL refuses it in a transaction block.
     pub outside_transaction: bool,
+    pub redefines: Redefined,
 }
 
 impl Ddl {
     fn new(tag: impl Into<String>) -> Self {
-        Self { tag: tag.into(), creates_temporary: None, outside_transaction: false }
+        Self { tag: tag.into(), creates_temporary: None, outside_transaction: false, redefines: Redefined::Nothing }
     }
 
     /// A DO block of schema changes.
@@ -41,7 +43,7 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines } = self;
         Command::Ddl {
             tag,
             creates_temporary,
@@ -50,7 +52,13 @@ impl Ddl {
             table_as: None,
             numbered: None,
             locks: None,
+            redefines,
         }
+    }
+
+    pub fn redefining(mut self, redefines: Redefined) -> Self {
+        self.redefines = redefines;
+        self
     }
 }
 

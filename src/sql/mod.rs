@@ -29,6 +29,7 @@ pub mod own_database;
 mod parse;
 mod placing;
 mod query;
+pub mod redefined;
 pub mod returned;
 mod schema_guard;
 mod second;

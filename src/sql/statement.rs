@@ -9,6 +9,7 @@ use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader};
+use super::redefined::{self, Redefined, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
 use super::{
@@ -309,7 +310,8 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, locks, .. } = &mut command {
+    if let Command::Ddl { renames_distributed, numbered, locks, redefines, .. } = &mut command {
+        *redefines = redefined(node, context);
         *renames_distributed = schema_guard::renames_distributed(node, context);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
@@ -319,6 +321,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
 
 /// A DO block that makes these schema changes.
 fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgError> {
+    let mut redefines = Redefined::Nothing;
     for text in changes {
         let tree = parse::parse(text)?;
         let Some(node) = tree.stmts().next() else { continue };
@@ -340,8 +343,12 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
             let tag = ddl::classify(node).map_or_else(String::new, |found| found.tag);
             return Err(do_block::not_in_a_block(&tag));
         }
+        if let Command::Ddl { redefines: these, .. } = command {
+            redefines = redefines.with(these);
+        }
     }
-    Ok(Placement::new(ddl::Ddl::of_block().into_command(), Scope::EveryShard, Effect::Write))
+    let command = ddl::Ddl::of_block().redefining(redefines).into_command();
+    Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
 
 /// CREATE TABLE AS, SELECT INTO, CREATE MATERIALIZED VIEW: a table of the home shard with rows from a query.
@@ -363,6 +370,7 @@ fn place_table_as(
         table_as: table_as.map(Arc::new),
         numbered: None,
         locks: None,
+        redefines: redefined::relation(relation, context),
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {

@@ -23,6 +23,7 @@ mod outage;
 mod parity;
 mod pinned;
 mod prepared;
+mod redefined;
 mod reference_keys;
 mod schema;
 mod snapshots;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::catalog::{Policy, Trigger, TriggerEvents};
+use crate::catalog::{Dependency, Policy, Trigger, TriggerEvents};
 
 const T: Oid = 1;
 const AUDIT: Oid = 2;
@@ -209,4 +209,31 @@ fn a_rule_makes_writes_unknown() {
     catalog.relations.get_mut(&T).unwrap().rules.push("r".into());
     assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
     assert!(matches!(&*catalog.closure_of_relation(T, Access::Write, &reader()), Closure::Unknown(_)));
+}
+
+#[test]
+fn who_uses_a_name_is_found_over_several_steps() {
+    let mut catalog = Catalog::default();
+    let mut guarded = relation(T, "public", "guarded", RelationKind::Table);
+    guarded.triggers.push(trigger(10));
+    let mut allowed = relation(AUDIT, "public", "allowed", RelationKind::Table);
+    allowed.policies.push(Policy { name: "p".into(), expressions: vec!["(k > f(k))".into()], relations: Vec::new() });
+    for relation in
+        [guarded, allowed, relation(VIEW, "public", "v", RelationKind::View), relation(4, "public", "bare", RelationKind::Table)]
+    {
+        catalog.relations.insert(relation.oid, relation);
+    }
+    let on = DependencyTarget::Relation(T);
+    catalog.relation_dependencies.insert(VIEW, vec![Dependency { of: DependentKind::View, name: "v".into(), on }]);
+    for function in [function(10, "log", "plpgsql", "BEGIN PERFORM f(1); END"), function(11, "f", "sql", "SELECT 1")] {
+        catalog.function_names.insert(function.name.clone(), vec![function.oid]);
+        catalog.functions.insert(function.oid, function);
+    }
+    let using = |catalog: &Catalog, name: &str| {
+        catalog.names_that_use(&[name.to_owned()]).map(|names| names.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(using(&catalog, "f").expect("named"), ["allowed", "f", "guarded", "log", "v"]);
+    assert_eq!(using(&catalog, "bare").expect("named"), ["bare"]);
+    catalog.operator_functions.insert("===".into(), vec![11]);
+    assert_eq!(using(&catalog, "f"), None, "an operator has no name to look for");
 }

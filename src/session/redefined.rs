@@ -1,0 +1,118 @@
+//! A view or function gets another definition: no statement is answered by the new one that was planned by the old one.
+//!
+//! Where a view's rows lie its definition says, so a statement that was planned before and runs after the change may ask the
+//! wrong shards and be merged wrongly, and PostgreSQL, to which it is a statement like any other, cannot tell. Hence:
+//!
+//! ```text
+//! who changes:  announce the names ─► every proxy knows, and what it had begun before is over ─► the shards ─► finish
+//! the others:   a statement with one of the names in it waits for the end, and is read anew
+//! ```
+//! As on one server, where it would wait for the lock. A statement that runs for longer than [`AWAITED_FOR`] is not waited for:
+//! by then it has its locks. A transaction that is under way on shards waits no longer than [`HELD_PATIENCE`], since the change
+//! may be waiting for it.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::gather::duration;
+use super::schema::FOLLOWED_WITHIN;
+use super::{Failure, Session};
+use crate::backend::STATEMENT_TIMEOUT;
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{AWAITED_FOR, MapSnapshot};
+use crate::sql::redefined::Redefined;
+
+impl Session {
+    /// Before the change, which was announced, does anything on a shard.
+    pub(super) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<(), Failure> {
+        let names: Option<BTreeSet<String>> = match redefined {
+            Redefined::Nothing => return Ok(()),
+            Redefined::These(names) => self.gateway.catalog.load().names_that_use(names),
+            Redefined::Anything => None,
+        };
+        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
+        let map = &self.gateway.map;
+        map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
+        let epoch = map.refresh().await.map_err(PgError::from)?;
+        let is_reached = map.reached_by_all(epoch, self.using.as_ref(), AWAITED_FOR).await.map_err(PgError::from)?;
+        if !is_reached && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
+            tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
+        }
+        Ok(())
+    }
+
+    /// Before a text is read, or run as it was read.
+    #[inline]
+    pub(super) async fn wait_for_redefinition(&mut self, text: &str) -> Result<(), Failure> {
+        if self.gateway.map.load().redefinitions.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.wait_while_redefined(text)).await
+    }
+
+    async fn wait_while_redefined(&mut self, text: &str) -> Result<(), Failure> {
+        if !self.is_redefined(&self.gateway.map.load(), text) {
+            return Ok(());
+        }
+        let is_under_way = self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync);
+        if !is_under_way {
+            // The change waits for those who hold an older map.
+            self.using = None;
+        }
+        let limit = |name: &str| self.effective(name).and_then(duration).map(|limit| Instant::now() + limit);
+        let (statement_timeout, lock_timeout) = (limit(STATEMENT_TIMEOUT), limit("lock_timeout"));
+        let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
+        let (gateway, cancel) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel));
+        let mut epochs = gateway.map.subscribe();
+        while self.is_redefined(&gateway.map.load(), text) {
+            if !gateway.map.lease().is_valid() {
+                return Err(schema_not_known().into());
+            }
+            let client = &mut self.client;
+            tokio::select! {
+                biased;
+                _ = epochs.changed() => {}
+                () = cancel.cancelled() => return Err(canceled("user request").into()),
+                () = until(statement_timeout) => return Err(canceled("statement timeout").into()),
+                () = until(lock_timeout) => {
+                    return Err(PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into());
+                }
+                () = until(held_until) => return Ok(()),
+                end = poll_fn(|context| client.poll_gone(context)) => return Err(end.into()),
+                () = sleep(LEASE_CHECK) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// By somebody else.
+    fn is_redefined(&self, map: &MapSnapshot, text: &str) -> bool {
+        let own = self.schema_change.as_ref().map(|change| change.id);
+        map.redefinitions.iter().any(|redefinition| Some(redefinition.change) != own && redefinition.may_concern(text))
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn canceled(why: &str) -> PgError {
+    PgError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
+}
+
+fn schema_not_known() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "what this statement uses is being given another definition")
+        .with_detail("The map database does not answer, so it is not known whether the change has been made.")
+        .with_hint("Repeat the statement when the map database is back.")
+}
+
+/// What a transaction holds on shards may be what the change waits for.
+const HELD_PATIENCE: Duration = Duration::from_secs(1);
+const LEASE_CHECK: Duration = Duration::from_secs(1);

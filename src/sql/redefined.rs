@@ -1,0 +1,176 @@
+//! What a schema change gives another meaning: views, functions and the like, of which a statement that was read before it would
+//! be answered wrongly after it.
+//!
+//! Where the rows of a view lie, and what a function or a policy looks at, the reader of a statement knows by their definitions.
+//! A table's own change needs no such care: its shape comes with each answer. What is dropped needs none either: who has counted
+//! on it has been more careful than it takes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pg_raw_parse::{Node, nodes};
+
+use super::context::Context;
+use super::tree;
+
+/// Names without their schemas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Redefined {
+    #[default]
+    Nothing,
+    These(Arc<[String]>),
+    /// It has no name that would stand in a statement: an operator, a cast.
+    Anything,
+}
+
+impl Redefined {
+    fn names<'n>(names: impl IntoIterator<Item = Option<&'n str>>) -> Self {
+        let names: BTreeSet<String> = names.into_iter().flatten().map(str::to_owned).collect();
+        if names.is_empty() { Redefined::Nothing } else { Redefined::These(names.into_iter().collect()) }
+    }
+
+    /// Both of them.
+    pub fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Redefined::Nothing, other) | (other, Redefined::Nothing) => other,
+            (Redefined::Anything, _) | (_, Redefined::Anything) => Redefined::Anything,
+            (Redefined::These(one), Redefined::These(other)) => {
+                Self::names(one.iter().chain(other.iter()).map(|name| Some(name.as_str())))
+            }
+        }
+    }
+}
+
+pub fn redefined(node: Node<'_>, context: &Context) -> Redefined {
+    use nodes::ObjectType;
+    match node {
+        Node::ViewStmt(view) => relation(view.view(), context),
+        Node::CreateStmt(table) => relation(table.relation(), context),
+        Node::AlterTableStmt(alter) if alters_what_is_hidden(alter) => Redefined::names([name_of(alter.relation())]),
+        Node::CreatePolicyStmt(policy) => Redefined::names([name_of(policy.table())]),
+        Node::AlterPolicyStmt(policy) => Redefined::names([name_of(policy.table())]),
+        Node::CreateTrigStmt(trigger) => Redefined::names([name_of(trigger.relation())]),
+        Node::RuleStmt(rule) => Redefined::names([name_of(rule.relation())]),
+        Node::CreateFunctionStmt(create) => {
+            function(tree::names(create.funcname()).and_then(|names| names.last().copied()), context)
+        }
+        Node::AlterFunctionStmt(alter) => {
+            let names = alter.func().and_then(|found| tree::names(found.objname()));
+            Redefined::names([names.and_then(|names| names.last().copied())])
+        }
+        Node::DefineStmt(define) if define.kind == ObjectType::OBJECT_AGGREGATE => {
+            function(define.defnames().iter().filter_map(nodes::String::sval).next_back(), context)
+        }
+        Node::DefineStmt(define) if define.kind == ObjectType::OBJECT_OPERATOR => Redefined::Anything,
+        Node::CreateCastStmt(_) | Node::CreateOpClassStmt(_) => Redefined::Anything,
+        Node::RenameStmt(rename) => match rename.rename_type {
+            ObjectType::OBJECT_VIEW | ObjectType::OBJECT_TABLE | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+                Redefined::names([name_of(rename.relation()), rename.newname()])
+            }
+            ObjectType::OBJECT_FUNCTION
+            | ObjectType::OBJECT_PROCEDURE
+            | ObjectType::OBJECT_ROUTINE
+            | ObjectType::OBJECT_AGGREGATE => Redefined::names([object_name(rename.object()), rename.newname()]),
+            ObjectType::OBJECT_SCHEMA => Redefined::Anything,
+            _ => Redefined::Nothing,
+        },
+        Node::AlterObjectSchemaStmt(moved) => match moved.relation() {
+            Some(relation) => Redefined::names([name_of(Some(relation))]),
+            None => Redefined::names([object_name(moved.object())]),
+        },
+        _ => Redefined::Nothing,
+    }
+}
+
+/// A new one means something else only where there is one of that name: the same, or one in another schema.
+pub fn relation(new: Option<&nodes::RangeVar>, context: &Context) -> Redefined {
+    let name = name_of(new).filter(|name| context.catalog.relations.values().any(|relation| relation.name == *name));
+    Redefined::names([name])
+}
+
+fn function(name: Option<&str>, context: &Context) -> Redefined {
+    Redefined::names([name.filter(|name| context.catalog.function_names.contains_key(*name))])
+}
+
+fn name_of(relation: Option<&nodes::RangeVar>) -> Option<&str> {
+    relation?.relname()
+}
+
+/// Of a function, or of whatever has a dotted name.
+fn object_name(object: Node<'_>) -> Option<&str> {
+    let names = match object {
+        Node::ObjectWithArgs(object) => tree::names(object.objname())?,
+        other => tree::names(other.as_node_list()?)?,
+    };
+    names.last().copied()
+}
+
+/// Defaults, triggers, policies: what a statement about the table does not show.
+fn alters_what_is_hidden(alter: &nodes::AlterTableStmt) -> bool {
+    use nodes::AlterTableType as Kind;
+    alter.cmds().iter().any(|command| match command {
+        Node::AlterTableCmd(command) => matches!(
+            command.subtype,
+            Kind::AT_ColumnDefault
+                | Kind::AT_AddIdentity
+                | Kind::AT_SetIdentity
+                | Kind::AT_EnableTrig
+                | Kind::AT_EnableAlwaysTrig
+                | Kind::AT_EnableReplicaTrig
+                | Kind::AT_EnableTrigAll
+                | Kind::AT_EnableTrigUser
+                | Kind::AT_EnableRule
+                | Kind::AT_EnableAlwaysRule
+                | Kind::AT_EnableReplicaRule
+                | Kind::AT_EnableRowSecurity
+                | Kind::AT_ForceRowSecurity
+        ),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::analysis::Command;
+    use crate::sql::{Analyzer, testing};
+
+    fn of(text: &str) -> Redefined {
+        let mut fixture = testing::library();
+        fixture.view("seen", "k int8", "SELECT t.k FROM public.t");
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().read(text, &context).expect(text);
+        match &read.analyzed.statements.first().expect("a statement").command {
+            Command::Ddl { redefines, .. } => redefines.clone(),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn new_definitions_of_what_is_there_are_told() {
+        for (text, names) in [
+            ("CREATE OR REPLACE VIEW seen AS SELECT 1", &["seen"][..]),
+            ("CREATE VIEW other.seen AS SELECT 1", &["seen"]),
+            ("ALTER VIEW seen RENAME TO gone", &["gone", "seen"]),
+            ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", &["t"]),
+            ("ALTER TABLE t ALTER x SET DEFAULT 1", &["t"]),
+            ("ALTER FUNCTION f(int) STABLE", &["f"]),
+            ("ALTER FUNCTION public.f(int) RENAME TO g", &["f", "g"]),
+        ] {
+            assert_eq!(of(text), Redefined::names(names.iter().map(|name| Some(*name))), "{text}");
+        }
+        for text in ["CREATE CAST (text AS int) WITH INOUT AS IMPLICIT", "ALTER SCHEMA a RENAME TO b"] {
+            assert_eq!(of(text), Redefined::Anything, "{text}");
+        }
+        for text in [
+            "CREATE VIEW new AS SELECT 1",
+            "CREATE TABLE new (k int)",
+            "CREATE FUNCTION new() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "DROP VIEW seen",
+            "ALTER TABLE t ADD COLUMN n int",
+            "CREATE INDEX ON t (x)",
+        ] {
+            assert_eq!(of(text), Redefined::Nothing, "{text}");
+        }
+    }
+}
