@@ -2,7 +2,7 @@
 //! be answered wrongly after it.
 //!
 //! Where the rows of a view lie, and what a function or a policy looks at, the reader of a statement knows by their definitions.
-//! A table's own change needs no such care: its shape comes with each answer. What is dropped needs none either: who has counted
+//! A table's own change needs little of this: its shape comes with each answer, but not how its text sorts. What is dropped needs none either: who has counted
 //! on it has been more careful than it takes.
 
 use std::collections::BTreeSet;
@@ -105,13 +105,14 @@ fn object_name(object: Node<'_>) -> Option<&str> {
     names.last().copied()
 }
 
-/// Defaults, triggers, policies: what a statement about the table does not show.
+/// Defaults, triggers, policies, collations: what a statement about the table does not show, nor its answer.
 fn alters_what_is_hidden(alter: &nodes::AlterTableStmt) -> bool {
     use nodes::AlterTableType as Kind;
     alter.cmds().iter().any(|command| match command {
         Node::AlterTableCmd(command) => matches!(
             command.subtype,
             Kind::AT_ColumnDefault
+                | Kind::AT_AlterColumnType
                 | Kind::AT_AddIdentity
                 | Kind::AT_SetIdentity
                 | Kind::AT_EnableTrig
@@ -154,6 +155,7 @@ mod tests {
             ("ALTER VIEW seen RENAME TO gone", &["gone", "seen"]),
             ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", &["t"]),
             ("ALTER TABLE t ALTER x SET DEFAULT 1", &["t"]),
+            ("ALTER TABLE t ALTER x TYPE text COLLATE \"C\"", &["t"]),
             ("ALTER FUNCTION f(int) STABLE", &["f"]),
             ("ALTER FUNCTION public.f(int) RENAME TO g", &["f", "g"]),
         ] {
