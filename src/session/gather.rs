@@ -29,7 +29,7 @@ use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::clock;
-use crate::sql::gather::{Recipe, Source, recipe};
+use crate::sql::gather::{KnownKeys, Recipe, Source, recipe};
 use crate::sql::staging::Answer;
 use crate::wire::{self, FieldDescription};
 
@@ -285,6 +285,8 @@ impl Session {
         }
         let names: Vec<String> =
             hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
+        // Those of the transaction are asked at once, without keys.
+        let outside = hands.parts.len();
         let mut loaded = None;
         let run = Box::pin(self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded)).await;
         let failed = run.map_err(|error| {
@@ -296,12 +298,15 @@ impl Session {
             None => None,
         };
         let home = hands.scratch.pool().address.name.clone();
-        let fragments = loaded.iter().flat_map(|loaded| &loaded.fragments).filter_map(|((input, side), sent)| {
-            let shard = match side {
-                Side::Scratch => home.clone(),
-                Side::Part(index) => names.get(*index)?.clone(),
+        let Loaded { fragments, keys, .. } = loaded.unwrap_or_default();
+        let fragments = fragments.iter().filter_map(|((input, side), sent)| {
+            let input = recipe.inputs.get(*input)?;
+            let (shard, sql) = match side {
+                Side::Scratch => (home.clone(), input.shown_as(&keys)),
+                Side::Part(index) if *index < outside => (names.get(*index)?.clone(), input.shown_as(&keys)),
+                Side::Part(index) => (names.get(*index)?.clone(), input.shown_as(&KnownKeys::new())),
             };
-            Some(FragmentRun { shard, sql: recipe.inputs.get(*input)?.shown(), sent: *sent })
+            Some(FragmentRun { shard, sql, sent: *sent })
         });
         let fragments = fragments.collect();
         if let (None, Then::Keep(_)) = (&failed, asked.then) {
