@@ -7,8 +7,9 @@ use super::filters::{self, Condition, Piece, Writer};
 use super::groups;
 use super::key_tables::{KeyTable, has_keys, key_inputs};
 use super::keys::ANY_VALUE;
-use super::semijoins::{Known, Place, semijoins};
+use super::semijoins::{KeySource, Known, Place, semijoins};
 use super::splicing::TEMPORARY_SCHEMA;
+use super::steps::handed_on;
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
@@ -196,8 +197,14 @@ impl<'c> Inputs<'c> {
         }
     }
 
-    /// What the conditions say about the inputs' rows. `uses`: of each relation, which of the input's places it is.
-    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], uses: &[usize], search_path: &[String]) {
+    /// What the conditions say about the inputs' rows. Of each relation, its class and which of the input's places it is.
+    pub fn note_filters(
+        &mut self,
+        survey: &Survey,
+        (classes, uses): (&[Class], &[usize]),
+        computed: &[Computed],
+        search_path: &[String],
+    ) {
         if !self.context.has_plain_operators(search_path) {
             return;
         }
@@ -210,20 +217,11 @@ impl<'c> Inputs<'c> {
                 own.push(condition);
             }
         }
-        let keyed = |(index, class): (usize, &Class)| match class {
-            Class::Input(input) => Some(self.name(*input)),
-            Class::InPlace => {
-                known.get(index).copied().flatten().filter(|known| has_keys(known, &self.context.catalog)).map(|_| {
-                    // Another one for each place.
-                    format!("{INPUT_PREFIX}k{}", self.noted + index + 1)
-                })
-            }
-            Class::Opened(_) | Class::Computed => None,
-        };
-        let keyed: Vec<Option<String>> = classes.iter().enumerate().map(keyed).collect();
+        let source = |(index, class): (usize, &Class)| self.key_source(survey, &known, (index, *class), computed);
+        let sources: Vec<Option<KeySource>> = classes.iter().enumerate().map(source).collect();
         self.noted += classes.len();
         let is_pinned = self.pinned(survey, &known);
-        let needed = semijoins(survey, &known, (own, &is_pinned), &keyed);
+        let needed = semijoins(survey, &known, (own, &is_pinned), &sources);
         for (index, (class, conditions)) in classes.iter().zip(needed).enumerate() {
             match class {
                 Class::Input(input) => {
@@ -232,14 +230,42 @@ impl<'c> Inputs<'c> {
                     of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
                 }
                 Class::InPlace => {
-                    let known = known.get(index).copied().flatten().zip(keyed.get(index).cloned().flatten());
-                    self.key_tables.extend(known.map(|(known, name)| {
+                    let known = known.get(index).copied().flatten().zip(sources.get(index).and_then(Option::as_ref));
+                    self.key_tables.extend(known.map(|(known, source)| {
                         let Known { relation, with_children, .. } = known;
-                        KeyTable { name, relation, with_children, predicates: conditions }
+                        KeyTable { name: source.input.clone(), relation, with_children, predicates: conditions }
                     }));
                 }
                 Class::Opened(_) | Class::Computed => {}
             }
+        }
+    }
+
+    /// Where the keys of a relation are when they have been loaded.
+    fn key_source(
+        &self,
+        survey: &Survey,
+        known: &[Option<Known<'c>>],
+        (index, class): (usize, Class),
+        computed: &[Computed],
+    ) -> Option<KeySource> {
+        let own = known.get(index).copied().flatten()?;
+        let relation = format!("{}.{}", own.relation.schema, own.relation.name);
+        match class {
+            Class::Input(input) => Some(KeySource { input: self.name(input), relation, computed: None }),
+            // Another one for each place.
+            Class::InPlace => {
+                let input = format!("{INPUT_PREFIX}k{}", self.noted + index + 1);
+                has_keys(&own, &self.context.catalog).then_some(KeySource { input, relation, computed: None })
+            }
+            Class::Computed => {
+                let computed = computed.iter().find(|computed| computed.inner.relations.contains(&index))?;
+                let columns = handed_on(survey, known, computed.inner.level);
+                let columns = columns.into_iter().map(|((relation, column), name)| (relation, column.attnum, name)).collect();
+                let Input { name, relation, .. } = &computed.input;
+                Some(KeySource { input: name.clone(), relation: relation.clone(), computed: Some(columns) })
+            }
+            Class::Opened(_) => None,
         }
     }
 

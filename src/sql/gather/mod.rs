@@ -328,7 +328,7 @@ impl Kitchen<'_> {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
         self.inputs.note_columns(&old, &classes, &computed)?;
-        self.inputs.note_filters(&old, &classes, &uses, search_path);
+        self.inputs.note_filters(&old, (&classes, &uses), &computed, search_path);
         self.inputs.note_memberships(&old, &classes);
         self.inputs.note_lookups(&old, &classes);
         self.inputs.note_computed(computed);

@@ -48,9 +48,37 @@ pub enum Place<'r> {
     Elsewhere,
 }
 
+/// Where the values of a relation's columns are when it has been loaded.
+#[derive(Clone, Debug)]
+pub struct KeySource {
+    /// Name of the input.
+    pub input: String,
+    /// How messages name it.
+    pub relation: String,
+    /// It is a sub-select that the shards compute: those of its tables' columns that it hands on, by their names in it.
+    pub computed: Option<Vec<(usize, i16, String)>>,
+}
+
+impl KeySource {
+    /// The name of a column there, quoted.
+    fn column(&self, at: At<'_>) -> Option<String> {
+        match &self.computed {
+            None => Some(quoted_identifier(&at.1.name)),
+            Some(columns) => {
+                let is_it = |(relation, attnum, _): &&(usize, i16, String)| *relation == at.0 && *attnum == at.1.attnum;
+                columns.iter().find(is_it).map(|(_, _, name)| quoted_identifier(name))
+            }
+        }
+    }
+}
+
 /// The joins of a survey.
 struct Joins<'s, 'r> {
     known: &'s [Option<Known<'r>>],
+    /// Of each relation that is loaded.
+    sources: &'s [Option<KeySource>],
+    /// Columns that rows of other inputs are compared with.
+    compared: Vec<At<'r>>,
     /// Of each relation, how much it is restricted.
     extent: Vec<Extent>,
     /// Of each relation: its columns, and columns that they must be equal to one of the values of.
@@ -79,21 +107,23 @@ enum KeysOf {
 }
 
 /// What must be true of a row that is needed, by relation. `own`: by its own columns; `is_pinned`: by an equality with constants;
-/// `inputs`: the names of those that are loaded.
+/// `sources`: where those are that are loaded.
 pub fn semijoins(
     survey: &Survey,
     known: &[Option<Known<'_>>],
     (own, is_pinned): (Vec<Vec<Vec<Piece>>>, &[bool]),
-    inputs: &[Option<String>],
+    sources: &[Option<KeySource>],
 ) -> Vec<Vec<Vec<Piece>>> {
     let steps = steps(survey, known);
     let reached = (0..own.len()).map(|relation| reached(relation, &steps)).collect();
     let extent = is_pinned.iter().map(|is_pinned| if *is_pinned { Extent::Pinned } else { Extent::Whole }).collect();
-    let mut joins = Joins { known, extent, reached, needed: own };
+    let input = |at: At<'_>| sources.get(at.0).and_then(Option::as_ref).map(|source| &source.input);
+    let compared = steps.iter().filter(|(from, to)| input(*from) != input(*to)).map(|(_, to)| *to).collect();
+    let mut joins = Joins { known, sources, compared, extent, reached, needed: own };
     // Of reference tables first: the rows of a nation that are needed follow from its region, those of a supplier from its nation.
     joins.add(|place| place == Place::Reference, |place| place == Place::Reference);
     joins.add(|place| matches!(place, Place::Sharded { .. }), |place| place == Place::Reference);
-    joins.add_keys(inputs);
+    joins.add_keys();
     joins.add(|place| matches!(place, Place::Sharded { .. }), |place| matches!(place, Place::Sharded { .. }));
     joins.needed
 }
@@ -135,41 +165,56 @@ impl<'r> Joins<'_, 'r> {
         self.needed.iter_mut().zip(found).for_each(|(needed, found)| needed.extend(found));
     }
 
-    /// How much it is restricted, by what is known now.
+    /// How much it is restricted, by what is known now: a computed sub-select as much as one of its tables.
     fn extent(&self, relation: usize) -> Extent {
-        let own = self.extent.get(relation).copied().unwrap_or_default();
-        if self.conditions(relation).is_empty() { Extent::Whole } else { own.max(Extent::Part) }
+        let of = |relation: usize| {
+            let own = self.extent.get(relation).copied().unwrap_or_default();
+            if self.conditions(relation).is_empty() { Extent::Whole } else { own.max(Extent::Part) }
+        };
+        match self.source(relation).filter(|source| source.computed.is_some()) {
+            Some(source) => self.relations_of(&source.input).map(of).max().unwrap_or_default(),
+            None => of(relation),
+        }
+    }
+
+    fn source(&self, relation: usize) -> Option<&KeySource> {
+        self.sources.get(relation).and_then(Option::as_ref)
+    }
+
+    /// Those that are loaded as this input.
+    fn relations_of(&self, input: &str) -> impl Iterator<Item = usize> {
+        let sources = self.sources.iter().enumerate();
+        sources.filter(move |(_, source)| source.as_ref().is_some_and(|source| source.input == input)).map(|(index, _)| index)
     }
 
     /// Partners elsewhere, by keys.
-    fn add_keys(&mut self, inputs: &[Option<String>]) {
+    fn add_keys(&mut self) {
         // What is restricted by keys may restrict others.
         for _ in 0..KEY_STEPS_MAX {
-            self.add_keys_of(inputs, KeysOf::Primary);
+            self.add_keys_of(KeysOf::Primary);
         }
         for _ in 0..KEY_STEPS_MAX {
-            self.add_keys_of(inputs, KeysOf::Fewest);
+            self.add_keys_of(KeysOf::Fewest);
         }
     }
 
-    fn add_keys_of(&mut self, inputs: &[Option<String>], which: KeysOf) {
+    fn add_keys_of(&mut self, which: KeysOf) {
         for relation in 0..self.needed.len() {
             let before = self.extent(relation);
             let partners = self.reached(relation).filter(|(from, to)| {
+                let extent = self.extent(to.0);
                 let is_wanted = match which {
-                    KeysOf::Primary => {
-                        self.extent(to.0) > Extent::Whole && self.known(to.0).is_some_and(|other| is_primary(other, to.1))
-                    }
-                    KeysOf::Fewest => self.extent(to.0) > before,
+                    KeysOf::Primary => extent > Extent::Whole && self.known(to.0).is_some_and(|other| is_primary(other, to.1)),
+                    KeysOf::Fewest => extent > before,
                 };
-                is_wanted && self.may_wait(relation, *from, *to, inputs)
+                is_wanted && self.may_wait(relation, *from, *to)
             });
             let partners: Vec<(At<'r>, At<'r>)> = partners.collect();
             let is_best = |(from, to): &(At<'r>, At<'r>)| {
                 let alike = partners.iter().filter(|(other, _)| is_same(*other, *from));
                 which == KeysOf::Primary || alike.map(|(_, other)| self.extent(other.0)).max() == Some(self.extent(to.0))
             };
-            let keys = |(from, to): &(At<'r>, At<'r>)| Some((self.keys(*from, *to, inputs)?, self.extent(to.0)));
+            let keys = |(from, to): &(At<'r>, At<'r>)| Some((self.keys(*from, *to)?, self.extent(to.0)));
             let found: Vec<(Vec<Piece>, Extent)> = partners.iter().filter(|pair| is_best(pair)).filter_map(keys).collect();
             let (Some(needed), Some(own)) = (self.needed.get_mut(relation), self.extent.get_mut(relation)) else { continue };
             for (keys, extent) in found {
@@ -182,41 +227,43 @@ impl<'r> Joins<'_, 'r> {
     }
 
     /// The partner is somewhere else, restricted by more than what restricts these rows as well, and does not wait for them.
-    fn may_wait(&self, relation: usize, from: At<'r>, to: At<'r>, inputs: &[Option<String>]) -> bool {
-        let name = |relation: usize| inputs.get(relation).and_then(Option::as_ref);
+    fn may_wait(&self, relation: usize, from: At<'r>, to: At<'r>) -> bool {
         let (Some(own), Some(other)) = (self.known(relation), self.known(to.0)) else { return false };
-        let (Some(own_name), Some(other_name)) = (name(relation), name(to.0)) else { return false };
-        let is_apart = other.relation.oid != own.relation.oid && !is_beside(&own, from.1, &other, to.1);
+        let (Some(source), Some(other_source)) = (self.source(relation), self.source(to.0)) else { return false };
         let is_shared = |keys: &Keys| {
-            let is_it = |at: At<'_>| name(at.0) == Some(&keys.input) && quoted_identifier(&at.1.name) == keys.column;
+            let is_it = |at: At<'_>| {
+                let source = self.source(at.0).filter(|source| source.input == keys.input);
+                source.and_then(|source| source.column(at)).as_ref() == Some(&keys.column)
+            };
             self.reached(relation).any(|(own, at)| is_same(own, from) && is_it(at))
         };
         let says_more = self.conditions(to.0).iter().any(|condition| match condition.as_slice() {
             [Piece::Sql(column), Piece::Keys(keys)] => *column != quoted_identifier(&to.1.name) || !is_shared(keys),
             _ => true,
         });
-        is_apart && says_more && !self.waits_for(inputs, other_name, own_name)
+        // Of a sub-select, only what it hands on itself: grouping may have left NULLs in another column that equals this one.
+        let is_computed = other_source.computed.is_some();
+        let is_handed_on = is_computed && self.compared.iter().any(|at| is_same(*at, to));
+        source.computed.is_none()
+            && (is_handed_on || (!is_computed && says_more && other.relation.oid != own.relation.oid))
+            && !is_beside(&own, from.1, &other, to.1)
+            && !self.waits_for(&other_source.input, &source.input)
     }
 
     /// `from` is among the values of `to`.
-    fn keys(&self, from: At<'r>, to: At<'r>, inputs: &[Option<String>]) -> Option<Vec<Piece>> {
-        let other = self.known(to.0)?.relation;
-        let keys = Keys {
-            input: inputs.get(to.0)?.clone()?,
-            relation: format!("{}.{}", other.schema, other.name),
-            column: quoted_identifier(&to.1.name),
-            form: Form::of(from.1, to.1)?,
-        };
+    fn keys(&self, from: At<'r>, to: At<'r>) -> Option<Vec<Piece>> {
+        let source = self.source(to.0)?;
+        let (input, relation) = (source.input.clone(), source.relation.clone());
+        let keys = Keys { input, relation, column: source.column(to)?, form: Form::of(from.1, to.1)? };
         Some(vec![Piece::Sql(quoted_identifier(&from.1.name)), Piece::Keys(keys)])
     }
 
     /// An input is restricted by keys of another, or by keys of what waits for it.
-    fn waits_for(&self, inputs: &[Option<String>], input: &String, other: &String) -> bool {
+    fn waits_for(&self, input: &str, other: &str) -> bool {
         let (mut waiting, mut seen) = (vec![input], BTreeSet::new());
         while let Some(input) = waiting.pop().filter(|input| *input != other) {
-            let relations = (0..self.needed.len()).filter(|relation| inputs.get(*relation) == Some(&Some(input.clone())));
-            let keys = relations.flat_map(|relation| keys_in(self.conditions(relation)));
-            waiting.extend(keys.map(|keys| &keys.input).filter(|input| seen.insert(*input)));
+            let keys = self.relations_of(input).flat_map(|relation| keys_in(self.conditions(relation)));
+            waiting.extend(keys.map(|keys| keys.input.as_str()).filter(|input| seen.insert(*input)));
         }
         seen.contains(other)
     }

@@ -54,6 +54,20 @@ pub fn steps<'r>(survey: &Survey, known: &[Option<Known<'r>>]) -> Vec<(At<'r>, A
     of_conditions.chain(of_using).collect()
 }
 
+/// The columns that a SELECT hands on, by the names that it gives them.
+pub fn handed_on<'r>(survey: &Survey, known: &[Option<Known<'r>>], level: usize) -> Vec<(At<'r>, String)> {
+    let names = Names { survey, known };
+    let outputs = survey.levels.get(level).map(|level| level.outputs.as_slice()).unwrap_or_default();
+    let named = outputs.iter().filter_map(|output| match output {
+        Output::Column { name, column } => match names.at_level(column, level) {
+            Here::Means(found) => Some((found.at, name.clone())),
+            Here::Around | Here::Unknown => None,
+        },
+        Output::All(_) => None,
+    });
+    named.collect()
+}
+
 pub fn is_same(one: At<'_>, other: At<'_>) -> bool {
     one.0 == other.0 && one.1.attnum == other.1.attnum
 }

@@ -311,7 +311,7 @@ impl Walk {
         self.finished = (select.op == nodes::SetOperation::SETOP_NONE).then_some(level);
         self.note("end");
         if let Some(inner) = begun.filter(|inner| inner.steps.start > 0) {
-            let ended = inner.ended(&self.survey);
+            let ended = inner.ended(&self.survey, level);
             self.survey.inner.push(ended);
         }
         Ok(())

@@ -582,6 +582,35 @@ fn tables_of_the_home_shard_have_keys_too() {
 }
 
 #[test]
+fn what_the_shards_compute_has_keys_too() {
+    let shown = |text: &str| {
+        let inputs = computing(text).inputs.into_iter().map(|input| format!("{}: {}", input.round, input.shown()));
+        inputs.collect::<Vec<_>>().join(" | ").replace('"', "")
+    };
+    for (text, keys) in [
+        (
+            "SELECT max(v) FROM names WHERE name IN (SELECT u.name FROM u JOIN t ON u.k = t.k WHERE t.x = 5)",
+            "keys name of a sub-select",
+        ),
+        ("SELECT max(v) FROM names n, (SELECT u.name AS o FROM u WHERE y = 5 GROUP BY u.name) d WHERE n.name = d.o", {
+            "keys o of a sub-select"
+        }),
+    ] {
+        let expected = format!("1: SELECT name, v FROM public.names WHERE name = ANY ({keys})");
+        assert!(shown(text).ends_with(&expected), "{text}: {}", shown(text));
+    }
+    for text in [
+        // It is not restricted, or not handed on as it is.
+        "SELECT max(v) FROM names WHERE name IN (SELECT u.name FROM u JOIN t ON u.k = t.k)",
+        "SELECT max(v) FROM names n, (SELECT max(u.name) AS name FROM u WHERE y = 5 GROUP BY u.k) d WHERE n.name = d.name",
+        "SELECT max(v) FROM names WHERE name NOT IN (SELECT u.name FROM u JOIN t ON u.k = t.k WHERE t.x = 5)",
+    ] {
+        assert!(!shown(text).contains("ANY"), "{text}: {}", shown(text));
+        assert!(computing(text).plain.is_some(), "{text}");
+    }
+}
+
+#[test]
 fn of_equal_rows_one_is_loaded_where_only_its_being_there_matters() {
     for (text, expected) in [
         ("SELECT id FROM ref WHERE NOT EXISTS (SELECT * FROM t WHERE x = g)", "SELECT DISTINCT \"x\" FROM \"public\".\"t\""),

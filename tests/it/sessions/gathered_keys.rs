@@ -63,6 +63,8 @@ async fn fewer_are_shipped(client: &mut WireClient) {
         ),
         ("SELECT count(*) FROM orders JOIN (SELECT owner FROM accounts WHERE id = 7 LIMIT 1) a USING (owner)", "20", 20),
         ("SELECT count(*) FROM orders o JOIN (SELECT owner FROM accounts WHERE id = 7 LIMIT 1) a ON a.owner = o.owner", "20", 20),
+        // A sub-select that the shards compute.
+        ("SELECT count(*) FROM orders o WHERE o.owner IN (SELECT owner FROM accounts WHERE id IN (7, 9) GROUP BY owner)", "40", 40),
         ("WITH a AS (SELECT * FROM accounts WHERE id = 7) SELECT count(*) FROM orders o JOIN a USING (owner)", "20", 20),
         ("WITH a AS (SELECT * FROM accounts WHERE id = 7) SELECT count(*) FROM orders o, a WHERE a.owner = o.owner", "20", 20),
         // Of the home shard: a value that two rows have, NULL, one that no order has.
@@ -113,7 +115,7 @@ async fn shown(client: &mut WireClient) {
     let told = client.ask(&format!("EXPLAIN (SHARDS) {text}")).await;
     for line in [
         "On shard0: SELECT \"account\" FROM \"public\".\"labels\" WHERE \"id\" OPERATOR(pg_catalog.<) (3)",
-        "On shard1: SELECT \"account\" FROM \"public\".\"orders\" WHERE \"account\" = ANY (keys \"account\" of public.labels)",
+        "On shard1: SELECT \"id\", \"account\" FROM \"public\".\"orders\" WHERE \"account\" = ANY (keys \"account\" of public.labels)",
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }

@@ -11,6 +11,8 @@ SELECT p.id, o.id, i.n FROM people p LEFT JOIN (shop.orders o LEFT JOIN shop.ite
 SELECT p.id, s.id, o.id FROM people p LEFT JOIN shop.people s ON s.id = p.id AND s.nick = 'bob' LEFT JOIN shop.orders o ON o.person_id = s.id WHERE p.age > 30 ORDER BY 1, 2, 3;
 SELECT p.id, s.id, o.id FROM people p LEFT JOIN shop.people s ON s.id = p.id JOIN shop.orders o ON o.person_id = s.id WHERE s.nick = 'bob' ORDER BY 1, 2, 3;
 SELECT p.id, s.id, o.id FROM people p LEFT JOIN shop.people s ON s.id = p.id AND s.nick = 'bob' JOIN shop.orders o ON o.person_id = s.id ORDER BY 1, 2, 3;
+SELECT s.sku, i.order_id, p.id FROM skus s LEFT JOIN shop.items i ON i.sku = s.sku LEFT JOIN people p ON p.id = i.order_id WHERE s.price < 3 ORDER BY 1, 2, 3;
+SELECT p.id, q.n, o.id FROM people p LEFT JOIN posts q ON q.person_id = p.id JOIN shop.orders o ON o.id = p.boss WHERE p.age < 25 ORDER BY 1, 2, 3;
 SELECT count(*), sum(o.id) FROM people p FULL JOIN shop.orders o ON o.person_id = p.id AND p.age = 31;
 SELECT count(*), sum(o.id) FROM people p FULL JOIN shop.orders o ON o.person_id = p.id WHERE p.age = 31 OR p.id IS NULL;
 SELECT count(*), count(s.id), sum(o.id) FROM (people p FULL JOIN shop.people s ON s.id = p.id) LEFT JOIN shop.orders o ON o.person_id = p.id AND p.age = 31;
@@ -72,6 +74,15 @@ WITH people AS (SELECT boss AS id FROM people WHERE age > 50) SELECT o.id FROM s
 WITH RECURSIVE d AS (SELECT id, boss FROM people WHERE age = 31 UNION SELECT p.id, p.boss FROM people p JOIN d ON p.id = d.boss) SELECT o.id FROM shop.orders o JOIN d ON d.id = o.person_id ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE o.person_id IN (SELECT d.id FROM (SELECT id FROM people WHERE age > 55 LIMIT 100) d) ORDER BY 1;
 SELECT p.id, (SELECT count(*) FROM (SELECT boss AS id FROM people WHERE age > 50) d WHERE d.id = p.id) FROM people p ORDER BY 1;
+-- Those that the shards compute.
+SELECT o.id FROM shop.orders o WHERE o.person_id IN (SELECT p.id FROM people p JOIN posts q ON q.person_id = p.id WHERE q.words IN (11, 31, 52) GROUP BY p.id) ORDER BY 1;
+SELECT o.id, d.who, d.n FROM shop.orders o JOIN (SELECT boss AS who, count(*) AS n FROM people WHERE age > 40 GROUP BY boss) d ON d.who = o.person_id ORDER BY 1;
+SELECT o.id, d.who, d.n FROM shop.orders o LEFT JOIN (SELECT boss AS who, count(*) AS n FROM people WHERE age > 40 GROUP BY boss) d ON d.who = o.person_id ORDER BY 1;
+SELECT d.who, d.n, o.id FROM (SELECT boss AS who, count(*) AS n FROM people WHERE age = 31 GROUP BY boss) d LEFT JOIN shop.orders o ON d.who = o.person_id ORDER BY 1, 3;
+WITH d AS (SELECT DISTINCT boss FROM people WHERE age > 50) SELECT o.id, d.boss FROM shop.orders o JOIN d ON d.boss = o.person_id ORDER BY 1;
+SELECT p.id FROM people p WHERE p.id NOT IN (SELECT q.person_id FROM posts q JOIN people r ON r.id = q.person_id WHERE r.age > 20 GROUP BY q.person_id) ORDER BY 1;
+SELECT p.id FROM people p WHERE p.id IN (SELECT boss FROM people WHERE age = 31 GROUP BY boss) ORDER BY 1;
+SELECT o.id, d.a, d.b FROM shop.orders o JOIN (SELECT r.id AS a, q.person_id AS b FROM people r JOIN posts q ON q.person_id = r.id WHERE r.age > 40 GROUP BY GROUPING SETS ((r.id), (q.person_id)) HAVING grouping(r.id) = 0) d ON d.a = o.person_id ORDER BY 1, 2;
 -- The same table several times, each with conditions of its own.
 SELECT a.id, b.id, o.id FROM people a JOIN people b ON b.id = a.boss JOIN shop.orders o ON o.person_id = b.id WHERE a.age = 31 ORDER BY 1, 2, 3;
 SELECT a.id, o.id, q.id FROM people a JOIN shop.orders o ON o.person_id = a.id JOIN shop.orders q ON q.id = a.boss WHERE a.age > 50 ORDER BY 1, 2, 3;
