@@ -285,8 +285,9 @@ impl Session {
         }
         let names: Vec<String> =
             hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
-        // Those of the transaction are asked at once, without keys.
-        let outside = hands.parts.len();
+        // Those of the transaction may be asked at once, without keys.
+        let outside = hands.parts.iter().map(|_| true);
+        let waits: Vec<bool> = outside.chain(hands.own.iter().map(|own| own.fragments.is_begun_only)).collect();
         let mut loaded = None;
         let run = Box::pin(self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded)).await;
         let failed = run.map_err(|error| {
@@ -301,11 +302,11 @@ impl Session {
         let Loaded { fragments, keys, .. } = loaded.unwrap_or_default();
         let fragments = fragments.iter().filter_map(|((input, side), sent)| {
             let input = recipe.inputs.get(*input)?;
-            let (shard, sql) = match side {
-                Side::Scratch => (home.clone(), input.shown_as(&keys)),
-                Side::Part(index) if *index < outside => (names.get(*index)?.clone(), input.shown_as(&keys)),
-                Side::Part(index) => (names.get(*index)?.clone(), input.shown_as(&KnownKeys::new())),
+            let (shard, has_keys) = match side {
+                Side::Scratch => (home.clone(), true),
+                Side::Part(index) => (names.get(*index)?.clone(), waits.get(*index) == Some(&true)),
             };
+            let sql = if has_keys { input.shown_as(&keys) } else { input.shown_as(&KnownKeys::new()) };
             Some(FragmentRun { shard, sql, sent: *sent })
         });
         let fragments = fragments.collect();
@@ -370,7 +371,7 @@ impl Session {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();
-            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id);
+            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id, has_snapshots);
             hands.own.push(Own { shard: *id, name, fragments });
         }
         let own = self.participants.iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));

@@ -46,6 +46,8 @@ pub struct Fragments {
     pub serves: Vec<usize>,
     /// Only the inputs of the first round: the others are asked for when these have been loaded.
     pub is_begun_only: bool,
+    /// After the last one.
+    end: String,
     /// All rows come in one COPY: its first column is the index in `serves`, then come the columns of every input.
     pub tagged: Option<Vec<Columns>>,
 }
@@ -85,40 +87,41 @@ impl Fragments {
         let is_begun_only = copies.len() < served.len();
         // Where no row is read yet, a query of nothing takes the snapshot.
         let copies = if copies.is_empty() { "SELECT;".to_owned() } else { copies.concat() };
-        let text = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{copies}{}",
-            lock_timeout(lock_timeout_ms),
-            transport(),
-            if is_begun_only { "" } else { "ROLLBACK" }
-        );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, tagged: None }
+        let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}", lock_timeout(lock_timeout_ms), transport());
+        let end = "ROLLBACK".to_owned();
+        let text = format!("{begin}{copies}{}", if is_begun_only { "" } else { &end });
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, end, tagged: None }
     }
 
     /// Its queries of a later round, when the keys are there; of all inputs of the round, by their indexes.
     pub fn round(&self, queries: &[(usize, String)], is_last: bool) -> String {
         let own = queries.iter().filter(|(input, _)| self.serves.contains(input));
         let copies: Vec<String> = own.map(|(_, query)| copy_out(query)).collect();
-        format!("{}{}", copies.concat(), if is_last { "ROLLBACK" } else { "" })
+        format!("{}{}", copies.concat(), if is_last { &self.end } else { "" })
     }
 
     /// On the transaction's own connection, which sees what was written there. In READ COMMITTED each statement has a snapshot
-    /// of its own, so that two COPYs might disagree: all inputs come in one.
-    pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool) -> Self {
+    /// of its own, so that two COPYs might disagree: all inputs come in one, and none waits for keys. `has_snapshot`: one of all
+    /// its statements.
+    pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool, has_snapshot: bool) -> Self {
         let served = served(recipe, |source| match source {
             Source::Shards => has_shards,
             Source::Home => is_home,
             Source::Scratch => false,
         });
+        let begin = format!("SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;", transport());
+        let end = format!("ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}");
+        let serves = served.iter().map(|(index, _)| *index).collect();
+        if has_snapshot && served.iter().any(|(_, input)| input.round > 0) {
+            let at_once = served.iter().filter(|(_, input)| input.round == 0);
+            let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&without_keys(input))).collect();
+            return Self { text: format!("{begin}{}", copies.concat()), serves, is_begun_only: true, end, tagged: None };
+        }
         let (copy, tagged) = match served.as_slice() {
             [(_, only)] => (without_keys(only), None),
             inputs => tagged(inputs),
         };
-        let text = format!(
-            "SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;COPY ({copy}) TO STDOUT;\
-             ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}",
-            transport()
-        );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only: false, tagged }
+        Self { text: format!("{begin}COPY ({copy}) TO STDOUT;{end}"), serves, is_begun_only: false, end, tagged }
     }
 }
 

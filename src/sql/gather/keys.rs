@@ -2,9 +2,9 @@
 //!
 //! They are read from the temporary table itself, once all rows of it are there: no row is missing that joins one of those that
 //! the statement is computed over. What the other shards send later they read in the snapshots that they took at the beginning, so
-//! that these rows are the same as if all had come at once; a change in between is seen by nobody. Connections of the transaction
-//! itself, where it has written, send everything in one statement, whose snapshot is one: they wait for no keys, and send what
-//! their other conditions leave.
+//! that these rows are the same as if all had come at once; a change in between is seen by nobody. So it is with connections of the
+//! transaction itself, where it has one snapshot. In READ COMMITTED, where each statement has another one, those of the shards where
+//! it has written send everything in one statement: they wait for no keys, and send what their other conditions leave.
 //!
 //! A NULL equals nothing and is no key; without keys nothing is needed. Where they are too many the condition is `IS NOT NULL`,
 //! which follows too.

@@ -25,6 +25,51 @@ async fn rows_that_cannot_join_are_not_shipped() {
     stage.assert_log_is_clean();
 }
 
+/// In the transaction's snapshots, which its own connections have: what others change meanwhile is not seen, and what comes to an
+/// end with an error leaves nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_read_in_rounds() {
+    let settings = vec![("cross_shard.isolation", "per_shard".to_owned()), ("cross_shard.gather_bytes_max", "131072".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let mut client = stage.client().await;
+    create(&stage, &mut client).await;
+    let by_account = "SELECT count(*) FROM orders o JOIN accounts a ON a.id = o.account WHERE a.owner IN ('o7', 'mine')";
+    let by_label = "SELECT count(*) FROM orders o JOIN labels l ON l.account = o.account WHERE l.owner = 'o7'";
+    let failing = format!("{by_account} AND 1 / (a.balance - 100) = 1");
+    let too_large = "SELECT count(*) FROM orders o JOIN accounts a ON a.id = o.account WHERE o.owner <> 'o7'";
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        succeed(&mut client, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+        succeed(&mut client, "SET LOCAL DateStyle = 'SQL, DMY'").await;
+        // Each shard takes its snapshot when it is asked first.
+        succeed(&mut client, "SELECT count(*) FROM accounts").await;
+        let mut other = stage.client().await;
+        succeed(&mut other, "INSERT INTO orders SELECT 100000 + g, 7, 'o7' FROM generate_series(1, 30) g").await;
+        for text in [by_account, by_label] {
+            assert_eq!(shipped_orders(&mut client, text).await, 20, "{level}: {text}");
+        }
+        assert_eq!(client.value(by_account).await, "20", "{level}");
+        assert_eq!(client.value(by_label).await, "40", "{level}");
+        succeed(&mut client, "SAVEPOINT a").await;
+        for (text, error) in
+            [(failing.as_str(), "E(22012 division by zero)"), (too_large, "E(53400 statement needs more than 131072")]
+        {
+            let told = client.ask(text).await;
+            assert!(told.contains(error) && told.ends_with("Z(E)"), "{level}: {told}");
+            succeed(&mut client, "ROLLBACK TO a").await;
+        }
+        succeed(&mut client, &stage.fill_in("UPDATE accounts SET owner = 'mine' WHERE id IN ({a}, {z}) AND id <> 7")).await;
+        let mine: u32 =
+            client.value("SELECT count(*) FROM accounts WHERE owner = 'mine' AND id % 20 <> 0").await.parse().expect("a number");
+        assert_eq!(client.value(by_account).await, (20 + 20 * mine).to_string(), "{level}");
+        let day = stage.fill_in("SELECT date '2024-01-31'::text FROM accounts WHERE id = {z}");
+        assert_eq!(client.value(&day).await, "31/01/2024", "{level}");
+        succeed(&mut client, "ROLLBACK").await;
+        assert_eq!(client.value(by_account).await, "50", "{level}");
+        succeed(&mut other, "DELETE FROM orders WHERE id > 100000").await;
+    }
+    stage.assert_log_is_clean();
+}
+
 async fn create(stage: &Stage, client: &mut WireClient) {
     for statement in [
         "CREATE TABLE orders (id bigint PRIMARY KEY, account int, owner text, price numeric(10, 2))",
