@@ -32,6 +32,7 @@ use crate::execute::gather::Sent;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
+use crate::sql::gather::Source;
 
 use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
 
@@ -216,10 +217,15 @@ impl Session {
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
-                let fragments =
-                    |shard: &String| gathering.recipe.inputs.iter().map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>();
-                let on = shards.iter().flat_map(fragments).collect();
-                let merge = Some(format!("PostgreSQL on {}: {}", self.home()?.name, one_line(&gathering.recipe.text)));
+                let home = self.home()?.name.clone();
+                let inputs = &gathering.recipe.inputs;
+                let own = inputs.iter().filter(|input| input.source == Source::Scratch).map(|input| (home.clone(), input.shown()));
+                let shipped = |shard: &String| {
+                    let shipped = inputs.iter().filter(|input| input.source != Source::Scratch);
+                    shipped.map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>()
+                };
+                let on = own.chain(shards.iter().flat_map(shipped)).collect();
+                let merge = Some(format!("PostgreSQL on {home}: {}", one_line(&gathering.recipe.text)));
                 return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));
             }
             Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {

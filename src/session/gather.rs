@@ -29,7 +29,7 @@ use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::clock;
-use crate::sql::gather::{Recipe, Source, recipe};
+use crate::sql::gather::{KnownKeys, Recipe, Source, recipe};
 use crate::sql::staging::Answer;
 use crate::wire::{self, FieldDescription};
 
@@ -285,6 +285,9 @@ impl Session {
         }
         let names: Vec<String> =
             hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
+        // Those of the transaction may be asked at once, without keys.
+        let outside = hands.parts.iter().map(|_| true);
+        let waits: Vec<bool> = outside.chain(hands.own.iter().map(|own| own.fragments.is_begun_only)).collect();
         let mut loaded = None;
         let run = Box::pin(self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded)).await;
         let failed = run.map_err(|error| {
@@ -296,12 +299,15 @@ impl Session {
             None => None,
         };
         let home = hands.scratch.pool().address.name.clone();
-        let fragments = loaded.iter().flat_map(|loaded| &loaded.fragments).filter_map(|((input, side), sent)| {
-            let shard = match side {
-                Side::Scratch => home.clone(),
-                Side::Part(index) => names.get(*index)?.clone(),
+        let Loaded { fragments, keys, .. } = loaded.unwrap_or_default();
+        let fragments = fragments.iter().filter_map(|((input, side), sent)| {
+            let input = recipe.inputs.get(*input)?;
+            let (shard, has_keys) = match side {
+                Side::Scratch => (home.clone(), true),
+                Side::Part(index) => (names.get(*index)?.clone(), waits.get(*index) == Some(&true)),
             };
-            Some(FragmentRun { shard, sql: recipe.inputs.get(*input)?.shown(), sent: *sent })
+            let sql = if has_keys { input.shown_as(&keys) } else { input.shown_as(&KnownKeys::new()) };
+            Some(FragmentRun { shard, sql, sent: *sent })
         });
         let fragments = fragments.collect();
         if let (None, Then::Keep(_)) = (&failed, asked.then) {
@@ -365,7 +371,7 @@ impl Session {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();
-            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id);
+            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id, has_snapshots);
             hands.own.push(Own { shard: *id, name, fragments });
         }
         let own = self.participants.iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));

@@ -12,6 +12,7 @@ mod defaults;
 mod explain;
 mod foreign_types;
 mod gathered;
+mod gathered_keys;
 mod limits;
 mod linguistic;
 mod locks;

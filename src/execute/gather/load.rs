@@ -13,7 +13,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, ConnectionError, Frame, Reply};
-use crate::sql::gather::Keys;
+use crate::sql::gather::{Found, KnownKeys};
 use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
 
 /// A shard that sends rows.
@@ -32,6 +32,8 @@ pub struct Loaded {
     pub bytes: u64,
     /// By input, then by side.
     pub fragments: BTreeMap<(usize, Side), Sent>,
+    /// By which later inputs were restricted.
+    pub keys: KnownKeys,
 }
 
 /// What one side has sent for one input.
@@ -72,7 +74,7 @@ pub async fn load<G>(
         part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max, keys: BTreeMap::new() };
+    let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
     let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
     for round in 0..=last {
         feed.round(script, round, round == last).await?;
@@ -145,8 +147,6 @@ struct Feed<'f, 'p> {
     /// The shards were asked for what is loaded now.
     asked_at: Instant,
     bytes_max: u64,
-    /// Of inputs that have been loaded, as texts of arrays; `None`: too many.
-    keys: BTreeMap<Keys, Option<String>>,
 }
 
 impl Feed<'_, '_> {
@@ -156,18 +156,17 @@ impl Feed<'_, '_> {
         let tables: Vec<(usize, &TableLoad)> = script.loads.iter().enumerate().filter(|(_, table)| table.round == round).collect();
         for keys in tables.iter().flat_map(|(_, table)| table.keys()) {
             let is_loaded = |table: &TableLoad| table.round < round && table.is_of(keys);
-            if !self.keys.contains_key(keys) && script.loads.iter().any(is_loaded) {
+            if !self.loaded.keys.contains_key(keys) && script.loads.iter().any(is_loaded) {
                 let found = self.keys_of(&keys.query()).await?;
-                self.keys.insert(keys.clone(), found);
+                self.loaded.keys.insert(keys.clone(), found);
             }
         }
-        let queries: Vec<String> =
-            tables.iter().map(|(_, table)| table.query(&|keys| self.keys.get(keys).cloned().flatten())).collect();
+        let queries: Vec<(usize, String)> = tables.iter().map(|(input, table)| (*input, table.query(&self.loaded.keys))).collect();
         if round > 0 {
             self.asked_at = Instant::now();
-            self.ask(&Fragments::round(&queries, is_last)).await?;
+            self.ask(&queries, is_last).await?;
         }
-        for ((input, table), query) in tables.iter().zip(&queries) {
+        for ((input, table), (_, query)) in tables.iter().zip(&queries) {
             self.load(table, *input, query).await?;
         }
         Ok(())
@@ -190,30 +189,27 @@ impl Feed<'_, '_> {
         }
     }
 
-    async fn ask<G>(&mut self, text: &str) -> Result<(), GatherError<G>> {
+    /// Each shard for what it serves of these inputs.
+    async fn ask<G>(&mut self, queries: &[(usize, String)], is_last: bool) -> Result<(), GatherError<G>> {
         for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
-            originate::query(&mut part.connection.output, text.as_bytes());
+            originate::query(&mut part.connection.output, part.fragments.round(queries, is_last).as_bytes());
             part.connection.expect(Reply::Query, false);
             part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
         }
         Ok(())
     }
 
-    /// Keys as the text of an array; `None` when they are too many.
-    async fn keys_of<G>(&mut self, query: &str) -> Result<Option<String>, GatherError<G>> {
+    /// `None` when they are too many.
+    async fn keys_of<G>(&mut self, query: &str) -> Result<Option<Found>, GatherError<G>> {
         originate::query(&mut self.scratch.output, query.as_bytes());
         let (mut keys, mut failure) = (None, None);
         loop {
             let (tag, body) = next(self.scratch).await?;
             match tag {
                 shard_tag::ERROR => failure = Some(scratch_error(&body)),
-                shard_tag::DATA_ROW => {
-                    let value = wire::data_row_columns(&body).next().and_then(Result::ok).flatten();
-                    // No rows, no keys: NULL.
-                    keys = Some(value.map_or_else(|| "{}".to_owned(), |text| String::from_utf8_lossy(text).into_owned()));
-                }
+                shard_tag::DATA_ROW => keys = found(&body),
                 shard_tag::READY => return failure.map_or(Ok(keys), Err),
                 _ => {}
             }
@@ -373,6 +369,14 @@ pub async fn read_to_end(connection: &mut Connection) -> Result<(), ConnectionEr
 fn inserted_by(tag: &[u8]) -> u64 {
     let tag = std::str::from_utf8(tag).unwrap_or_default().trim_end_matches('\0');
     tag.strip_prefix("INSERT 0 ").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// How many keys there are, and they; no rows, no keys: NULL. Those that are no text cannot be sent.
+fn found(row: &[u8]) -> Option<Found> {
+    let mut values = wire::data_row_columns(row).map(|value| value.ok().flatten());
+    let (count, list) = (values.next()??, values.next()?);
+    let count = std::str::from_utf8(count).ok()?.parse().ok()?;
+    Some(Found { count, list: std::str::from_utf8(list.unwrap_or(b"{}")).ok()?.to_owned() })
 }
 
 /// The one value of a row, a number.

@@ -1,6 +1,6 @@
 //! The texts of a gathering, made from its recipe. Pure.
 
-use crate::sql::gather::{Input, Keys, Recipe, Source};
+use crate::sql::gather::{Input, KEY_ROWS_MAX, Keys, KnownKeys, Recipe, Source};
 
 /// What the scratch session gets, but for the statement itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct TableLoad {
     pub reads_home: bool,
     /// INSERT, without its SELECT.
     insert: String,
-    /// The bytes that its rows take.
-    size: String,
+    /// After that SELECT: for the bytes that its rows take, or where they end.
+    after: String,
     /// What its rows are, on each shard.
     input: Input,
     pub round: usize,
@@ -46,6 +46,8 @@ pub struct Fragments {
     pub serves: Vec<usize>,
     /// Only the inputs of the first round: the others are asked for when these have been loaded.
     pub is_begun_only: bool,
+    /// After the last one.
+    end: String,
     /// All rows come in one COPY: its first column is the index in `serves`, then come the columns of every input.
     pub tagged: Option<Vec<Columns>>,
 }
@@ -83,39 +85,43 @@ impl Fragments {
         let at_once = served.iter().filter(|(_, input)| input.round == 0);
         let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&without_keys(input))).collect();
         let is_begun_only = copies.len() < served.len();
-        let text = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}{}{}",
-            lock_timeout(lock_timeout_ms),
-            transport(),
-            copies.concat(),
-            if is_begun_only { "" } else { "ROLLBACK" }
-        );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, tagged: None }
+        // Where no row is read yet, a query of nothing takes the snapshot.
+        let copies = if copies.is_empty() { "SELECT;".to_owned() } else { copies.concat() };
+        let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{}{}", lock_timeout(lock_timeout_ms), transport());
+        let end = "ROLLBACK".to_owned();
+        let text = format!("{begin}{copies}{}", if is_begun_only { "" } else { &end });
+        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, end, tagged: None }
     }
 
-    /// The queries of a later round, when the keys are there.
-    pub fn round(queries: &[String], is_last: bool) -> String {
-        let copies: Vec<String> = queries.iter().map(|query| copy_out(query)).collect();
-        format!("{}{}", copies.concat(), if is_last { "ROLLBACK" } else { "" })
+    /// Its queries of a later round, when the keys are there; of all inputs of the round, by their indexes.
+    pub fn round(&self, queries: &[(usize, String)], is_last: bool) -> String {
+        let own = queries.iter().filter(|(input, _)| self.serves.contains(input));
+        let copies: Vec<String> = own.map(|(_, query)| copy_out(query)).collect();
+        format!("{}{}", copies.concat(), if is_last { &self.end } else { "" })
     }
 
     /// On the transaction's own connection, which sees what was written there. In READ COMMITTED each statement has a snapshot
-    /// of its own, so that two COPYs might disagree: all inputs come in one.
-    pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool) -> Self {
+    /// of its own, so that two COPYs might disagree: all inputs come in one, and none waits for keys. `has_snapshot`: one of all
+    /// its statements.
+    pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool, has_snapshot: bool) -> Self {
         let served = served(recipe, |source| match source {
             Source::Shards => has_shards,
             Source::Home => is_home,
+            Source::Scratch => false,
         });
+        let begin = format!("SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;", transport());
+        let end = format!("ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}");
+        let serves = served.iter().map(|(index, _)| *index).collect();
+        if has_snapshot && served.iter().any(|(_, input)| input.round > 0) {
+            let at_once = served.iter().filter(|(_, input)| input.round == 0);
+            let copies: Vec<String> = at_once.map(|(_, input)| copy_out(&without_keys(input))).collect();
+            return Self { text: format!("{begin}{}", copies.concat()), serves, is_begun_only: true, end, tagged: None };
+        }
         let (copy, tagged) = match served.as_slice() {
             [(_, only)] => (without_keys(only), None),
             inputs => tagged(inputs),
         };
-        let text = format!(
-            "SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;COPY ({copy}) TO STDOUT;\
-             ROLLBACK TO SAVEPOINT {OWN_SAVEPOINT};RELEASE SAVEPOINT {OWN_SAVEPOINT}",
-            transport()
-        );
-        Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only: false, tagged }
+        Self { text: format!("{begin}COPY ({copy}) TO STDOUT;{end}"), serves, is_begun_only: false, end, tagged }
     }
 }
 
@@ -151,7 +157,7 @@ fn tagged(inputs: &[(usize, &Input)]) -> (String, Option<Vec<Columns>>) {
 }
 
 fn without_keys(input: &Input) -> String {
-    input.query(&|_| None)
+    input.query(&KnownKeys::new())
 }
 
 fn copy_out(query: &str) -> String {
@@ -164,10 +170,16 @@ fn table_load(input: &Input, reads_home: bool) -> TableLoad {
     let (table, loaded) = (quoted(&input.name), quoted(&input.loaded));
     let columns = if input.columns.is_empty() { String::new() } else { format!(" ({})", input.columns.join(", ")) };
     let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
+    let (reads_home, after) = match input.source {
+        Source::Shards => (reads_home, format!(";SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)")),
+        Source::Home => (false, String::new()),
+        // Of its own, not shipped; where there are more they are too many.
+        Source::Scratch => (true, format!(" LIMIT {}", KEY_ROWS_MAX + 1)),
+    };
     TableLoad {
-        reads_home: reads_home && input.source == Source::Shards,
+        reads_home,
         insert: format!("INSERT INTO {loaded}{columns}"),
-        size: format!("SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)"),
+        after,
         input: input.clone(),
         round: input.round,
         indexes,
@@ -187,17 +199,17 @@ impl TableLoad {
         self.input.keys()
     }
 
-    /// Its rows on one shard. `keys`: as the text of an array, `None` where there are too many.
-    pub fn query(&self, keys: &dyn Fn(&Keys) -> Option<String>) -> String {
-        self.input.query(keys)
+    /// Its rows on one shard.
+    pub fn query(&self, known: &KnownKeys) -> String {
+        self.input.query(known)
     }
 
     /// The home shard's own rows, and the bytes that they take.
     pub fn home(&self, query: &str) -> Option<String> {
-        let Self { insert, size, .. } = self;
+        let Self { insert, after, .. } = self;
         self.reads_home.then(|| match &self.input.inserted {
-            Some(columns) => format!("{insert} SELECT {} FROM ({query}\n) x;{size}", columns.join(", ")),
-            None => format!("{insert} {query}\n;{size}"),
+            Some(columns) => format!("{insert} SELECT {} FROM ({query}\n) x{after}", columns.join(", ")),
+            None => format!("{insert} {query}\n{after}"),
         })
     }
 }

@@ -183,6 +183,22 @@ impl Writer<'_> {
         }
     }
 
+    /// The condition is an equality of a column with constants, or one follows from it.
+    pub fn pins(&self, condition: &Condition) -> bool {
+        match condition {
+            Condition::And(parts) => parts.iter().any(|part| self.pins(part)),
+            Condition::Or(parts) => !parts.is_empty() && parts.iter().all(|part| self.pins(part)),
+            Condition::Compare { operator: "=", .. } | Condition::In { is_negated: false, .. } => self.exact(condition).is_some(),
+            Condition::Compare { .. }
+            | Condition::Pair { .. }
+            | Condition::In { .. }
+            | Condition::Like { .. }
+            | Condition::Null { .. }
+            | Condition::Not(_)
+            | Condition::Unknown => false,
+        }
+    }
+
     /// The condition itself.
     fn exact(&self, condition: &Condition) -> Option<Vec<Piece>> {
         let sql = |text: String| Piece::Sql(text);

@@ -16,6 +16,8 @@ pub struct Inner {
     pub columns: Range<usize>,
     pub given_names: Range<usize>,
     row_names: Range<usize>,
+    /// Its own.
+    pub level: usize,
     /// Byte offset of the first item of its list.
     first_target: usize,
     /// It groups, drops duplicates, or joins: its rows may be fewer than those of its tables.
@@ -39,14 +41,16 @@ impl Inner {
             columns: begin(survey.columns.len()),
             given_names: begin(survey.given_names.len()),
             row_names: begin(survey.row_names.len()),
+            level: survey.levels.len(),
             first_target,
             reduces,
         })
     }
 
     /// When all of it is in the survey.
-    pub fn ended(self, survey: &Survey) -> Self {
+    pub fn ended(self, survey: &Survey, level: usize) -> Self {
         Self {
+            level,
             steps: self.steps.start..survey.trace.len(),
             relations: self.relations.start..survey.relations.len(),
             columns: self.columns.start..survey.columns.len(),

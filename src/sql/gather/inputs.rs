@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::computed::{self, Computed};
-use super::filters::{self, Piece, Writer};
+use super::filters::{self, Condition, Piece, Writer};
 use super::groups;
-use super::semijoins::{Known, Place, semijoins};
+use super::key_tables::{KeyTable, has_keys, key_inputs};
+use super::keys::ANY_VALUE;
+use super::semijoins::{KeySource, Known, Place, semijoins};
 use super::splicing::TEMPORARY_SCHEMA;
+use super::steps::handed_on;
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
@@ -38,6 +41,9 @@ pub struct Inputs<'c> {
     /// Every column of every input is loaded.
     uses_all: bool,
     computed: Vec<Input>,
+    key_tables: Vec<KeyTable<'c>>,
+    /// Relations whose conditions have been noted.
+    noted: usize,
 }
 
 struct Wanted<'c> {
@@ -54,7 +60,7 @@ struct Wanted<'c> {
 
 impl<'c> Inputs<'c> {
     pub fn new(context: &'c Context, home: HomeTables) -> Self {
-        Self { context, home, list: Vec::new(), uses_all: false, computed: Vec::new() }
+        Self { context, home, list: Vec::new(), uses_all: false, computed: Vec::new(), key_tables: Vec::new(), noted: 0 }
     }
 
     pub fn name(&self, input: usize) -> String {
@@ -191,8 +197,14 @@ impl<'c> Inputs<'c> {
         }
     }
 
-    /// What the conditions say about the inputs' rows. `uses`: of each relation, which of the input's places it is.
-    pub fn note_filters(&mut self, survey: &Survey, classes: &[Class], uses: &[usize], search_path: &[String]) {
+    /// What the conditions say about the inputs' rows. Of each relation, its class and which of the input's places it is.
+    pub fn note_filters(
+        &mut self,
+        survey: &Survey,
+        (classes, uses): (&[Class], &[usize]),
+        computed: &[Computed],
+        search_path: &[String],
+    ) {
         if !self.context.has_plain_operators(search_path) {
             return;
         }
@@ -205,24 +217,78 @@ impl<'c> Inputs<'c> {
                 own.push(condition);
             }
         }
-        let keyed = |class: &Class| match class {
-            Class::Input(input) => Some(self.name(*input)),
-            Class::InPlace | Class::Opened(_) | Class::Computed => None,
-        };
-        let keyed: Vec<Option<String>> = classes.iter().map(keyed).collect();
-        let needed = semijoins(survey, &known, own, &keyed);
-        for ((class, place), conditions) in classes.iter().zip(uses).zip(needed) {
-            let Class::Input(input) = class else { continue };
-            let of_place = self.list.get_mut(*input).and_then(|wanted| wanted.uses.get_mut(*place));
-            of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
+        let source = |(index, class): (usize, &Class)| self.key_source(survey, &known, (index, *class), computed);
+        let sources: Vec<Option<KeySource>> = classes.iter().enumerate().map(source).collect();
+        self.noted += classes.len();
+        let is_pinned = self.pinned(survey, &known);
+        let needed = semijoins(survey, &known, (own, &is_pinned), &sources);
+        for (index, (class, conditions)) in classes.iter().zip(needed).enumerate() {
+            match class {
+                Class::Input(input) => {
+                    let place = uses.get(index).copied().unwrap_or_default();
+                    let of_place = self.list.get_mut(*input).and_then(|wanted| wanted.uses.get_mut(place));
+                    of_place.into_iter().for_each(|of_place| of_place.extend(conditions.clone()));
+                }
+                Class::InPlace => {
+                    let known = known.get(index).copied().flatten().zip(sources.get(index).and_then(Option::as_ref));
+                    self.key_tables.extend(known.map(|(known, source)| {
+                        let Known { relation, with_children, .. } = known;
+                        KeyTable { name: source.input.clone(), relation, with_children, predicates: conditions }
+                    }));
+                }
+                Class::Opened(_) | Class::Computed => {}
+            }
+        }
+    }
+
+    /// Where the keys of a relation are when they have been loaded.
+    fn key_source(
+        &self,
+        survey: &Survey,
+        known: &[Option<Known<'c>>],
+        (index, class): (usize, Class),
+        computed: &[Computed],
+    ) -> Option<KeySource> {
+        let own = known.get(index).copied().flatten()?;
+        let relation = format!("{}.{}", own.relation.schema, own.relation.name);
+        match class {
+            Class::Input(input) => Some(KeySource { input: self.name(input), relation, computed: None }),
+            // Another one for each place.
+            Class::InPlace => {
+                let input = format!("{INPUT_PREFIX}k{}", self.noted + index + 1);
+                has_keys(&own, &self.context.catalog).then_some(KeySource { input, relation, computed: None })
+            }
+            Class::Computed => {
+                let computed = computed.iter().find(|computed| computed.inner.relations.contains(&index))?;
+                let columns = handed_on(survey, known, computed.inner.level);
+                let columns = columns.into_iter().map(|((relation, column), name)| (relation, column.attnum, name)).collect();
+                let Input { name, relation, .. } = &computed.input;
+                Some(KeySource { input: name.clone(), relation: relation.clone(), computed: Some(columns) })
+            }
+            Class::Opened(_) => None,
         }
     }
 
     /// What must be true of a row that is needed, by the statement's conditions on its own columns; by relation of the survey.
     pub fn conditions(&self, survey: &Survey, known: &[Option<Known<'c>>]) -> Vec<Vec<Vec<Piece>>> {
+        self.by_relation(survey, known, &|writer, condition, own: &mut Vec<Vec<Piece>>| own.extend(writer.implied(condition)))
+    }
+
+    /// Whether these have an equality with constants.
+    fn pinned(&self, survey: &Survey, known: &[Option<Known<'c>>]) -> Vec<bool> {
+        self.by_relation(survey, known, &|writer, condition, is_pinned| *is_pinned |= writer.pins(condition))
+    }
+
+    /// Puts together what each of the conditions says about each of the relations that it filters.
+    fn by_relation<T: Clone + Default>(
+        &self,
+        survey: &Survey,
+        known: &[Option<Known<'c>>],
+        note: &dyn Fn(&Writer<'_>, &Condition, &mut T),
+    ) -> Vec<T> {
         let mut types = self.context.catalog.types.values();
         let has_plain_types = !types.any(|known| known.schema != "pg_catalog" && PLAIN_TYPES.contains(&known.name.as_str()));
-        let mut own: Vec<Vec<Vec<Piece>>> = vec![Vec::new(); survey.relations.len()];
+        let mut own = vec![T::default(); survey.relations.len()];
         for filter in &survey.filters {
             for index in &filter.relations {
                 let (Some(used), Some(Some(known))) = (survey.relations.get(*index), known.get(*index)) else { continue };
@@ -233,7 +299,7 @@ impl<'c> Inputs<'c> {
                     has_plain_types,
                 };
                 if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
-                    own.extend(writer.implied(&filter.condition));
+                    note(&writer, &filter.condition, own);
                 }
             }
         }
@@ -402,6 +468,7 @@ impl<'c> Inputs<'c> {
         });
         let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
         inputs.extend(self.computed);
+        inputs.extend(key_inputs(&self.key_tables, &inputs));
         set_rounds(&mut inputs);
         inputs.sort_by_key(|input| input.round);
         Ok(inputs)
@@ -432,7 +499,7 @@ fn set_rounds(inputs: &mut [Input]) {
             input.round = round;
             for piece in input.predicates.iter_mut().flatten() {
                 if matches!(piece, Piece::Keys(keys) if !loaded.contains(&keys.input)) {
-                    *piece = Piece::Sql(" IS NOT NULL".to_owned());
+                    *piece = Piece::Sql(ANY_VALUE.to_owned());
                 }
             }
         }
@@ -453,14 +520,16 @@ impl Wanted<'_> {
 /// Every column in order, without constraints; a primary key where the statement groups by it, since other columns may then
 /// stand beside the groups.
 fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
-    let columns = relation.columns.iter().map(|column| {
-        let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
-        format!("{} {}{collation}", quoted_identifier(&column.name), column.type_name)
-    });
+    let columns = relation.columns.iter().map(column_definition);
     let key =
         key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted_identifier(name)).collect::<Vec<_>>().join(", ")));
     let items: Vec<String> = columns.chain(key).collect();
     format!("CREATE TEMPORARY TABLE {TEMPORARY_SCHEMA}.{} ({}) ON COMMIT DROP", quoted_identifier(name), items.join(", "))
+}
+
+pub fn column_definition(column: &Column) -> String {
+    let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
+    format!("{} {}{collation}", quoted_identifier(&column.name), column.type_name)
 }
 
 fn index_on(name: &str, columns: &[String]) -> String {
@@ -501,7 +570,7 @@ fn is_of_session(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("pg_stat")
 }
 
-fn qualified(relation: &Relation) -> String {
+pub fn qualified(relation: &Relation) -> String {
     quoted_name(&relation.schema, &relation.name)
 }
 

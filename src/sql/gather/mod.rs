@@ -8,6 +8,8 @@
 //!   those only whose name occurs anywhere in the text, and for all as soon as a star, a whole row or NATURAL occurs.
 //! * Conditions that compare a column with constants go along; of a table that is read several times come the rows that one of its
 //!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
+//! * Tables of which few rows are needed are loaded first, and their keys go along too (`steps`, `semijoins`, `keys`); those of
+//!   the home shard's own tables as well, which stay where they are (`key_tables`).
 //! * Sub-selects that the shards can compute are inputs too (`computed`).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
@@ -22,12 +24,18 @@ mod filters;
 mod groups;
 mod inner;
 mod inputs;
+mod key_tables;
+mod keys;
 mod lookups;
+mod reading;
 mod reference_keys;
 mod refusals;
 mod semijoins;
 mod splicing;
+mod steps;
 mod survey;
+
+use std::collections::BTreeMap;
 
 use pg_raw_parse::Node;
 
@@ -44,6 +52,7 @@ use crate::error::PgError;
 use computed::{Computed, computed};
 pub use filters::Piece;
 use inputs::{Class, Inputs};
+pub use keys::{Found, KEY_ROWS_MAX, Keys};
 pub use reference_keys::ReferenceKeys;
 use splicing::{Replaced, Replacement};
 use survey::{RelationUse, Survey, survey};
@@ -90,41 +99,6 @@ pub struct Input {
     pub combine: Option<String>,
 }
 
-/// The keys of an input that is loaded before: a column's values are among them, or the row is not needed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Keys {
-    /// Name of the input.
-    pub input: String,
-    /// The table that has them, as messages name it.
-    pub relation: String,
-    /// Its column, quoted.
-    pub column: String,
-    /// Type of the column, as SQL.
-    pub type_name: &'static str,
-}
-
-impl Keys {
-    /// Yields them as the text of an array; no row when they are too many.
-    pub fn query(&self) -> String {
-        let Self { input, column, .. } = self;
-        format!(
-            "SELECT pg_catalog.array_agg(DISTINCT x)::pg_catalog.text FROM \
-             (SELECT {column} AS x FROM {}.\"{input}\" WHERE {column} IS NOT NULL LIMIT {}) x \
-             HAVING pg_catalog.count(*) <= {KEY_ROWS_MAX} AND pg_catalog.count(DISTINCT x) <= {KEYS_MAX}",
-            splicing::TEMPORARY_SCHEMA,
-            KEY_ROWS_MAX + 1
-        )
-    }
-
-    /// What stands after a column. `keys`: as the text of an array; `None`: not known, or too many.
-    fn condition(&self, keys: Option<String>) -> String {
-        match keys {
-            Some(keys) => format!(" OPERATOR(pg_catalog.=) ANY ('{keys}'::{}[])", self.type_name),
-            None => " IS NOT NULL".to_owned(),
-        }
-    }
-}
-
 impl Recipe {
     /// Over the rows of tables alone.
     pub fn into_plain(self) -> Self {
@@ -166,20 +140,22 @@ impl Input {
 
     /// The keys of other inputs in its predicates.
     pub fn keys(&self) -> impl Iterator<Item = &Keys> {
-        self.predicates.iter().flatten().filter_map(|piece| match piece {
-            Piece::Keys(keys) => Some(keys),
-            Piece::Sql(_) | Piece::Parameter(_) => None,
-        })
+        keys_in(&self.predicates)
     }
 
-    /// The fragment with its predicates, whose parameters have been bound. `keys`: as the text of an array.
-    pub fn query(&self, keys: &dyn Fn(&Keys) -> Option<String>) -> String {
-        self.written(&|wanted| wanted.condition(keys(wanted)))
+    /// The fragment with its predicates, whose parameters have been bound.
+    pub fn query(&self, known: &KnownKeys) -> String {
+        self.written(&|keys| keys.condition(known.get(keys).and_then(Option::as_ref)))
     }
 
     /// The same, with the keys of other inputs by their names.
     pub fn shown(&self) -> String {
-        self.written(&|keys| format!(" = ANY (keys {} of {})", keys.column, keys.relation))
+        self.written(&Keys::shown)
+    }
+
+    /// With how many they were.
+    pub fn shown_as(&self, known: &KnownKeys) -> String {
+        self.written(&|keys| keys.shown_as(known.get(keys).and_then(Option::as_ref)))
     }
 
     fn written(&self, keys: &dyn Fn(&Keys) -> String) -> String {
@@ -196,6 +172,14 @@ impl Input {
     }
 }
 
+/// The keys in conditions.
+fn keys_in(conditions: &[Vec<Piece>]) -> impl Iterator<Item = &Keys> {
+    conditions.iter().flatten().filter_map(|piece| match piece {
+        Piece::Keys(keys) => Some(keys),
+        Piece::Sql(_) | Piece::Parameter(_) => None,
+    })
+}
+
 /// Where an input's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -203,7 +187,12 @@ pub enum Source {
     Shards,
     /// On the home shard, as the transaction's own connection there sees them.
     Home,
+    /// On the home shard, where the statement itself reads them: only their keys are wanted, by other inputs.
+    Scratch,
 }
+
+/// The keys of inputs that have been loaded; `None`: too many.
+pub type KnownKeys = BTreeMap<Keys, Option<Found>>;
 
 /// How tables of the home shard are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,7 +328,7 @@ impl Kitchen<'_> {
             return Err(refusals::unproven("Read again, the rewritten statement is another one."));
         }
         self.inputs.note_columns(&old, &classes, &computed)?;
-        self.inputs.note_filters(&old, &classes, &uses, search_path);
+        self.inputs.note_filters(&old, (&classes, &uses), &computed, search_path);
         self.inputs.note_memberships(&old, &classes);
         self.inputs.note_lookups(&old, &classes);
         self.inputs.note_computed(computed);
@@ -463,9 +452,6 @@ fn capitalised(reason: &str) -> String {
     format!("{first}{rest}{}", if rest.ends_with('.') { "" } else { "." })
 }
 
-/// More keys than these are not sent to the shards, nor looked for among more rows.
-const KEYS_MAX: usize = 50_000;
-const KEY_ROWS_MAX: usize = 200_000;
 /// The scratch transaction has values of its own for these.
 const OWN_SETTINGS: [&str; 3] = ["enable_nestloop", "jit", "lock_timeout"];
 /// Functions of extensions.

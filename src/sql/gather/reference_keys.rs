@@ -19,7 +19,8 @@ use serde_json::Value;
 
 use super::filters::Piece;
 use super::inputs::Inputs;
-use super::semijoins::{Known, Place, listed, steps};
+use super::semijoins::{Known, Place, listed};
+use super::steps::steps;
 use super::survey::{Call, Survey};
 use super::{HomeTables, survey_text};
 use crate::catalog::{quoted_identifier, quoted_name};
@@ -60,16 +61,20 @@ impl ReferenceKeys {
         let survey = survey_text(text).ok()?;
         let is_one_select = survey.levels.len() == 1 && survey.inner.is_empty() && survey.relations.len() == 2;
         let has_plain_names = context.temporary_tables.is_empty() && context.has_plain_operators(&context.search_path);
-        if !is_one_select || !survey.levels.first()?.is_closed || !has_plain_names || !survey.calls.iter().all(is_unaware) {
+        let level = survey.levels.first()?;
+        if !is_one_select || !level.is_closed || !has_plain_names || !survey.calls.iter().all(is_unaware) {
             return None;
         }
         let inputs = Inputs::new(context, HomeTables::InPlace);
         let known: Vec<Option<Known<'_>>> = survey.relations.iter().map(|used| inputs.known(used, &context.search_path)).collect();
         let place = |index: usize| known.get(index).copied().flatten().map(|known| known.place);
         let conditions = inputs.conditions(&survey, &known);
-        let (from, to) = steps(&survey, &known)
-            .into_iter()
-            .find(|(from, to)| is_sharded(place(from.0)) && place(to.0) == Some(Place::Reference) && listed(from.1).is_some())?;
+        let (from, to) = steps(&survey, &known).into_iter().find(|(from, to)| {
+            let has_keys = from.1.type_oid == to.1.type_oid && listed(from.1).is_some();
+            // The condition comes to WHERE, where it would drop rows that are extended by NULLs.
+            let is_kept = level.kept.contains(&from.0);
+            is_sharded(place(from.0)) && place(to.0) == Some(Place::Reference) && has_keys && is_kept
+        })?;
         let (sharded, reference) = (survey.relations.get(from.0)?, survey.relations.get(to.0)?);
         let (own, other) = (known.get(from.0).copied().flatten()?, known.get(to.0).copied().flatten()?);
         if other.relation.has_row_security || sharded.effective_name() == reference.effective_name() {

@@ -1,18 +1,28 @@
 //! Rows that a join will throw away need not be shipped: `l IN (SELECT o …)` beside the conditions of a table, where the other
 //! table's rows lie on the same shard.
 //!
-//! What is used: a row of `r` is needed only if there is a row of `s` with an equal column that satisfies what the statement asks
-//! of `s` itself. That follows from an equality in WHERE, in the ON of a join for the sides that it filters, in `r.x IN (SELECT
-//! s.y …)`, and in a correlated sub-select, whose rows are looked for by rows around it. Equalities go on: from `r.k = s.k` and
-//! `s.k = q.k` follows `r.k = q.k`. The rows of `s` are there when it is colocated and the columns are the whole shard keys, or
-//! when it is a reference table. Rows of `s` too many only let rows of `r` through.
+//! What is used are the steps of [`super::steps`]: a row of `r` is needed only if there is a row of `s` with an equal column that
+//! satisfies what the statement asks of `s` itself. They go on: from `r.k = s.k` and `s.k = q.k` follows `r.k = q.k`. The rows of
+//! `s` are there when it is colocated and the columns are the whole shard keys, or when it is a reference table. Rows of `s` too
+//! many only let rows of `r` through.
 //!
-//! Where they are not there, `s` may be loaded first, and its values be sent to the shards of `r`: where `s` is restricted, and
-//! the column is its primary key, as in `orders.customer = customer.id`, or else `r` is not restricted at all.
+//! Where they are not there, `s` may be loaded first, and its values be sent to the shards of `r`. That costs another trip to them,
+//! and is done where `s` is expected to have fewer keys than `r` has rows: `s` is restricted, and
+//!
+//! * the column is its primary key, as in `orders.customer = customer.id`: each row of `r` has one partner at most;
+//! * or `r` is restricted less: not at all, or by no equality with constants where `s` has one.
+//!
+//! What is restricted by keys is so as much as the table that they come from. No statistics are asked: keys that are too many are
+//! not sent (`keys`), and the rows come as they would have.
 
-use super::Keys;
-use super::filters::{self, ColumnName, Piece, TEXTS, Unqualified};
-use super::survey::{Right, Survey};
+use std::collections::BTreeSet;
+use std::slice::from_ref;
+
+use super::filters::{self, Piece};
+use super::keys::{Form, Keys};
+use super::keys_in;
+use super::steps::{At, is_same, steps};
+use super::survey::Survey;
 use crate::catalog::{Column, Relation, quoted_identifier, quoted_name};
 use crate::shard_key::oid;
 use crate::shardmap::GroupId;
@@ -38,33 +48,82 @@ pub enum Place<'r> {
     Elsewhere,
 }
 
-/// Columns by the index of their relation in the survey.
-pub type At<'r> = (usize, &'r Column);
+/// Where the values of a relation's columns are when it has been loaded.
+#[derive(Clone, Debug)]
+pub struct KeySource {
+    /// Name of the input.
+    pub input: String,
+    /// How messages name it.
+    pub relation: String,
+    /// It is a sub-select that the shards compute: those of its tables' columns that it hands on, by their names in it.
+    pub computed: Option<Vec<(usize, i16, String)>>,
+}
+
+impl KeySource {
+    /// The name of a column there, quoted.
+    fn column(&self, at: At<'_>) -> Option<String> {
+        match &self.computed {
+            None => Some(quoted_identifier(&at.1.name)),
+            Some(columns) => {
+                let is_it = |(relation, attnum, _): &&(usize, i16, String)| *relation == at.0 && *attnum == at.1.attnum;
+                columns.iter().find(is_it).map(|(_, _, name)| quoted_identifier(name))
+            }
+        }
+    }
+}
 
 /// The joins of a survey.
 struct Joins<'s, 'r> {
     known: &'s [Option<Known<'r>>],
+    /// Of each relation that is loaded.
+    sources: &'s [Option<KeySource>],
+    /// Columns that rows of other inputs are compared with.
+    compared: Vec<At<'r>>,
+    /// Of each relation, how much it is restricted.
+    extent: Vec<Extent>,
     /// Of each relation: its columns, and columns that they must be equal to one of the values of.
     reached: Vec<Vec<(At<'r>, At<'r>)>>,
     /// Of each relation, what must be true of a row that is needed.
     needed: Vec<Vec<Vec<Piece>>>,
 }
 
-/// What must be true of a row that is needed, by relation. `own`: by its own columns; `inputs`: the names of those that are
-/// loaded.
+/// How much a table is restricted, as far as that shows in the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Extent {
+    #[default]
+    Whole,
+    Part,
+    /// An equality with constants.
+    Pinned,
+}
+
+/// Which partners send keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeysOf {
+    /// Restricted ones, of a primary key.
+    Primary,
+    /// Those that are restricted the most, and more than the table itself.
+    Fewest,
+}
+
+/// What must be true of a row that is needed, by relation. `own`: by its own columns; `is_pinned`: by an equality with constants;
+/// `sources`: where those are that are loaded.
 pub fn semijoins(
     survey: &Survey,
     known: &[Option<Known<'_>>],
-    own: Vec<Vec<Vec<Piece>>>,
-    inputs: &[Option<String>],
+    (own, is_pinned): (Vec<Vec<Vec<Piece>>>, &[bool]),
+    sources: &[Option<KeySource>],
 ) -> Vec<Vec<Vec<Piece>>> {
     let steps = steps(survey, known);
     let reached = (0..own.len()).map(|relation| reached(relation, &steps)).collect();
-    let mut joins = Joins { known, reached, needed: own };
+    let extent = is_pinned.iter().map(|is_pinned| if *is_pinned { Extent::Pinned } else { Extent::Whole }).collect();
+    let input = |at: At<'_>| sources.get(at.0).and_then(Option::as_ref).map(|source| &source.input);
+    let compared = steps.iter().filter(|(from, to)| input(*from) != input(*to)).map(|(_, to)| *to).collect();
+    let mut joins = Joins { known, sources, compared, extent, reached, needed: own };
     // Of reference tables first: the rows of a nation that are needed follow from its region, those of a supplier from its nation.
     joins.add(|place| place == Place::Reference, |place| place == Place::Reference);
     joins.add(|place| matches!(place, Place::Sharded { .. }), |place| place == Place::Reference);
-    joins.add_keys(inputs);
+    joins.add_keys();
     joins.add(|place| matches!(place, Place::Sharded { .. }), |place| matches!(place, Place::Sharded { .. }));
     joins.needed
 }
@@ -79,7 +138,7 @@ impl<'r> Joins<'_, 'r> {
     }
 
     fn has_keys(&self, relation: usize, keys: &Keys) -> bool {
-        self.conditions(relation).iter().flat_map(|condition| keys_of(condition)).any(|own| own == keys)
+        keys_in(self.conditions(relation)).any(|own| own == keys)
     }
 
     fn reached(&self, relation: usize) -> impl Iterator<Item = (At<'r>, At<'r>)> {
@@ -96,7 +155,7 @@ impl<'r> Joins<'_, 'r> {
                     let conditions = self.conditions(to.0);
                     // By the same keys it is restricted already.
                     let says_more =
-                        conditions.iter().any(|condition| !keys_of(condition).any(|keys| self.has_keys(relation, keys)));
+                        conditions.iter().any(|condition| !keys_in(from_ref(condition)).any(|keys| self.has_keys(relation, keys)));
                     let is_of_use = says_more && !other.relation.has_row_security;
                     is_of_use.then(|| membership(from.1, to.1, &other, conditions))
                 };
@@ -106,53 +165,108 @@ impl<'r> Joins<'_, 'r> {
         self.needed.iter_mut().zip(found).for_each(|(needed, found)| needed.extend(found));
     }
 
-    /// Partners elsewhere, by keys.
-    fn add_keys(&mut self, inputs: &[Option<String>]) {
-        let input = |relation: usize| inputs.get(relation).and_then(Option::as_ref);
-        let partners = |joins: &Self, relation: usize, is_wanted: &dyn Fn(Known<'r>, &Column) -> bool| -> Vec<Vec<Piece>> {
-            let (Some(own), Some(own_name)) = (joins.known(relation), input(relation)) else { return Vec::new() };
-            let partner = |(from, to): (At<'r>, At<'r>)| {
-                let (other, name) = (joins.known(to.0)?, input(to.0)?);
-                let is_apart = other.relation.oid != own.relation.oid && !is_beside(&own, from.1, &other, to.1);
-                let conditions = joins.conditions(to.0);
-                let waits_for_it = conditions.iter().flat_map(|condition| keys_of(condition)).any(|keys| keys.input == *own_name);
-                let is_of_use = is_apart && is_wanted(other, to.1) && !conditions.is_empty() && !waits_for_it;
-                let keys = Keys {
-                    input: name.clone(),
-                    relation: format!("{}.{}", other.relation.schema, other.relation.name),
-                    column: quoted_identifier(&to.1.name),
-                    type_name: listed(from.1)?,
-                };
-                is_of_use.then(|| vec![Piece::Sql(quoted_identifier(&from.1.name)), Piece::Keys(keys)])
-            };
-            joins.reached(relation).filter_map(partner).collect()
+    /// How much it is restricted, by what is known now: a computed sub-select as much as one of its tables.
+    fn extent(&self, relation: usize) -> Extent {
+        let of = |relation: usize| {
+            let own = self.extent.get(relation).copied().unwrap_or_default();
+            if self.conditions(relation).is_empty() { Extent::Whole } else { own.max(Extent::Part) }
         };
+        match self.source(relation).filter(|source| source.computed.is_some()) {
+            Some(source) => self.relations_of(&source.input).map(of).max().unwrap_or_default(),
+            None => of(relation),
+        }
+    }
+
+    fn source(&self, relation: usize) -> Option<&KeySource> {
+        self.sources.get(relation).and_then(Option::as_ref)
+    }
+
+    /// Those that are loaded as this input.
+    fn relations_of(&self, input: &str) -> impl Iterator<Item = usize> {
+        let sources = self.sources.iter().enumerate();
+        sources.filter(move |(_, source)| source.as_ref().is_some_and(|source| source.input == input)).map(|(index, _)| index)
+    }
+
+    /// Partners elsewhere, by keys.
+    fn add_keys(&mut self) {
         // What is restricted by keys may restrict others.
         for _ in 0..KEY_STEPS_MAX {
-            for relation in 0..self.needed.len() {
-                let found = partners(self, relation, &is_primary);
-                let Some(needed) = self.needed.get_mut(relation) else { continue };
-                for keys in found {
-                    if !needed.contains(&keys) {
-                        needed.push(keys);
-                    }
+            self.add_keys_of(KeysOf::Primary);
+        }
+        for _ in 0..KEY_STEPS_MAX {
+            self.add_keys_of(KeysOf::Fewest);
+        }
+    }
+
+    fn add_keys_of(&mut self, which: KeysOf) {
+        for relation in 0..self.needed.len() {
+            let before = self.extent(relation);
+            let partners = self.reached(relation).filter(|(from, to)| {
+                let extent = self.extent(to.0);
+                let is_wanted = match which {
+                    KeysOf::Primary => extent > Extent::Whole && self.known(to.0).is_some_and(|other| is_primary(other, to.1)),
+                    KeysOf::Fewest => extent > before,
+                };
+                is_wanted && self.may_wait(relation, *from, *to)
+            });
+            let partners: Vec<(At<'r>, At<'r>)> = partners.collect();
+            let is_best = |(from, to): &(At<'r>, At<'r>)| {
+                let alike = partners.iter().filter(|(other, _)| is_same(*other, *from));
+                which == KeysOf::Primary || alike.map(|(_, other)| self.extent(other.0)).max() == Some(self.extent(to.0))
+            };
+            let keys = |(from, to): &(At<'r>, At<'r>)| Some((self.keys(*from, *to)?, self.extent(to.0)));
+            let found: Vec<(Vec<Piece>, Extent)> = partners.iter().filter(|pair| is_best(pair)).filter_map(keys).collect();
+            let (Some(needed), Some(own)) = (self.needed.get_mut(relation), self.extent.get_mut(relation)) else { continue };
+            for (keys, extent) in found {
+                *own = extent.max(*own);
+                if !needed.contains(&keys) {
+                    needed.push(keys);
                 }
             }
         }
-        let unrestricted = (0..self.needed.len()).filter(|relation| self.conditions(*relation).is_empty());
-        let found: Vec<(usize, Vec<Vec<Piece>>)> =
-            unrestricted.map(|relation| (relation, partners(self, relation, &|_, _| true))).collect();
-        for (relation, keys) in found {
-            self.needed.get_mut(relation).into_iter().for_each(|needed| needed.extend(keys.clone()));
-        }
     }
-}
 
-fn keys_of(condition: &[Piece]) -> impl Iterator<Item = &Keys> {
-    condition.iter().filter_map(|piece| match piece {
-        Piece::Keys(keys) => Some(keys),
-        Piece::Sql(_) | Piece::Parameter(_) => None,
-    })
+    /// The partner is somewhere else, restricted by more than what restricts these rows as well, and does not wait for them.
+    fn may_wait(&self, relation: usize, from: At<'r>, to: At<'r>) -> bool {
+        let (Some(own), Some(other)) = (self.known(relation), self.known(to.0)) else { return false };
+        let (Some(source), Some(other_source)) = (self.source(relation), self.source(to.0)) else { return false };
+        let is_shared = |keys: &Keys| {
+            let is_it = |at: At<'_>| {
+                let source = self.source(at.0).filter(|source| source.input == keys.input);
+                source.and_then(|source| source.column(at)).as_ref() == Some(&keys.column)
+            };
+            self.reached(relation).any(|(own, at)| is_same(own, from) && is_it(at))
+        };
+        let says_more = self.conditions(to.0).iter().any(|condition| match condition.as_slice() {
+            [Piece::Sql(column), Piece::Keys(keys)] => *column != quoted_identifier(&to.1.name) || !is_shared(keys),
+            _ => true,
+        });
+        // Of a sub-select, only what it hands on itself: grouping may have left NULLs in another column that equals this one.
+        let is_computed = other_source.computed.is_some();
+        let is_handed_on = is_computed && self.compared.iter().any(|at| is_same(*at, to));
+        source.computed.is_none()
+            && (is_handed_on || (!is_computed && says_more && other.relation.oid != own.relation.oid))
+            && !is_beside(&own, from.1, &other, to.1)
+            && !self.waits_for(&other_source.input, &source.input)
+    }
+
+    /// `from` is among the values of `to`.
+    fn keys(&self, from: At<'r>, to: At<'r>) -> Option<Vec<Piece>> {
+        let source = self.source(to.0)?;
+        let (input, relation) = (source.input.clone(), source.relation.clone());
+        let keys = Keys { input, relation, column: source.column(to)?, form: Form::of(from.1, to.1)? };
+        Some(vec![Piece::Sql(quoted_identifier(&from.1.name)), Piece::Keys(keys)])
+    }
+
+    /// An input is restricted by keys of another, or by keys of what waits for it.
+    fn waits_for(&self, input: &str, other: &str) -> bool {
+        let (mut waiting, mut seen) = (vec![input], BTreeSet::new());
+        while let Some(input) = waiting.pop().filter(|input| *input != other) {
+            let keys = self.relations_of(input).flat_map(|relation| keys_in(self.conditions(relation)));
+            waiting.extend(keys.map(|keys| keys.input.as_str()).filter(|input| seen.insert(*input)));
+        }
+        seen.contains(other)
+    }
 }
 
 /// The column is the whole primary key.
@@ -189,13 +303,14 @@ fn is_beside(own: &Known<'_>, column: &Column, other: &Known<'_>, other_column: 
     match (own.place, other.place) {
         (_, Place::Reference) => true,
         (Place::Sharded { group, key }, Place::Sharded { group: other_group, key: other_key }) => {
-            group == other_group && column.name == key && other_column.name == other_key
+            let are_alike = column.type_oid == other_column.type_oid;
+            group == other_group && are_alike && column.name == key && other_column.name == other_key
         }
         (_, _) => false,
     }
 }
 
-/// Lists of these have neither quotes nor settings.
+/// Lists of these have neither quotes nor settings: their type.
 pub fn listed(column: &Column) -> Option<&'static str> {
     match column.type_oid {
         oid::INT2 => Some("pg_catalog.int2"),
@@ -215,78 +330,6 @@ fn membership(own: &Column, column: &Column, known: &Known<'_>, conditions: &[Ve
         rows.extend(condition.iter().cloned());
     }
     filters::among(quoted_identifier(&own.name), rows)
-}
-
-/// (a, b): a row is needed only if there is a row with an equal b, of those that its own level keeps.
-pub fn steps<'r>(survey: &Survey, known: &[Option<Known<'r>>]) -> Vec<(At<'r>, At<'r>)> {
-    let mut steps = Vec::new();
-    for equality in &survey.equalities {
-        let left = resolved(survey, known, &equality.left, equality.level);
-        let right = match &equality.right {
-            Right::Column(column) => resolved(survey, known, column, equality.level),
-            Right::SubSelect(place) => output_of(survey, known, *place),
-        };
-        let (Some(left), Some(right)) = (left, right) else { continue };
-        if !is_comparable(left.1, right.1) {
-            continue;
-        }
-        let filters = |at: At<'_>| equality.relations.contains(&at.0);
-        let is_sub_select = matches!(equality.right, Right::SubSelect(_));
-        let is_outer = |at: At<'_>| survey.is_outer(at.0, equality.level);
-        if filters(left) && (filters(right) || is_outer(right) || is_sub_select) {
-            steps.push((left, right));
-        }
-        if !is_sub_select && filters(right) && (filters(left) || is_outer(left)) {
-            steps.push((right, left));
-        }
-    }
-    steps
-}
-
-/// The column that a sub-select of one column yields.
-fn output_of<'r>(survey: &Survey, known: &[Option<Known<'r>>], place: i32) -> Option<At<'r>> {
-    let (index, level) = survey.levels.iter().enumerate().find(|(_, level)| level.entered_by == Some(place))?;
-    let found = resolved(survey, known, level.output.as_ref()?, index)?;
-    level.kept.contains(&found.0).then_some(found)
-}
-
-/// What a column's name means, as far as that is certain.
-fn resolved<'r>(survey: &Survey, known: &[Option<Known<'r>>], name: &ColumnName, level: usize) -> Option<At<'r>> {
-    let mut next = Some(level);
-    while let Some(level) = next.and_then(|level| survey.levels.get(level)) {
-        let mut found = Vec::new();
-        for index in &level.relations {
-            let used = survey.relations.get(*index)?;
-            let column = known.get(*index).copied().flatten().and_then(|known| known.relation.column(&name.name));
-            let is_meant = match (&name.qualifier, &level.unqualified) {
-                (_, Unqualified::Hidden) | (None, Unqualified::Unknown) => return None,
-                (Some(qualifier), _) => qualifier == used.effective_name(),
-                (None, Unqualified::Own { merged }) => !merged.contains(&name.name),
-            };
-            if used.has_column_aliases || known.get(*index).is_none_or(Option::is_none) {
-                return None;
-            }
-            found.extend(column.filter(|_| is_meant).map(|column| (*index, column)));
-        }
-        match (found.as_slice(), level.is_closed) {
-            ([only], _) => return Some(*only),
-            ([], true) => next = level.parent,
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn is_same(one: At<'_>, other: At<'_>) -> bool {
-    one.0 == other.0 && one.1.attnum == other.1.attnum
-}
-
-/// Of one type, and equality of it is the same on every shard.
-fn is_comparable(left: &Column, right: &Column) -> bool {
-    let is_text = TEXTS.contains(&left.type_oid);
-    left.type_oid == right.type_oid
-        && super::filters::COMPARED.contains(&left.type_oid)
-        && (!is_text || (left.is_deterministic && right.is_deterministic && left.collation == right.collation))
 }
 
 const REACHED_MAX: usize = 8;

@@ -13,6 +13,7 @@ use super::filters::{self, ColumnName, Filter, Unqualified};
 use super::groups::{self, Groups};
 use super::inner::Inner;
 use super::lookups::{self, Lookup};
+use super::reading::{Operand, Reading};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -43,6 +44,8 @@ pub struct Survey {
     /// SELECTs that have a FROM.
     pub levels: Vec<Level>,
     pub equalities: Vec<Equality>,
+    pub usings: Vec<Using>,
+    pub existences: Vec<Existence>,
     /// SELECTs below the outermost, inner ones first.
     pub inner: Vec<Inner>,
     pub trace: Vec<Step>,
@@ -97,6 +100,10 @@ pub struct Level {
     pub unqualified: Unqualified,
     /// There is nothing else in FROM.
     pub is_closed: bool,
+    /// Sub-selects and WITH queries in FROM that are one SELECT each.
+    pub derived: Vec<Derived>,
+    /// Columns of its own that it hands on.
+    pub outputs: Vec<Output>,
     /// Place of the sub-select in an expression.
     pub entered_by: Option<i32>,
     /// Its only column.
@@ -123,6 +130,55 @@ pub enum Right {
     SubSelect(i32),
 }
 
+/// A column of USING.
+#[derive(Debug)]
+pub struct Using {
+    pub level: usize,
+    pub name: String,
+    pub left: Side,
+    pub right: Side,
+    /// Tables whose rows it filters.
+    pub relations: Vec<usize>,
+}
+
+/// One side of a join.
+#[derive(Debug)]
+pub enum Side {
+    /// The name by which its columns may be qualified.
+    Item(String),
+    /// A join of these: the first that has such a column.
+    Join(Vec<usize>),
+}
+
+/// `EXISTS (SELECT …)` or `column IN (SELECT …)` in a conjunction.
+#[derive(Debug)]
+pub struct Existence {
+    /// Of the sub-select.
+    pub place: i32,
+    /// Tables whose rows it filters.
+    pub relations: Vec<usize>,
+}
+
+/// A SELECT in FROM.
+#[derive(Debug)]
+pub struct Derived {
+    /// The name by which its columns may be qualified.
+    pub name: String,
+    /// Its level.
+    pub level: usize,
+}
+
+/// An item of a SELECT's list.
+#[derive(Debug)]
+pub enum Output {
+    Column {
+        name: String,
+        column: ColumnName,
+    },
+    /// `*`, `t.*`.
+    All(Option<String>),
+}
+
 /// One step of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -143,6 +199,8 @@ pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
         ignores_star: false,
         entered_by: None,
         around: Vec::new(),
+        derived: Vec::new(),
+        finished: None,
     };
     walk.query(query, &Names::default())?;
     Ok(walk.survey)
@@ -164,9 +222,9 @@ impl RelationUse {
     }
 }
 
-/// WITH queries that are visible.
+/// WITH queries that are visible, and the levels of those that are one SELECT.
 #[derive(Clone, Debug, Default)]
-struct Names(Vec<String>);
+struct Names(Vec<(String, Option<usize>)>);
 
 struct Walk {
     survey: Survey,
@@ -183,6 +241,10 @@ struct Walk {
     /// Levels whose tables are visible in what is walked, the innermost last; `None` where it also sees tables of a level that is
     /// not known yet.
     around: Vec<Option<usize>>,
+    /// Of the FROM that is walked.
+    derived: Vec<Derived>,
+    /// The level of the query that was walked last, when it is one SELECT.
+    finished: Option<usize>,
 }
 
 impl Walk {
@@ -214,10 +276,12 @@ impl Walk {
         for branch in [select.larg(), select.rarg()].into_iter().flatten() {
             self.query(Node::SelectStmt(branch), &visible)?;
         }
+        let around = std::mem::take(&mut self.derived);
         for item in select.from_clause() {
             self.item_of_from(item, &visible)?;
         }
-        self.level(select, (is_repeated, is_membership), entered_by);
+        let derived = std::mem::replace(&mut self.derived, around);
+        let level = self.level(select, (is_repeated, is_membership), entered_by, derived);
         self.expressions(select.distinct_clause(), &visible)?;
         // How many different rows there are may matter: OFFSET counts them.
         let is_distinct = !select.distinct_clause().is_empty();
@@ -244,9 +308,10 @@ impl Walk {
         self.expression(select.limit_count(), &visible)?;
         self.expression(select.limit_offset(), &visible)?;
         self.around.pop();
+        self.finished = (select.op == nodes::SetOperation::SETOP_NONE).then_some(level);
         self.note("end");
         if let Some(inner) = begun.filter(|inner| inner.steps.start > 0) {
-            let ended = inner.ended(&self.survey);
+            let ended = inner.ended(&self.survey, level);
             self.survey.inner.push(ended);
         }
         Ok(())
@@ -254,14 +319,20 @@ impl Walk {
 
     /// Notes the level and its conditions: of WHERE, and of ON for the sides of joins that it filters. `is_repeated`: it may be
     /// evaluated once for each row around it.
-    fn level(&mut self, select: &nodes::SelectStmt, (is_repeated, is_membership): (bool, bool), entered_by: Option<i32>) {
+    fn level(
+        &mut self,
+        select: &nodes::SelectStmt,
+        (is_repeated, is_membership): (bool, bool),
+        entered_by: Option<i32>,
+        derived: Vec<Derived>,
+    ) -> usize {
         let mut read = Reading::default();
         let mut kept = Vec::new();
         for item in select.from_clause() {
             kept.extend(read.item(item));
         }
         read.conditions.push((select.where_clause(), kept.clone()));
-        let output = match select.target_list().iter().collect::<Vec<_>>().as_slice() {
+        let only_output = match select.target_list().iter().collect::<Vec<_>>().as_slice() {
             [only] if select.op == nodes::SetOperation::SETOP_NONE => filters::column(only.val()),
             _ => None,
         };
@@ -278,8 +349,10 @@ impl Walk {
             relations,
             kept: self.at(&kept),
             unqualified: unqualified.clone(),
+            derived,
+            outputs: select.target_list().iter().filter_map(output).collect(),
             entered_by,
-            output,
+            output: only_output,
             groups: groups::groups(select),
             is_membership,
         });
@@ -287,7 +360,16 @@ impl Walk {
             let relations = self.at(&places);
             self.conjuncts(root, &relations, &unqualified, level, is_repeated);
         }
+        for using in read.usings {
+            let side = |operand: Operand| match operand.name {
+                Some(name) => Side::Item(name),
+                None => Side::Join(self.at(&operand.places)),
+            };
+            let (left, right, relations) = (side(using.left), side(using.right), self.at(&using.filtered));
+            self.survey.usings.push(Using { level, name: using.name, left, right, relations });
+        }
         self.around.push(Some(level));
+        level
     }
 
     /// Relations by the places of their names; not WITH queries.
@@ -310,6 +392,11 @@ impl Walk {
                         let relations = relations.to_vec();
                         self.survey.equalities.push(Equality { level, relations, left, right: Right::SubSelect(place) });
                     }
+                    if let Node::SubLink(sublink) = other
+                        && matches!(sublink.sub_link_type, nodes::SubLinkType::EXISTS_SUBLINK | nodes::SubLinkType::ANY_SUBLINK)
+                    {
+                        self.survey.existences.push(Existence { place: sublink.location, relations: relations.to_vec() });
+                    }
                     self.survey.filters.push(Filter {
                         relations: relations.to_vec(),
                         unqualified: unqualified.clone(),
@@ -330,7 +417,7 @@ impl Walk {
     fn with(&mut self, with: &nodes::WithClause, visible: &mut Names) -> Result<(), PgError> {
         self.note(format!("with {}", with.recursive));
         if with.recursive {
-            visible.0.extend(with.ctes().iter().filter_map(|cte| cte.ctename()).map(str::to_owned));
+            visible.0.extend(with.ctes().iter().filter_map(|cte| cte.ctename()).map(|name| (name.to_owned(), None)));
         }
         for cte in with.ctes() {
             let name = cte.ctename().unwrap_or_default().to_owned();
@@ -338,7 +425,8 @@ impl Walk {
             self.give_names(cte.aliascolnames());
             self.query(cte.ctequery(), visible)?;
             if !with.recursive {
-                visible.0.push(name);
+                let level = self.finished.filter(|_| cte.aliascolnames().is_empty());
+                visible.0.push((name, level));
             }
         }
         Ok(())
@@ -370,11 +458,14 @@ impl Walk {
             Node::RangeVar(relation) => self.relation(relation, visible),
             Node::RangeSubselect(subselect) => {
                 self.note(format!("lateral {}", subselect.lateral));
-                self.alias(subselect.alias());
+                let has_column_aliases = self.alias(subselect.alias());
                 match subselect.lateral {
-                    true => self.beside(|walk| walk.query(subselect.subquery(), visible)),
-                    false => self.query(subselect.subquery(), visible),
+                    true => self.beside(|walk| walk.query(subselect.subquery(), visible))?,
+                    false => self.query(subselect.subquery(), visible)?,
                 }
+                let name = subselect.alias().and_then(|alias| alias.aliasname());
+                self.derive(name, self.finished.filter(|_| !has_column_aliases));
+                Ok(())
             }
             Node::RangeFunction(function) => {
                 self.note(format!("lateral {} {} {}", function.lateral, function.ordinality, function.is_rowsfrom));
@@ -420,6 +511,12 @@ impl Walk {
         self.beside(|walk| walk.expression(join.quals(), visible))
     }
 
+    /// Notes a SELECT in FROM. `level`: its own.
+    fn derive(&mut self, name: Option<&str>, level: Option<usize>) {
+        let derived = name.zip(level).map(|(name, level)| Derived { name: name.to_owned(), level });
+        self.derived.extend(derived);
+    }
+
     /// Walks what sees tables of the same FROM.
     fn beside(&mut self, walk: impl FnOnce(&mut Self) -> Result<(), PgError>) -> Result<(), PgError> {
         self.around.push(None);
@@ -433,10 +530,13 @@ impl Walk {
         if relation.catalogname().is_some() {
             return Err(refusals::construct("a table that is named with its database"));
         }
-        if relation.schemaname().is_none() && visible.0.iter().any(|with| with == name) {
+        let with = visible.0.iter().rev().find(|(with, _)| with == name).filter(|_| relation.schemaname().is_none());
+        if let Some((_, level)) = with {
             self.note(format!("with query {name}"));
             self.survey.row_names.push(name.to_owned());
-            self.alias(relation.alias());
+            let has_column_aliases = self.alias(relation.alias());
+            let name = relation.alias().map_or(Some(name), |alias| alias.aliasname());
+            self.derive(name, level.filter(|_| !has_column_aliases));
             return Ok(());
         }
         let location = usize::try_from(relation.location).map_err(|_| refusals::construct("a table of unknown place"))?;
@@ -593,6 +693,21 @@ fn is_plain(select: &nodes::SelectStmt) -> bool {
         && select.target_list().iter().all(is_value)
 }
 
+/// A column of the list that keeps its values.
+fn output(target: &nodes::ResTarget) -> Option<Output> {
+    let Node::ColumnRef(column) = target.val() else { return None };
+    if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))) {
+        let path: Vec<&str> = column.fields().iter().filter_map(Node::as_str).collect();
+        return match path.as_slice() {
+            [] => Some(Output::All(None)),
+            [table] => Some(Output::All(Some((*table).to_owned()))),
+            _ => None,
+        };
+    }
+    let column = filters::column(target.val())?;
+    Some(Output::Column { name: target.name().unwrap_or(&column.name).to_owned(), column })
+}
+
 /// `column IN (SELECT …)`, the sub-select by its place.
 fn membership(conjunct: Node<'_>) -> Option<(ColumnName, i32)> {
     match conjunct {
@@ -602,64 +717,6 @@ fn membership(conjunct: Node<'_>) -> Option<(ColumnName, i32)> {
             (names.is_empty() || names == ["="]).then_some((column, sublink.location))
         }
         _ => None,
-    }
-}
-
-/// What the FROM of one level says about its tables and conditions.
-struct Reading<'n> {
-    /// Conditions, and the places of the tables whose rows they filter.
-    conditions: Vec<(Node<'n>, Vec<i32>)>,
-    places: Vec<i32>,
-    has_tables_only: bool,
-    /// Columns of USING.
-    merged: Vec<String>,
-    /// NATURAL joins.
-    has_hidden_names: bool,
-    /// Aliases of joins.
-    has_hidden_tables: bool,
-}
-
-impl Default for Reading<'_> {
-    fn default() -> Self {
-        Self {
-            conditions: Vec::new(),
-            places: Vec::new(),
-            has_tables_only: true,
-            merged: Vec::new(),
-            has_hidden_names: false,
-            has_hidden_tables: false,
-        }
-    }
-}
-
-impl<'n> Reading<'n> {
-    /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
-    fn item(&mut self, item: Node<'n>) -> Vec<i32> {
-        match item {
-            Node::RangeVar(relation) => {
-                self.places.push(relation.location);
-                vec![relation.location]
-            }
-            Node::JoinExpr(join) => stacker::maybe_grow(STACK_LEFT_BYTES_MIN, STACK_BYTES, || {
-                let (left, right) = (self.item(join.larg()), self.item(join.rarg()));
-                self.has_hidden_names |= join.is_natural;
-                self.has_hidden_tables |= join.alias().is_some();
-                self.merged.extend(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned));
-                let both = || [left.as_slice(), right.as_slice()].concat();
-                let (filtered, kept) = match join.jointype {
-                    nodes::JoinType::JOIN_INNER => (both(), both()),
-                    nodes::JoinType::JOIN_LEFT => (right.clone(), left.clone()),
-                    nodes::JoinType::JOIN_RIGHT => (left.clone(), right.clone()),
-                    _ => (Vec::new(), Vec::new()),
-                };
-                self.conditions.push((join.quals(), filtered));
-                kept
-            }),
-            _ => {
-                self.has_tables_only = false;
-                Vec::new()
-            }
-        }
     }
 }
 
@@ -683,5 +740,5 @@ fn is_clock(function: &nodes::SQLValueFunction) -> bool {
     )
 }
 
-const STACK_LEFT_BYTES_MIN: usize = 512 * 1024;
-const STACK_BYTES: usize = 4 * 1024 * 1024;
+pub const STACK_LEFT_BYTES_MIN: usize = 512 * 1024;
+pub const STACK_BYTES: usize = 4 * 1024 * 1024;

@@ -375,8 +375,8 @@ fn rows_without_a_partner_on_their_shard_stay() {
         ("SELECT k FROM t GROUP BY ROLLUP (k) HAVING sum(x) > 1", ""),
         ("SELECT t.k FROM t, home GROUP BY t.k HAVING sum(x) > 1", ""),
         // Not by another column, of another group, on the side that is kept, or where names are not certain.
-        ("SELECT max(t.x) FROM t, u WHERE t.x = u.k AND u.y = 5", ""),
-        ("SELECT max(t.x) FROM t, home h WHERE t.k = h.id AND h.name = 'a'", ""),
+        ("SELECT max(t.f) FROM t, u WHERE t.f = u.k AND u.y = 5", ""),
+        ("SELECT max(t.x) FROM t, home h WHERE t.f = h.f AND h.name = 'a'", ""),
         ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k AND u.y = 5", ""),
         ("SELECT max(t.x) FROM t LEFT JOIN u ON t.k = u.k WHERE u.y = 5 OR u.y IS NULL", ""),
         ("SELECT max(t.x) FROM t, u WHERE (t.k = u.k OR t.x = 1) AND u.y = 5", ""),
@@ -393,82 +393,220 @@ fn rows_without_a_partner_on_their_shard_stay() {
     }
 }
 
+/// `t.k` and `span.a` are primary keys.
+fn with_primary_keys() -> Context {
+    let mut fixture = library();
+    for (name, column) in [("t", "k"), ("span", "a")] {
+        let is_it = |relation: &&mut crate::catalog::Relation| relation.schema == "public" && relation.name == name;
+        let found = fixture.catalog.relations.values_mut().find(is_it).unwrap();
+        found.uniques.push(Unique {
+            name: "pkey".to_owned(),
+            is_primary: true,
+            is_exclusion: false,
+            is_constraint: true,
+            columns: vec![Some(column.to_owned())],
+            is_partial: false,
+            definition: String::new(),
+        });
+    }
+    fixture.context(&["public"], &["mine"])
+}
+
+/// The inputs with their rounds, the SELECTs without their lists.
+fn rounds(text: &str) -> String {
+    let recipe = recipe(text, &with_primary_keys(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+    let shown = recipe.into_plain().inputs.into_iter().map(|input| {
+        let shown = input.shown().replace("OPERATOR(pg_catalog.=)", "=").replace("OPERATOR(pg_catalog.>)", ">");
+        let shown = shown.replace("\"public\".", "").replace("keys of public.", "keys of ").replace('"', "");
+        let from = shown.split_once(" FROM ").map_or(shown.as_str(), |(_, from)| from);
+        format!("{}: {from}", input.round)
+    });
+    shown.collect::<Vec<_>>().join(" | ")
+}
+
 #[test]
 fn a_table_whose_keys_restrict_another_is_loaded_before_it() {
-    let mut fixture = library();
-    let t = fixture.catalog.relations.values_mut().find(|relation| relation.schema == "public" && relation.name == "t").unwrap();
-    t.uniques.push(Unique {
-        name: "t_pkey".to_owned(),
-        is_primary: true,
-        is_exclusion: false,
-        is_constraint: true,
-        columns: vec![Some("k".to_owned())],
-        is_partial: false,
-        definition: String::new(),
-    });
-    let context = fixture.context(&["public"], &["mine"]);
-    let inputs = |text: &str| {
-        let inputs = recipe(text, &context, HomeTables::InPlace).unwrap().inputs.into_iter();
-        inputs.map(|input| input.shown().replace("\"public\".", "").replace('"', "")).collect::<Vec<_>>()
-    };
-    for text in [
-        "SELECT max(y) FROM u, t WHERE t_k = t.k AND x = 5",
-        "SELECT max(y) FROM u WHERE t_k IN (SELECT a.k FROM t a WHERE a.x = 5)",
+    for (text, expected) in [
+        ("SELECT max(y) FROM u, t WHERE t_k = t.k AND x = 5", "0: t WHERE x = (5) | 1: u WHERE t_k = ANY (keys k of public.t)"),
+        ("SELECT max(y) FROM u WHERE t_k IN (SELECT a.k FROM t a WHERE a.x = 5)", {
+            "0: t WHERE x = (5) | 1: u WHERE t_k = ANY (keys k of public.t)"
+        }),
+        // Keys of keys, and of what lies beside.
+        ("SELECT max(u.y) FROM span o, t, u WHERE o.b = 5 AND t.k = o.a AND u.k = t.k", {
+            "0: span WHERE b = (5) | 1: t WHERE k = ANY (keys a of public.span) | 1: u WHERE k = ANY (keys a of public.span)"
+        }),
+        // Of any column, where nothing else restricts it.
+        ("SELECT max(x) FROM t, u WHERE t_k = t.k AND u.y = 5", {
+            "0: u WHERE y = (5) | 1: t WHERE k = ANY (keys t_k of public.u)"
+        }),
+        // What every case of an OR has.
+        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND u.y = 5 AND x = 1) OR (x = 2 AND t_k = t.k AND y = 6)", {
+            "0: t WHERE ((x = (1)) OR (x = (2))) | 1: u WHERE ((y = (5)) OR (y = (6))) AND t_k = ANY (keys k of public.t)"
+        }),
+        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND y = 5) OR (x = 2 AND t_k = t.x AND y = 6)", {
+            "0: t | 0: u WHERE ((y = (5)) OR (y = (6)))"
+        }),
+        // Each could be by the keys of the other.
+        ("SELECT max(x) FROM t, span o WHERE t.k = o.a AND o.b = 5 AND x = 1", {
+            "0: span WHERE b = (5) | 1: t WHERE x = (1) AND k = ANY (keys a of public.span)"
+        }),
+        // Of two readers, one of which needs all.
+        ("SELECT max(a.y) FROM u a, u b, t WHERE a.t_k = t.k AND t.x = 5", "0: u | 0: t WHERE x = (5)"),
+        ("SELECT max(a.y) FROM u a, u b, t WHERE a.t_k = t.k AND t.x = 5 AND b.y = 6", {
+            "0: t WHERE x = (5) | 1: u WHERE ((t_k = ANY (keys k of public.t)) OR (y = (6)))"
+        }),
+        // Without a condition on it.
+        ("SELECT max(y) FROM u, t WHERE t_k = t.k", "0: u | 0: t"),
     ] {
-        let restricted = "SELECT k, t_k, y FROM u WHERE t_k = ANY (keys k of public.t)";
-        assert_eq!(inputs(text), ["SELECT k, x FROM t WHERE x OPERATOR(pg_catalog.=) (5)", restricted], "{text}");
-    }
-    // Without a condition on it, of one reader among two, on the side that is kept.
-    for text in [
-        "SELECT max(y) FROM u, t WHERE t_k = t.k",
-        "SELECT max(a.y) FROM u a, u b, t WHERE a.t_k = t.k AND t.x = 5",
-        "SELECT max(y) FROM u LEFT JOIN t ON t_k = t.k AND x = 5",
-    ] {
-        assert!(!inputs(text).concat().contains("ANY"), "{text}: {:?}", inputs(text));
+        assert_eq!(rounds(text), expected, "{text}");
     }
 }
 
 #[test]
-fn keys_of_what_is_loaded_before_restrict_the_rest() {
-    let mut fixture = library();
-    for (name, column) in [("public.t", "k"), ("public.span", "a")] {
-        let is_it = |relation: &&mut crate::catalog::Relation| format!("{}.{}", relation.schema, relation.name) == name;
-        let found = fixture.catalog.relations.values_mut().find(is_it).unwrap();
-        let columns = vec![Some(column.to_owned())];
-        let name = "pkey".to_owned();
-        let (is_primary, is_constraint) = (true, true);
-        let definition = String::new();
-        found.uniques.push(Unique { name, is_primary, is_exclusion: false, is_constraint, columns, is_partial: false, definition });
-    }
-    let context = fixture.context(&["public"], &["mine"]);
+fn keys_of_what_is_restricted_more_restrict_the_rest() {
     for (text, expected) in [
-        // Keys of keys, and of what lies beside.
-        ("SELECT max(u.y) FROM span o, t, u WHERE o.b = 5 AND t.k = o.a AND u.k = t.k", {
-            "0: SELECT a, b FROM span WHERE b = (5) | \
-             1: SELECT k FROM t WHERE k = ANY (keys a of public.span) | \
-             1: SELECT k, y FROM u WHERE k = ANY (keys a of public.span)"
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.y AND u.name = 'a' AND t.x > 1", {
+            "0: u WHERE name = 'a' | 1: t WHERE x > (1) AND x = ANY (keys y of public.u)"
         }),
-        // Of any column, where nothing else restricts it.
-        ("SELECT max(x) FROM t, u WHERE t_k = t.k AND u.y = 5", {
-            "0: SELECT k, t_k, y FROM u WHERE y = (5) | 1: SELECT k, x FROM t WHERE k = ANY (keys t_k of public.u)"
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.y AND u.name IN ('a', 'b') AND (t.x > 1 OR t.x = 1)", {
+            "0: u WHERE name IN ('a', 'b') | 1: t WHERE (x > (1) OR x = (1)) AND x = ANY (keys y of public.u)"
         }),
-        // What every case of an OR has.
-        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND u.y = 5 AND x = 1) OR (x = 2 AND t_k = t.k AND y = 6)", {
-            "0: SELECT k, x FROM t WHERE ((x = (1)) OR (x = (2))) | \
-             1: SELECT k, t_k, y FROM u WHERE ((y = (5)) OR (y = (6))) AND t_k = ANY (keys k of public.t)"
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.y AND u.t_k > 1 AND t.x > 1", "0: t WHERE x > (1) | 0: u WHERE t_k > (1)"),
+        ("SELECT max(t.x) FROM t, u WHERE t.x = u.y AND u.name = 'a' AND t.name = 'b'", {
+            "0: t WHERE name = 'b' | 0: u WHERE name = 'a'"
         }),
-        ("SELECT max(x) FROM t, u WHERE (t_k = t.k AND y = 5) OR (x = 2 AND t_k = t.x AND y = 6)", {
-            "0: SELECT k, x FROM t | 0: SELECT k, t_k, y FROM u WHERE ((y = (5)) OR (y = (6)))"
+        // By way of a table that has no condition itself.
+        ("SELECT max(o.b) FROM u, t, span o WHERE u.y = 5 AND t.name = u.name AND o.v = t.name AND o.b > 1", {
+            "0: u WHERE y = (5) | 1: t WHERE name = ANY (keys name of public.u) | \
+             1: span WHERE b > (1) AND v = ANY (keys name of public.u)"
         }),
-        // Each could be by the keys of the other.
-        ("SELECT max(x) FROM t, span o WHERE t.k = o.a AND o.b = 5 AND x = 1", {
-            "0: SELECT a, b FROM span WHERE b = (5) | 1: SELECT k, x FROM t WHERE x = (1) AND k = ANY (keys a of public.span)"
+        ("SELECT max(o.b) FROM u, t, span o WHERE u.y = 5 AND t.name = u.name AND o.b = t.x", {
+            "0: u WHERE y = (5) | 1: t WHERE name = ANY (keys name of public.u) | 2: span WHERE b = ANY (keys x of public.t)"
         }),
     ] {
-        let recipe = recipe(text, &context, HomeTables::InPlace).unwrap().into_plain();
-        let shown = recipe.inputs.iter().map(|input| format!("{}: {}", input.round, input.shown())).collect::<Vec<_>>().join(" | ");
-        let shown = shown.replace("OPERATOR(pg_catalog.=)", "=").replace("\"public\".", "").replace('"', "");
-        assert_eq!(shown, expected, "{text}");
+        assert_eq!(rounds(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn keys_are_those_of_rows_that_the_answer_hangs_on() {
+    let restricted = "0: t WHERE x = (5) | 1: u WHERE t_k = ANY (keys k of public.t)";
+    for text in [
+        // The side that is extended by NULLs, by the one that is kept.
+        "SELECT t.x, u.y FROM t LEFT JOIN u ON u.t_k = t.k WHERE t.x = 5",
+        "SELECT t.x, u.y FROM u RIGHT JOIN t ON u.t_k = t.k AND u.y > t.x WHERE t.x = 5",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.k = u.t_k AND t.x = 5)",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT * FROM t WHERE u.t_k = t.k AND t.x = 5 ORDER BY t.x)",
+        "SELECT max(y) FROM u, (SELECT k AS o FROM t WHERE x = 5 ORDER BY name LIMIT 3) d WHERE t_k = d.o",
+        "SELECT max(y) FROM u LEFT JOIN t a ON false JOIN (SELECT * FROM t WHERE x = 5) d ON t_k = d.k WHERE a.x = 5",
+        "WITH d AS (SELECT t.* FROM t WHERE x = 5), e AS (SELECT k FROM d) SELECT max(y) FROM u JOIN e f ON u.t_k = f.k",
+    ] {
+        let expected = if text.contains("LEFT JOIN t a") { "0: t | 1: u WHERE t_k = ANY (keys k of public.t)" } else { restricted };
+        assert_eq!(rounds(text), expected, "{text}");
+    }
+    assert_eq!(rounds("SELECT max(x) FROM t JOIN u USING (name) WHERE u.y = 5"), {
+        "0: u WHERE y = (5) | 1: t WHERE name = ANY (keys name of public.u)"
+    });
+    assert_eq!(
+        rounds(
+            "SELECT max(t.x) FROM t JOIN u USING (name) JOIN names_c n ON n.v = t.name JOIN names m USING (name) WHERE m.v = 'a'"
+        ),
+        {
+            "0: names WHERE v = 'a' | 1: t WHERE name = ANY (keys name of public.names) | \
+         1: u WHERE name = ANY (keys name of public.names) | 1: names_c WHERE v = ANY (keys name of public.names)"
+        }
+    );
+    for text in [
+        // The side that is kept; both.
+        "SELECT max(y) FROM u LEFT JOIN t ON t_k = t.k AND x = 5",
+        "SELECT max(y) FROM t RIGHT JOIN u ON t_k = t.k AND x = 5",
+        "SELECT max(y) FROM u FULL JOIN t ON t_k = t.k WHERE t.x = 5",
+        "SELECT max(y) FROM u FULL JOIN t USING (k) WHERE t.x = 5",
+        // Nothing must be there.
+        "SELECT max(y) FROM u WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.k = u.t_k AND t.x = 5)",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.k = u.t_k AND t.x = 5) OR y = 6",
+        "SELECT max(y) FROM u WHERE t_k NOT IN (SELECT t.k FROM t WHERE t.x = 5)",
+        "SELECT max(y) FROM u WHERE t_k <> ALL (SELECT t.k FROM t WHERE t.x = 5)",
+        // It has a row whatever it finds, or finds it elsewhere.
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT count(*) FROM t WHERE t.k = u.t_k AND t.x = 5)",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.k = u.t_k AND t.x = 5 LIMIT $1)",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.k = u.t_k AND t.x = 5 UNION SELECT 1)",
+        "SELECT max(y) FROM u WHERE EXISTS (SELECT 1 FROM small LEFT JOIN t ON t.k = u.t_k AND t.x = 5)",
+        // What the sub-select makes of the column; what its names mean.
+        "SELECT max(y) FROM u, (SELECT k + 1 AS o FROM t WHERE x = 5) d WHERE t_k = d.o",
+        "SELECT max(y) FROM u, (SELECT k, x FROM t WHERE x = 5) d (x, k) WHERE t_k = d.k",
+        "SELECT max(y) FROM u, (SELECT k FROM t WHERE x = 5 UNION SELECT 1) d WHERE t_k = d.k",
+        "WITH RECURSIVE d AS (SELECT k FROM t WHERE x = 5) SELECT max(y) FROM u, d WHERE t_k = d.k",
+        // A column of several tables, of which an outer join makes one.
+        "SELECT max(u.y) FROM small s LEFT JOIN t USING (k) JOIN u USING (k) WHERE t.x = 5",
+        "SELECT max(o.v) FROM t RIGHT JOIN u USING (name) JOIN names o USING (name) WHERE t.x = 5",
+        "SELECT max(d.y) FROM (t CROSS JOIN small) AS j (x, k) JOIN u d USING (k) WHERE j.x = 5",
+        "SELECT v FROM buckets WHERE v = 'x' AND EXISTS (SELECT 1 FROM t JOIN u USING (k) WHERE k = t_k)",
+    ] {
+        let rounds = rounds(text);
+        assert!(!rounds.contains("ANY") && !rounds.contains(" IN ("), "{text}: {rounds}");
+    }
+}
+
+#[test]
+fn tables_of_the_home_shard_have_keys_too() {
+    for (text, expected) in [
+        ("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND h.name = 'a'", {
+            "0: home WHERE name = 'a' | 1: t WHERE x = ANY (keys id of public.home)"
+        }),
+        ("SELECT max(t.x) FROM t JOIN ONLY home h ON t.k = h.k AND t.x = h.id WHERE h.name = $1", {
+            "0: home WHERE name = $1 | 1: t WHERE x = ANY (keys id of public.home) AND k = ANY (keys k of public.home)"
+        }),
+        ("SELECT max(t.x) FROM t WHERE x IN (SELECT id FROM home WHERE name = 'a') AND k NOT IN (SELECT id FROM home)", {
+            "0: home WHERE name = 'a' | 1: t WHERE x = ANY (keys id of public.home)"
+        }),
+        // By way of it.
+        ("SELECT max(u.y) FROM t, home h, u WHERE t.x = 5 AND h.k = t.k AND u.t_k = h.id", {
+            "0: t WHERE x = (5) | 1: home WHERE k = ANY (keys k of public.t) | 2: u WHERE t_k = ANY (keys id of public.home)"
+        }),
+        // Nothing that would be few; no table; where it may be shipped itself.
+        ("SELECT max(t.x) FROM t, home h WHERE t.x = h.id", "0: t"),
+        ("SELECT max(t.x) FROM t, app.v_home h WHERE t.k = h.k AND h.k > 1", "0: t"),
+        ("SELECT max(t.x) FROM t LEFT JOIN home h ON t.x = h.id AND h.name = 'a'", "0: t"),
+    ] {
+        assert_eq!(rounds(text), expected, "{text}");
+    }
+    let shipped = recipe("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND h.name = 'a'", &context(), HomeTables::Shipped);
+    let sources: Vec<Source> = shipped.unwrap().inputs.iter().map(|input| input.source).collect();
+    assert_eq!(sources, [Source::Home, Source::Shards]);
+    let made = made("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND t.k = h.k AND h.name = 'a'");
+    let first = &made.inputs[0];
+    assert_eq!((first.source, first.columns.join(",").as_str()), (Source::Scratch, "\"id\",\"k\""));
+    assert!(first.create.ends_with("(\"id\" int8, \"k\" int8) ON COMMIT DROP"), "{}", first.create);
+    assert!(!made.text.contains(&first.name), "{}", made.text);
+}
+
+#[test]
+fn what_the_shards_compute_has_keys_too() {
+    let shown = |text: &str| {
+        let inputs = computing(text).inputs.into_iter().map(|input| format!("{}: {}", input.round, input.shown()));
+        inputs.collect::<Vec<_>>().join(" | ").replace('"', "")
+    };
+    for (text, keys) in [
+        (
+            "SELECT max(v) FROM names WHERE name IN (SELECT u.name FROM u JOIN t ON u.k = t.k WHERE t.x = 5)",
+            "keys name of a sub-select",
+        ),
+        ("SELECT max(v) FROM names n, (SELECT u.name AS o FROM u WHERE y = 5 GROUP BY u.name) d WHERE n.name = d.o", {
+            "keys o of a sub-select"
+        }),
+    ] {
+        let expected = format!("1: SELECT name, v FROM public.names WHERE name = ANY ({keys})");
+        assert!(shown(text).ends_with(&expected), "{text}: {}", shown(text));
+    }
+    for text in [
+        // It is not restricted, or not handed on as it is.
+        "SELECT max(v) FROM names WHERE name IN (SELECT u.name FROM u JOIN t ON u.k = t.k)",
+        "SELECT max(v) FROM names n, (SELECT max(u.name) AS name FROM u WHERE y = 5 GROUP BY u.k) d WHERE n.name = d.name",
+        "SELECT max(v) FROM names WHERE name NOT IN (SELECT u.name FROM u JOIN t ON u.k = t.k WHERE t.x = 5)",
+    ] {
+        assert!(!shown(text).contains("ANY"), "{text}: {}", shown(text));
+        assert!(computing(text).plain.is_some(), "{text}");
     }
 }
 
