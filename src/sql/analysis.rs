@@ -11,7 +11,7 @@ use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
 use crate::sql::ddl_locks::TableLocks;
-pub use crate::sql::schema_guard::NumberedColumns;
+pub use crate::sql::schema_guard::{AlteredSequences, NumberedColumns};
 use crate::sql::table_as::TableAs;
 
 /// One statement of a query string.
@@ -523,6 +523,8 @@ pub enum Command {
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
         numbered: Option<Arc<NumberedColumns>>,
+        /// It alters sequences of the whole cluster.
+        altered: Option<Arc<AlteredSequences>>,
         /// Taken on all shards before it begins.
         locks: Option<Arc<TableLocks>>,
     },

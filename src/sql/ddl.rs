@@ -49,6 +49,7 @@ impl Ddl {
             renames_distributed: false,
             table_as: None,
             numbered: None,
+            altered: None,
             locks: None,
         }
     }
