@@ -10,6 +10,7 @@
 
 mod constants;
 mod defaults;
+mod given_back;
 mod merging;
 mod row_names;
 mod writing;
@@ -344,11 +345,14 @@ impl Finder<'_> {
         }
         let order = reads_first(&self.stages.ctes);
         let ctes: Vec<CteStage> = order.iter().filter_map(|place| self.stages.ctes.get(*place).cloned()).collect();
-        let nodes: Vec<Node<'_>> = clause.ctes().iter().map(|cte| cte.ctequery()).collect();
+        let nodes: Vec<_> = clause.ctes().iter().collect();
         let main = self.tokens.get(self.main).and_then(|token| self.text.get(token.start..)).unwrap_or_default();
-        let queries =
-            order.iter().zip(&ctes).filter_map(|(place, cte)| Some(Part { text: &cte.stage.query, node: *nodes.get(*place)? }));
-        let parts: Vec<Part<'_>> = queries.chain([Part { text: main, node: statement }]).collect();
+        let queries = order.iter().zip(&ctes).filter_map(|(place, cte)| {
+            let node = nodes.get(*place)?;
+            let name = Some(cte.name.as_str()).filter(|_| node.aliascolnames().is_empty());
+            Some(Part { name, text: &cte.stage.query, node: node.ctequery() })
+        });
+        let parts: Vec<Part<'_>> = queries.chain([Part { name: None, text: main, node: statement }]).collect();
         let are_apart = are_apart(&parts, context);
         self.stages.ctes = ctes;
         are_apart
