@@ -43,6 +43,7 @@ mod inner_query;
 mod instant;
 mod join;
 mod last_step;
+mod left_out;
 mod lock_rows;
 mod merging;
 mod moved;

@@ -8,6 +8,7 @@
 //! Whether a query stands by itself is PostgreSQL's to say: one that names a column of the outer statement is an error alone.
 //! A name that it finds inside means the same outside, but for names of rows (`row_names`). Pure; knows no shard.
 
+mod conditional;
 mod constants;
 mod defaults;
 mod given_back;
@@ -83,6 +84,8 @@ pub struct Stages {
     pub dropped: Option<(usize, usize)>,
     /// Sub-selects in expressions, and the source of an INSERT.
     pub queries: Vec<Stage>,
+    /// Where those of `queries` begin that PostgreSQL may not come to evaluate.
+    pub conditional: Vec<usize>,
     /// Tables beside the target.
     pub tables: Vec<Stage>,
     /// Columns that an INSERT leaves to defaults.
@@ -459,9 +462,14 @@ impl Finder<'_> {
                 self.is_unknown = true;
             }
         }
+        let conditional = conditional::conditional(root);
         for (sublink, is_row) in found {
+            let before = self.stages.queries.len();
             if self.sublink(sublink, is_row).is_none() {
                 self.is_unknown = true;
+            }
+            if conditional.contains(&sublink.location) {
+                self.stages.conditional.extend(self.stages.queries.iter().skip(before).map(|stage| stage.start));
             }
         }
     }

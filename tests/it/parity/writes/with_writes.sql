@@ -69,6 +69,20 @@ WITH up AS (UPDATE stock SET n = 1 WHERE n > 50 RETURNING id) INSERT INTO stock 
 WITH up AS (UPDATE links SET rank = rank + 5 RETURNING tenant) INSERT INTO links SELECT tenant, 9, NULL, 2 FROM up;
 --! refused
 WITH a AS (DELETE FROM deliveries RETURNING id, line) INSERT INTO deliveries (id, line) SELECT id + 1000, line FROM a;
+-- What PostgreSQL does not come to.
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT id FROM source) ELSE n + 1 END;
+UPDATE stock SET n = coalesce(n, (SELECT id FROM source));
+UPDATE stock SET n = (SELECT id FROM source);
+UPDATE stock SET n = (SELECT 1 / (id - 3) FROM source WHERE id = 3);
+UPDATE stock SET n = coalesce((SELECT 1 / (id - 3) FROM source WHERE id = 3), 1);
+UPDATE stock SET n = CASE (SELECT 1 / (id - 3) FROM source WHERE id = 3) WHEN 1 THEN 2 END;
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT 1 / max(id) FROM source) ELSE n + 1 END;
+--! refused
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT 1 / (id - 3) FROM source WHERE id = 3) ELSE n END;
+--! refused
+UPDATE stock SET n = coalesce(n, (SELECT 1 / (id - 3) FROM source WHERE id = 3));
+--! refused
+DELETE FROM stock WHERE id < 0 AND n = (SELECT 1 / (id - 3) FROM source WHERE id = 3);
 -- Rows that leave a table and come back.
 WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT id, n + 1, 'again' FROM d;
 WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT * FROM d WHERE n < 150;
