@@ -181,7 +181,15 @@ impl Session {
         let mut drawn: Vec<i64> =
             restart.map(|restart| std::iter::from_fn(|| restart.take()).take(count).collect()).unwrap_or_default();
         if drawn.len() < count {
-            drawn.extend(self.gateway.numbers.draw(sequence, count - drawn.len()).await?);
+            // It waits while somebody alters the sequence.
+            let more = tokio::select! {
+                biased;
+                more = self.gateway.numbers.draw(sequence, count - drawn.len()) => more?,
+                () = self.cancel.cancelled() => {
+                    return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+                }
+            };
+            drawn.extend(more);
         }
         Ok(drawn)
     }

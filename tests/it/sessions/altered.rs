@@ -132,6 +132,17 @@ async fn who_draws_waits_for_the_transaction_that_alters() {
         }
         one.ask("ROLLBACK").await;
     }
+    // Who waits may give up.
+    succeed(&mut one, "BEGIN; ALTER SEQUENCE orders_id_seq RESTART WITH 7000").await;
+    two.query(ADD);
+    two.flush().await;
+    let requests: Vec<_> = (0..500).map(|_| two.cancel()).collect();
+    let told = tokio::select! {
+        told = two.transcript() => told,
+        () = async { for request in requests { request.await } } => panic!("it is not cancelled"),
+    };
+    assert_eq!(told, "E(57014 canceling statement due to user request) Z(I)");
+    succeed(&mut one, "ROLLBACK").await;
     // Numbers of a part that was gone back on are everybody's again.
     let before = number(&one.ask("SELECT nextval('orders_id_seq')").await);
     succeed(&mut one, "BEGIN; SAVEPOINT a; ALTER SEQUENCE orders_id_seq RESTART WITH 100000; ROLLBACK TO a").await;
