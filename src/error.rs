@@ -19,6 +19,7 @@ impl SqlState {
     pub const PROTOCOL_VIOLATION: Self = Self(*b"08P01");
     pub const NUMERIC_VALUE_OUT_OF_RANGE: Self = Self(*b"22003");
     pub const INVALID_PARAMETER_VALUE: Self = Self(*b"22023");
+    pub const SEQUENCE_LIMIT_EXCEEDED: Self = Self(*b"2200H");
     pub const INVALID_TEXT_REPRESENTATION: Self = Self(*b"22P02");
     pub const CHARACTER_NOT_IN_REPERTOIRE: Self = Self(*b"22021");
     pub const CARDINALITY_VIOLATION: Self = Self(*b"21000");

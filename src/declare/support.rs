@@ -69,6 +69,7 @@ const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL 
      AND to_regprocedure('shardgate.use_up(regclass)') IS NOT NULL AND to_regprocedure('shardgate.unique_id()') IS NOT NULL
      AND to_regprocedure('shardgate.number_added_column(regclass, name, bool, text)') IS NOT NULL
      AND to_regprocedure('shardgate.draw_number(regclass)') IS NOT NULL
+     AND to_regprocedure('shardgate.hide_numbers(regclass, bigint)') IS NOT NULL
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {

@@ -32,6 +32,8 @@ impl Gateway {
                 return Ok(());
             }
         }
+        let ids: Vec<_> = changes.open.iter().map(|(id, _)| *id).collect();
+        Box::pin(self.numbers.settle_alterations(ACTOR, &ids)).await?;
         // After the list of changes: one that has begun since then is seen when they are closed.
         self.map.refresh().await?;
         self.refresh_catalog().await?;

@@ -287,6 +287,12 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
+        if !self.transaction.alterations.is_empty()
+            && let Err(failure) = Box::pin(self.note_alterations()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         let committed = match self.writer_count() {
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,

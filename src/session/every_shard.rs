@@ -54,10 +54,16 @@ impl Session {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
+            Command::Ddl { altered: Some(altered), .. } if altered.sets_generated && !begins_here => {
+                Err(super::altered::generated_in_a_block().into())
+            }
             command => {
                 // Error positions are those of the client's text.
                 let padded = format!("{:before$}{text}", "");
                 match command {
+                    Command::Ddl { altered: Some(altered), locks, .. } => {
+                        Box::pin(self.alter_sequences(altered, locks.as_deref(), &shards, &padded)).await
+                    }
                     Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, &padded).await,
                     Command::Ddl { tag, .. } if DATABASE_TAGS.contains(&tag.as_str()) => {
                         self.run_by_database(&shards, &padded).await

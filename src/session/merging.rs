@@ -4,6 +4,7 @@
 //! columns that the rows are split by: what makes a MERGE of such a source wrong over several shards makes this one wrong.
 //! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once.
 
+use super::left_out::unless_left_out;
 use super::route::Route;
 use super::staged::{Asked, Clock, Staging, is_about_names, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
@@ -29,7 +30,8 @@ impl Session {
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
         }
         for stage in &staging.stages.queries {
-            match self.answer_stage(stage, with, &staging.stages, clock).await {
+            let answered = self.answer_stage(stage, with, &staging.stages, clock).await;
+            match unless_left_out(&staging.stages, stage, answered) {
                 Ok(answer) => {
                     let text = stage.constant(&answer, &self.context.catalog)?;
                     splices.extend(text.map(|text| Splice { start: stage.start, end: stage.end, text }));

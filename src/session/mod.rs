@@ -16,6 +16,7 @@
 //! only when it is proven clean, with the settings it has on record.
 
 mod abandoned;
+mod altered;
 mod at_once;
 mod cancel;
 mod chosen;
@@ -42,6 +43,7 @@ mod inner_query;
 mod instant;
 mod join;
 mod last_step;
+mod left_out;
 mod lock_rows;
 mod merging;
 mod moved;
@@ -514,6 +516,9 @@ impl Session {
                 // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.
                 self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));
             }
+        }
+        if !self.transaction.closed.is_empty() && self.transaction.has_failed_for_good() {
+            Box::pin(self.reopen_after_failure()).await;
         }
         self.show_held();
         self.row.set_state(self.transaction.ready_status());

@@ -21,6 +21,8 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::StatementId;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
+use crate::execute::numbers::Restart;
+use crate::shard_key::oid::{INT2, INT4};
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
 use crate::sql::drawing::{self, Drawing, Number};
 use crate::wire;
@@ -166,13 +168,28 @@ impl Session {
         with_position(frame, |position| moved.drawing.original_position(&moved.own, |ordinal| moved.written(ordinal), position))
     }
 
-    /// In a transaction that has restarted the sequence its numbers begin anew.
+    /// In a transaction that has restarted the sequence its numbers begin anew; in one that has altered it they are its own.
     async fn draw_numbers(&mut self, sequence: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
+        if self.transaction.has_dropped(sequence) {
+            return Err(super::altered::drawn_after_drop(&sequence.1));
+        }
+        if let Some(alteration) = self.transaction.alteration_of(sequence) {
+            return alteration.draw(count);
+        }
+        self.reopen_if_closed(sequence).await?;
         let restart = self.transaction.restart_of(sequence);
         let mut drawn: Vec<i64> =
             restart.map(|restart| std::iter::from_fn(|| restart.take()).take(count).collect()).unwrap_or_default();
         if drawn.len() < count {
-            drawn.extend(self.gateway.numbers.draw(sequence, count - drawn.len()).await?);
+            // It waits while somebody alters the sequence.
+            let more = tokio::select! {
+                biased;
+                more = self.gateway.numbers.draw(sequence, count - drawn.len()) => more?,
+                () = self.cancel.cancelled() => {
+                    return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+                }
+            };
+            drawn.extend(more);
         }
         Ok(drawn)
     }
@@ -200,8 +217,26 @@ impl Session {
         let asked = Asked::Bound { bind: &bind, description: &description };
         Box::pin(self.may_draw(&prepared.drawing, statement.text(), &asked)).await?;
         let Some(numbers) = Box::pin(self.numbers_of(&prepared.drawing)).await? else { return Ok(None) };
+        self.check_range(&prepared.statement, bind.parameter_count, &numbers).await?;
         let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         Ok(Some((prepared.statement, with_more_parameters(&bind, &texts)?)))
+    }
+
+    /// A number that its column cannot hold is told in the words of its cast, and not in those of a parameter.
+    async fn check_range(&mut self, statement: &Arc<Statement>, before: usize, numbers: &[i64]) -> Result<(), Failure> {
+        if numbers.iter().all(|number| i32::try_from(*number).is_ok()) {
+            return Ok(());
+        }
+        let description = Box::pin(self.describe(statement)).await?;
+        for (number, type_oid) in numbers.iter().zip(description.parameter_types.iter().skip(before)) {
+            let kind = match *type_oid {
+                INT2 if i16::try_from(*number).is_err() => "smallint",
+                INT4 if i32::try_from(*number).is_err() => "integer",
+                _ => continue,
+            };
+            return Err(PgError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{kind} out of range")).into());
+        }
+        Ok(())
     }
 
     async fn prepare_drawing(&mut self, statement: &Arc<Statement>, parameter_count: usize) -> Result<Prepared, Failure> {
@@ -249,8 +284,13 @@ impl Session {
     /// can be drawn now and the shards have some of their own.
     async fn numbers_of(&mut self, drawing: &Drawing) -> Result<Option<Vec<i64>>, Failure> {
         let mut wanted: Vec<(&SequenceName, usize)> = Vec::new();
+        // What is set on the way is drawn from then, one after the other.
+        let is_set = |sequence: &SequenceName| {
+            drawing.numbers().any(|number| matches!(number, Number::Set { sequence: set, .. } if set == sequence))
+        };
         for number in drawing.numbers() {
             match number {
+                Number::Next(sequence) | Number::Identity(sequence) if is_set(sequence) => {}
                 Number::Next(sequence) | Number::Identity(sequence) => {
                     match wanted.iter_mut().find(|(known, _)| *known == sequence) {
                         Some((_, count)) => *count += 1,
@@ -276,6 +316,7 @@ impl Session {
         let mut numbers = Vec::new();
         for number in drawing.numbers() {
             numbers.push(match number {
+                Number::Next(sequence) | Number::Identity(sequence) if is_set(sequence) => self.draw_number(sequence).await?,
                 Number::Next(sequence) | Number::Identity(sequence) => {
                     let next = drawn.iter_mut().find(|(known, _)| *known == sequence).and_then(|(_, numbers)| numbers.next());
                     let next = next.ok_or_else(|| PgError::internal("a number is missing"))?;
@@ -300,17 +341,23 @@ impl Session {
     }
 
     pub(super) fn check_not_restarted(&mut self, sequence: &SequenceName) -> Result<(), PgError> {
-        self.transaction.restart_of(sequence).map_or(Ok(()), |_| Err(set_after_restart(&sequence.1)))
+        let set = |_: &mut Restart| Err(super::restarts::not_after_restart("setval()", &sequence.1));
+        self.transaction.restart_of(sequence).map_or(Ok(()), set)
     }
 
-    /// For everybody, at once.
+    /// For everybody, at once; in a transaction that has altered the sequence, with that.
     pub(super) async fn set_number(&mut self, sequence: &SequenceName, number: i64, is_called: bool) -> Result<(), Failure> {
         self.check_right(sequence, Right::Set).await?;
         if self.is_read_only() {
             let message = "cannot execute setval() in a read-only transaction";
             return Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
-        self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
+        if let Some(alteration) = self.transaction.alteration_of(sequence) {
+            alteration.set(number, is_called)?;
+        } else {
+            self.reopen_if_closed(sequence).await?;
+            self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
+        }
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));
         }
@@ -388,14 +435,6 @@ fn not_seen(function: &str) -> PgError {
         format!("{function} is not known"),
         "A shard has numbered rows by itself since, in a statement of this session.",
         "Use RETURNING.",
-    )
-}
-
-fn set_after_restart(sequence: &str) -> PgError {
-    PgError::unsupported(
-        format!("setval() of sequence \"{sequence}\" is not supported in a transaction that has restarted it"),
-        "setval() counts for everybody at once, and the restart when the transaction is committed.",
-        "Commit first.",
     )
 }
 

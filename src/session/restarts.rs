@@ -6,6 +6,7 @@
 
 use super::join::hidden_statement;
 use super::route::Route;
+use super::transaction::Transaction;
 use super::write::{Request, Shown, Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::{Oid, quoted_literal, quoted_name};
@@ -37,6 +38,9 @@ impl Session {
         request: &Request<'_>,
         shown: Shown,
     ) -> Result<String, Failure> {
+        if !self.transaction.alterations.is_empty() || !self.transaction.closed.is_empty() {
+            return Err(after_alteration().into());
+        }
         let numbers = self.gateway.numbers.clone();
         let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
@@ -78,16 +82,34 @@ impl Session {
 }
 
 /// A shard has none of the transaction's own numbers.
-pub(super) fn check_not_numbered_there(statement: &Analysis, route: &Route) -> Result<(), PgError> {
+pub(super) fn check_not_numbered_there(statement: &Analysis, route: &Route, transaction: &Transaction) -> Result<(), PgError> {
     let is_staged = matches!(route, Route::Write(writing) if matches!(writing.kind, WritingKind::Staged(_)));
     if statement.numbers != Numbers::Unseen || is_staged {
         return Ok(());
     }
+    let what = if transaction.restarts.is_empty() { "ALTER SEQUENCE" } else { "TRUNCATE ... RESTART IDENTITY" };
     Err(PgError::unsupported(
-        "rows that shards number by themselves are not supported after TRUNCATE ... RESTART IDENTITY in one transaction",
-        "The sequence begins anew for the others when the transaction is committed, and the shards have none of its numbers before.",
+        format!("rows that shards number by themselves are not supported after {what} in one transaction"),
+        "It counts for the others when the transaction is committed, and the shards have no numbers before.",
         "Commit first, or insert the rows by VALUES.",
     ))
+}
+
+/// `what` would be done to a sequence that the transaction has restarted.
+pub(super) fn not_after_restart(what: &str, sequence: &str) -> PgError {
+    PgError::unsupported(
+        format!("{what} of sequence \"{sequence}\" is not supported in a transaction that has restarted it"),
+        format!("{what} knows what is committed, and the restart counts when the transaction is committed."),
+        "Commit first.",
+    )
+}
+
+fn after_alteration() -> PgError {
+    PgError::unsupported(
+        "TRUNCATE ... RESTART IDENTITY is not supported in a transaction that has altered a sequence of the whole cluster",
+        "Both change what the transaction's next number is, and count for the others when it is committed.",
+        "Use TRUNCATE ... CONTINUE IDENTITY and ALTER SEQUENCE ... RESTART, or commit first.",
+    )
 }
 
 /// One shard by itself.

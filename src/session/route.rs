@@ -120,8 +120,8 @@ impl Session {
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
-        if !self.transaction.restarts.is_empty() {
-            super::restarts::check_not_numbered_there(statement, &route)?;
+        if self.transaction.has_own_numbers() {
+            super::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
         Ok(route)
     }

@@ -36,11 +36,17 @@ pub(super) struct SchemaChange {
     sequences: HashMap<SequenceName, i64>,
     /// Of these, what the transaction has declared.
     declared: Vec<SequenceName>,
+    /// It has closed sequences of the whole cluster to others.
+    pub closes_sequences: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
     pub version: u64,
 }
 
 impl SchemaChange {
+    pub fn id(&self) -> SchemaChangeId {
+        self.id
+    }
+
     /// Dropped from the map when it is not on the home shard after the transaction.
     pub fn has_declared(&mut self, sequence: SequenceName, generation: i64) {
         self.sequences.insert(sequence.clone(), generation);
@@ -171,8 +177,15 @@ impl Session {
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy).await;
             let id = begun.map_err(PgError::from)?;
-            self.schema_change =
-                Some(SchemaChange { id, _under_way: under_way, catalog, sequences, declared: Vec::new(), version: 0 });
+            self.schema_change = Some(SchemaChange {
+                id,
+                _under_way: under_way,
+                catalog,
+                sequences,
+                declared: Vec::new(),
+                closes_sequences: false,
+                version: 0,
+            });
             // So that this session's own change is not taken for somebody else's.
             self.gateway.map.refresh().await.map_err(PgError::from)?;
         }
@@ -191,6 +204,9 @@ impl Session {
     /// rollback too: nobody has to know which it was.
     pub(super) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
         let Some(change) = self.schema_change.take() else { return Ok(()) };
+        if change.closes_sequences {
+            self.settle_alterations(change.id).await?;
+        }
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.identity.user, &change).await?;
         self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;

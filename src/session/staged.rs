@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::describe::Description;
 use super::instant::Instant;
+use super::left_out::unless_left_out;
 use super::route::Route;
 use super::statement::Statement;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
@@ -253,7 +254,8 @@ impl Session {
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
         }
         for stage in &staging.stages.queries {
-            match self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await {
+            let answered = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await;
+            match unless_left_out(&staging.stages, stage, answered) {
                 Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
                     let batches = Batches { stage, answer: &answer, alone, others: &with_names(&staging.stages, splices) };
                     return Box::pin(self.write_batches(&batches, asked, begins)).await;

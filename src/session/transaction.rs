@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
-use crate::execute::numbers::Restart;
+use crate::execute::numbers::{Alteration, Restart};
 use crate::sql::analysis::{Isolation, TransactionModes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,12 @@ pub(super) struct Transaction {
     pub instant: Option<String>,
     /// Sequences that begin anew when it is committed, and how many savepoints there were; the last of one name counts.
     pub restarts: Vec<(usize, Restart)>,
+    /// Sequences of the whole cluster that it has altered, and how many savepoints there were; as `restarts`.
+    pub alterations: Vec<(usize, Alteration)>,
+    /// Sequences that it has dropped, likewise; others number by them until it is committed.
+    pub dropped: Vec<(usize, SequenceName)>,
+    /// Nobody else draws from these.
+    pub closed: Vec<SequenceName>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
@@ -98,6 +104,9 @@ impl Transaction {
             has_snapshots_open: false,
             instant: None,
             restarts: Vec::new(),
+            alterations: Vec::new(),
+            dropped: Vec::new(),
+            closed: Vec::new(),
             lost: None,
             settings_before: None,
         }
@@ -110,6 +119,11 @@ impl Transaction {
             Status::Open => b'T',
             Status::Failed => b'E',
         }
+    }
+
+    /// It can only end, as a whole.
+    pub fn has_failed_for_good(&self) -> bool {
+        self.status == Status::Failed && self.savepoints.is_empty()
     }
 
     pub fn is_open(&self) -> bool {
@@ -159,6 +173,9 @@ impl Transaction {
         self.has_snapshots_open = false;
         self.instant = None;
         self.restarts.clear();
+        self.alterations.clear();
+        self.dropped.clear();
+        self.closed.clear();
         self.lost = None;
         self.settings_before.take()
     }
@@ -181,6 +198,8 @@ impl Transaction {
     pub fn release_savepoint(&mut self, index: usize) {
         self.savepoints.truncate(index);
         self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.dropped.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
     }
 
     /// Back to the savepoint, which stays. Returns the settings at that point.
@@ -188,6 +207,8 @@ impl Transaction {
         self.status = Status::Open;
         self.savepoints.truncate(index + 1);
         self.restarts.retain(|(depth, _)| *depth <= index);
+        self.alterations.retain(|(depth, _)| *depth <= index);
+        self.dropped.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
         self.sets.truncate(savepoint.set_count);
         Some(Arc::clone(&savepoint.settings))
@@ -196,6 +217,21 @@ impl Transaction {
     /// What the transaction knows of a sequence that it has restarted.
     pub fn restart_of(&mut self, sequence: &SequenceName) -> Option<&mut Restart> {
         self.restarts.iter_mut().rev().map(|(_, restart)| restart).find(|restart| restart.sequence == *sequence)
+    }
+
+    /// What the transaction knows of a sequence that it has altered.
+    pub fn alteration_of(&mut self, sequence: &SequenceName) -> Option<&mut Alteration> {
+        let mut altered = self.alterations.iter_mut().rev().map(|(_, alteration)| alteration);
+        altered.find(|alteration| alteration.sequence == *sequence)
+    }
+
+    pub fn has_dropped(&self, sequence: &SequenceName) -> bool {
+        self.dropped.iter().any(|(_, dropped)| dropped == sequence)
+    }
+
+    /// Numbers that no shard has.
+    pub fn has_own_numbers(&self) -> bool {
+        !self.restarts.is_empty() || !self.alterations.is_empty()
     }
 
     /// The BEGIN that a shard gets when it joins.

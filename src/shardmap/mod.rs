@@ -54,7 +54,7 @@ pub use model::{
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 pub use placement::{NewPartition, hash_slices, spread};
-pub use sequences::{NewSequence, NumberBlock};
+pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use store::{Store, migrations, migrations_up_to};
 
 use cache::LookupKey;

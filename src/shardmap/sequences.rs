@@ -1,4 +1,4 @@
-//! Sequences of the whole cluster: declared, drawn from in blocks, set, restarted, confirmed after a fail-over of the map.
+//! Sequences of the whole cluster: declared, drawn from in blocks, set, restarted, altered, confirmed after a fail-over of the map.
 //!
 //! As in [`super::changes`], one method for each stored function. Drawing a block changes nothing that routes and takes no epoch;
 //! a block that was drawn and then lost, with its proxy, is a gap.
@@ -9,7 +9,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
 
-use super::changes::read;
+use super::changes::{SchemaChangeId, read};
 use super::error::StoreError;
 use super::store::Store;
 
@@ -33,6 +33,26 @@ pub struct NumberBlock {
     pub count: i64,
     /// Void when the sequence has another one by now.
     pub generation: i64,
+    /// That the sequence had when they were given.
+    pub increment: i64,
+}
+
+/// What a transaction with ALTER SEQUENCE leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceState {
+    pub increment: i64,
+    pub minimum: i64,
+    pub maximum: i64,
+    pub place: SequencePlace,
+}
+
+/// How far a sequence has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequencePlace {
+    /// May lie beyond the last one.
+    pub next: i128,
+    /// What it was last set to; while that is the next number, it has not been called. `None`: its start.
+    pub set_to: Option<i128>,
 }
 
 impl Store {
@@ -59,7 +79,7 @@ impl Store {
     ) -> Result<Option<NumberBlock>, StoreError> {
         // One row in any case.
         let query = sqlx::query(
-            "SELECT r.first_number, r.how_many, r.generation FROM (VALUES (1)) one(row)
+            "SELECT r.first_number, r.how_many, r.generation, r.increment FROM (VALUES (1)) one(row)
              LEFT JOIN shardgate_map.reserve_numbers($1, $2, $3, $4) r ON true",
         )
         .bind(schema)
@@ -69,7 +89,7 @@ impl Store {
         let row = self.change(query).await?;
         let first: Option<i64> = row.try_get(0).map_err(StoreError::reading)?;
         let Some(first) = first else { return Ok(None) };
-        Ok(Some(NumberBlock { first, count: read(&row, 1)?, generation: read(&row, 2)? }))
+        Ok(Some(NumberBlock { first, count: read(&row, 1)?, generation: read(&row, 2)?, increment: read(&row, 3)? }))
     }
 
     /// What was given away before is void.
@@ -145,6 +165,76 @@ impl Store {
             .bind(skip_from.to_string())
             .bind(settings);
         read(&self.change(query).await?, 0)
+    }
+
+    /// Nobody else is given numbers of the sequence as long as this change of the schema is open, and blocks that were given away
+    /// are void. `unused`: what the caller has left of its block. `None`: as with [`Store::reserve_numbers`].
+    pub async fn begin_alteration(
+        &self,
+        actor: &str,
+        (schema, name): (&str, &str),
+        change: SchemaChangeId,
+        unused: Option<Range<i128>>,
+    ) -> Result<Option<SequencePlace>, StoreError> {
+        // One row in any case.
+        let query = sqlx::query(
+            "SELECT r.next_number::text, r.set_to::text FROM (VALUES (1)) one(row)
+             LEFT JOIN shardgate_map.begin_alteration($1, $2, $3, $4, $5::text::numeric, $6::text::numeric) r ON true",
+        )
+        .bind(actor)
+        .bind(schema)
+        .bind(name)
+        .bind(change.0)
+        .bind(unused.as_ref().map(|unused| unused.start.to_string()))
+        .bind(unused.map(|unused| unused.end.to_string()));
+        let row = self.change(query).await?;
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<i128>().ok());
+        let place = |next| Ok(SequencePlace { next, set_to: number(read(&row, 1)?) });
+        number(read(&row, 0)?).map(place).transpose()
+    }
+
+    /// It has been committed. `false`: the map has forgotten that the sequence was closed; its numbers have not gone back.
+    pub async fn finish_alteration(
+        &self,
+        actor: &str,
+        (schema, name): (&str, &str),
+        change: SchemaChangeId,
+        state: &SequenceState,
+    ) -> Result<bool, StoreError> {
+        let sql = "SELECT shardgate_map.finish_alteration($1, $2, $3, $4, $5, $6, $7, $8::text::numeric, $9::text::numeric)";
+        let query = sqlx::query(sql)
+            .bind(actor)
+            .bind(schema)
+            .bind(name)
+            .bind(change.0)
+            .bind(state.increment)
+            .bind(state.minimum)
+            .bind(state.maximum)
+            .bind(state.place.next.to_string())
+            .bind(state.place.set_to.map(|set_to| set_to.to_string()));
+        read(&self.change(query).await?, 0)
+    }
+
+    /// It has not been committed.
+    pub async fn reopen_sequence(&self, (schema, name): (&str, &str), change: SchemaChangeId) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.reopen_sequence($1, $2, $3)").bind(schema).bind(name).bind(change.0);
+        self.change(query).await.map(drop)
+    }
+
+    /// Sequences that these changes of the schema have closed, each (schema, name).
+    pub async fn closed_sequences(
+        &self,
+        changes: &[SchemaChangeId],
+    ) -> Result<Vec<((String, String), SchemaChangeId)>, StoreError> {
+        let ids: Vec<i64> = changes.iter().map(|change| change.0).collect();
+        let rows: Vec<(String, String, i64)> = sqlx::query_as(
+            "SELECT schema_name, sequence_name, closed_by FROM shardgate_map.sequence_counter WHERE closed_by = ANY ($1) ORDER BY 1, 2",
+        )
+        .bind(ids)
+        .fetch_all(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)?;
+        Ok(rows.into_iter().map(|(schema, name, change)| ((schema, name), SchemaChangeId(change))).collect())
     }
 
     /// After a fail-over of the map. `used_up_to`: what the shards hold, and what may be on its way to them.

@@ -12,7 +12,7 @@ use crate::shardmap::GroupId;
 use crate::sql::copy_in::CopyIn;
 use crate::sql::ddl_locks::TableLocks;
 use crate::sql::redefined::Redefined;
-pub use crate::sql::schema_guard::NumberedColumns;
+pub use crate::sql::schema_guard::{AlteredSequences, NumberedColumns};
 use crate::sql::table_as::TableAs;
 
 /// One statement of a query string.
@@ -524,6 +524,8 @@ pub enum Command {
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
         numbered: Option<Arc<NumberedColumns>>,
+        /// It alters sequences of the whole cluster.
+        altered: Option<Arc<AlteredSequences>>,
         /// Taken on all shards before it begins.
         locks: Option<Arc<TableLocks>>,
         /// Of what statements by others may be about.

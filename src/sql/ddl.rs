@@ -51,6 +51,7 @@ impl Ddl {
             renames_distributed: false,
             table_as: None,
             numbered: None,
+            altered: None,
             locks: None,
             redefines,
         }

@@ -5,6 +5,7 @@
 //! on one shard, and a table neither joins nor leaves a distributed family. The rules are those of `distribute_table`. What is
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
+mod altered;
 mod filled;
 mod numbered;
 mod numbers;
@@ -20,6 +21,7 @@ use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{GroupId, Table, TableKind};
 
+pub use altered::{AlteredSequences, altered_sequences};
 pub use numbered::{NumberedColumns, numbered_columns};
 
 /// Refuses what would leave the shard map or the shards wrong.

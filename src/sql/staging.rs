@@ -8,8 +8,10 @@
 //! Whether a query stands by itself is PostgreSQL's to say: one that names a column of the outer statement is an error alone.
 //! A name that it finds inside means the same outside, but for names of rows (`row_names`). Pure; knows no shard.
 
+mod conditional;
 mod constants;
 mod defaults;
+mod given_back;
 mod merging;
 mod row_names;
 mod writing;
@@ -82,6 +84,8 @@ pub struct Stages {
     pub dropped: Option<(usize, usize)>,
     /// Sub-selects in expressions, and the source of an INSERT.
     pub queries: Vec<Stage>,
+    /// Where those of `queries` begin that PostgreSQL may not come to evaluate.
+    pub conditional: Vec<usize>,
     /// Tables beside the target.
     pub tables: Vec<Stage>,
     /// Columns that an INSERT leaves to defaults.
@@ -344,11 +348,14 @@ impl Finder<'_> {
         }
         let order = reads_first(&self.stages.ctes);
         let ctes: Vec<CteStage> = order.iter().filter_map(|place| self.stages.ctes.get(*place).cloned()).collect();
-        let nodes: Vec<Node<'_>> = clause.ctes().iter().map(|cte| cte.ctequery()).collect();
+        let nodes: Vec<_> = clause.ctes().iter().collect();
         let main = self.tokens.get(self.main).and_then(|token| self.text.get(token.start..)).unwrap_or_default();
-        let queries =
-            order.iter().zip(&ctes).filter_map(|(place, cte)| Some(Part { text: &cte.stage.query, node: *nodes.get(*place)? }));
-        let parts: Vec<Part<'_>> = queries.chain([Part { text: main, node: statement }]).collect();
+        let queries = order.iter().zip(&ctes).filter_map(|(place, cte)| {
+            let node = nodes.get(*place)?;
+            let name = Some(cte.name.as_str()).filter(|_| node.aliascolnames().is_empty());
+            Some(Part { name, text: &cte.stage.query, node: node.ctequery() })
+        });
+        let parts: Vec<Part<'_>> = queries.chain([Part { name: None, text: main, node: statement }]).collect();
         let are_apart = are_apart(&parts, context);
         self.stages.ctes = ctes;
         are_apart
@@ -455,9 +462,14 @@ impl Finder<'_> {
                 self.is_unknown = true;
             }
         }
+        let conditional = conditional::conditional(root);
         for (sublink, is_row) in found {
+            let before = self.stages.queries.len();
             if self.sublink(sublink, is_row).is_none() {
                 self.is_unknown = true;
+            }
+            if conditional.contains(&sublink.location) {
+                self.stages.conditional.extend(self.stages.queries.iter().skip(before).map(|stage| stage.start));
             }
         }
     }

@@ -310,10 +310,11 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, locks, redefines, .. } = &mut command {
+    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, .. } = &mut command {
         *redefines = redefined(node, context);
         *renames_distributed = schema_guard::renames_distributed(node, context);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
+        *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
     Ok(Placement::new(command, scope, Effect::Write))
@@ -336,6 +337,7 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
                     renames_distributed: false,
                     table_as: None,
                     numbered: None,
+                    altered: None,
                     ..
                 }
             );
@@ -369,6 +371,7 @@ fn place_table_as(
         renames_distributed: false,
         table_as: table_as.map(Arc::new),
         numbered: None,
+        altered: None,
         locks: None,
         redefines: redefined::relation(relation, context),
     };

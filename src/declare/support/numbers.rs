@@ -15,6 +15,11 @@ CREATE TABLE IF NOT EXISTS shardgate.number_sequences (sequence oid PRIMARY KEY)
 ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS generation bigint NOT NULL DEFAULT 0;
 -- The transaction in which the shard has come to know it.
 ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS made_in xid8 DEFAULT pg_current_xact_id();
+-- The change of the schema that has altered it last, its transaction, and what it has left: increment, minimum, maximum, the next
+-- number, and what the sequence was set to.
+ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS altered_by bigint;
+ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS altered_in xid8;
+ALTER TABLE shardgate.number_sequences ADD COLUMN IF NOT EXISTS altered_to numeric[];
 CREATE TABLE IF NOT EXISTS shardgate.number_blocks (
     sequence oid NOT NULL,
     -- Positions of the local sequence, and what they stand for.
@@ -74,16 +79,22 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
--- What a sequence needs here to be one of the whole cluster. Its owner may ask for it, who can do no harm by that but to his own.
-CREATE OR REPLACE FUNCTION shardgate.keep_numbers(sequence regclass) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Whoever owns a sequence can do no harm with what asks for this but to his own.
+CREATE OR REPLACE FUNCTION shardgate.check_owns_sequence(sequence regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Who calls is not the current user in here.
+    -- Who calls is not the current user in the functions that ask.
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = sequence AND c.relkind = 'S' AND pg_has_role(
                    CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END,
                    c.relowner, 'USAGE')) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of sequence %s', sequence);
     END IF;
+END $$;
+-- What a sequence needs here to be one of the whole cluster. Its owner may ask for it.
+CREATE OR REPLACE FUNCTION shardgate.keep_numbers(sequence regclass) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM shardgate.check_owns_sequence(sequence);
     EXECUTE format('CREATE SEQUENCE IF NOT EXISTS shardgate.%I', 'numbers_' || sequence::oid);
     INSERT INTO shardgate.number_sequences AS k (sequence) VALUES (keep_numbers.sequence::oid) ON CONFLICT DO NOTHING;
 END $$;
@@ -231,6 +242,52 @@ BEGIN
         EXECUTE format('ALTER SEQUENCE %s RESTART', sequence);
         PERFORM setval(sequence, last);
     END IF;
+END $$;
+-- Before ALTER SEQUENCE, in its transaction and with its rights: the sequence stands where the whole cluster's does, so that PostgreSQL
+-- compares that with what is asked for. `set_to`: what it was last set to; NULL: its start.
+CREATE OR REPLACE FUNCTION shardgate.show_numbers(sequence regclass, next_number numeric, set_to numeric) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits pg_sequence;
+    last numeric;
+BEGIN
+    SELECT * INTO STRICT limits FROM pg_sequence s WHERE s.seqrelid = sequence;
+    last := next_number - limits.seqincrement;
+    -- The restart makes the rest part of the transaction.
+    EXECUTE format('ALTER SEQUENCE %s RESTART', sequence);
+    IF next_number BETWEEN limits.seqmin AND limits.seqmax
+       AND (next_number = coalesce(set_to, limits.seqstart) OR last NOT BETWEEN limits.seqmin AND limits.seqmax) THEN
+        PERFORM setval(sequence, next_number::bigint, false);
+    ELSE
+        PERFORM setval(sequence, greatest(limits.seqmin, least(limits.seqmax, last))::bigint, true);
+    END IF;
+END $$;
+-- What a transaction that has altered a sequence leaves, to be read when it is committed. Its owner may say so, and that transaction.
+CREATE OR REPLACE FUNCTION shardgate.note_alteration(sequence regclass, change bigint, state numeric[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM shardgate.number_sequences k
+                   WHERE k.sequence = note_alteration.sequence::oid AND k.altered_in = pg_current_xact_id()) THEN
+        PERFORM shardgate.check_owns_sequence(sequence);
+    END IF;
+    UPDATE shardgate.number_sequences k SET altered_by = change, altered_in = pg_current_xact_id(), altered_to = state
+    WHERE k.sequence = note_alteration.sequence::oid;
+END $$;
+-- After it: what has become of the sequence. It is used up again.
+CREATE OR REPLACE FUNCTION shardgate.hide_numbers(sequence regclass, change bigint) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits pg_sequence;
+    last record;
+    state numeric[];
+BEGIN
+    SELECT * INTO STRICT limits FROM pg_sequence s WHERE s.seqrelid = sequence;
+    EXECUTE format('SELECT last_value, is_called FROM %s', sequence) INTO STRICT last;
+    state := ARRAY[limits.seqincrement, limits.seqmin, limits.seqmax,
+                   last.last_value::numeric + CASE WHEN last.is_called THEN limits.seqincrement ELSE 0 END, last.last_value];
+    PERFORM shardgate.note_alteration(sequence, change, state);
+    PERFORM shardgate.use_up(sequence);
+    RETURN state::text[];
 END $$;
 DROP FUNCTION IF EXISTS shardgate.add_numbers(regclass, bigint, bigint, bigint);
 CREATE OR REPLACE FUNCTION shardgate.add_numbers(sequence regclass, first_number bigint, how_many bigint, increment bigint,

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use tokio::sync::Mutex;
 
 use super::Numbers;
+use super::alter::{PATIENCE, while_closed};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
@@ -101,9 +102,21 @@ impl Numbers {
     /// A block for the shard. When it does not arrive its numbers are a gap.
     async fn give(&self, link: &mut Link, name: &SequenceName, size: i64) -> Result<(), PgError> {
         let (sequence, _) = self.sequence(name)?;
-        let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, size, Some(sequence.generation)).await? else {
-            self.unconfirmed.lock().insert(name.clone());
-            return Ok(());
+        let block = match self
+            .map
+            .store()
+            .reserve_numbers(&name.0, &name.1, size, Some(sequence.generation))
+            .await
+            .map_err(PgError::from)
+        {
+            Ok(Some(block)) => block,
+            Ok(None) => {
+                self.unconfirmed.lock().insert(name.clone());
+                return Ok(());
+            }
+            // Somebody alters it: there are no numbers before that has ended.
+            Err(error) if error.code == SqlState::OBJECT_IN_USE => return Ok(()),
+            Err(error) => return Err(error),
         };
         if block.count == 0 {
             return Ok(());
@@ -113,13 +126,13 @@ impl Numbers {
             as_regclass(name),
             block.first,
             block.count,
-            sequence.increment,
+            block.increment,
             block.generation
         );
         link.values(sql).await.map(drop).map_err(|error| unreachable(&link.shard.name, &error))
     }
 
-    fn link(&self, shard: &Arc<Shard>) -> Arc<Mutex<Link>> {
+    pub(super) fn link(&self, shard: &Arc<Shard>) -> Arc<Mutex<Link>> {
         let mut links = self.links.lock();
         let fresh = || Arc::new(Mutex::new(Link::new(Arc::clone(shard))));
         let link = links.entry(shard.id).or_insert_with(fresh);
@@ -133,7 +146,8 @@ impl Numbers {
     /// setval: from here on the next number of every proxy and every shard follows this one. Not cancel safe: it may have been
     /// set in part, and may be repeated.
     pub async fn set(self: &Arc<Self>, actor: &str, name: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
-        self.map.store().set_sequence(actor, &name.0, &name.1, number, is_called).await?;
+        let (store, until) = (self.map.store(), Instant::now() + PATIENCE);
+        while_closed(until.into(), || store.set_sequence(actor, &name.0, &name.1, number, is_called)).await?;
         let epoch = self.map.refresh().await?;
         self.void(name, number).await?;
         if !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
@@ -217,7 +231,7 @@ impl Numbers {
     }
 }
 
-fn unreachable(shard: &str, error: &dyn std::fmt::Display) -> PgError {
+pub(super) fn unreachable(shard: &str, error: &dyn std::fmt::Display) -> PgError {
     PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the numbers of a sequence did not reach shard \"{shard}\""))
         .with_detail(format!("The shard says: {error}."))
         .with_hint("Repeat the statement when the shard can be reached.")

@@ -10,6 +10,7 @@
 //!
 //! Connections to shards belong to the runtime on which [`Numbers`] was made; calls from other runtimes are carried there.
 
+mod alter;
 mod fill;
 mod restart;
 
@@ -21,11 +22,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
 use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
+pub use alter::{Alteration, read_state};
+use alter::{PATIENCE, while_closed};
 use fill::Demand;
 pub use restart::Restart;
 
@@ -70,7 +74,8 @@ impl Held {
 
     /// A newer generation than is known is right: the map has been asked after the change.
     fn is_void(&self, sequence: &ClusterSequence, incarnation: i64) -> bool {
-        self.incarnation != incarnation || self.generation < sequence.generation || self.increment != sequence.increment
+        let is_other = self.generation == sequence.generation && self.increment != sequence.increment;
+        self.incarnation != incarnation || self.generation < sequence.generation || is_other
     }
 }
 
@@ -89,10 +94,12 @@ impl Numbers {
         }
     }
 
-    /// Numbers that nobody else gets, in the sequence's order. Cancel safe: at worst they are gaps.
+    /// Numbers that nobody else gets, in the sequence's order. Waits while somebody alters it. Cancel safe: at worst they are gaps.
     pub async fn draw(&self, name: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
+        let until = Instant::now() + PATIENCE;
         let entry = Arc::clone(self.held.lock().entry(name.clone()).or_default());
-        let mut held = entry.lock().await;
+        // Whoever waits before this one may do so for as long.
+        let Ok(mut held) = timeout_at(until, entry.lock()).await else { return Err(in_use(&name.1)) };
         let mut drawn = Vec::with_capacity(count);
         for _ in 0..DRAW_ATTEMPTS {
             let (sequence, incarnation) = self.sequence(name)?;
@@ -107,8 +114,9 @@ impl Numbers {
                 return Ok(drawn);
             }
             let missing = i64::try_from(count - drawn.len()).unwrap_or(i64::MAX);
-            let NumberBlock { first, count: left, generation } = self.reserve(name, missing.max(self.block)).await?;
-            *held = Held { next: first, left, increment: sequence.increment, generation, incarnation };
+            let wanted = missing.max(self.block);
+            let NumberBlock { first, count: left, generation, increment } = self.reserve(name, wanted, until).await?;
+            *held = Held { next: first, left, increment, generation, incarnation };
         }
         Err(unstable(&name.1))
     }
@@ -133,26 +141,41 @@ impl Numbers {
         Ok((Arc::clone(sequence), map.epoch.incarnation))
     }
 
-    /// A block; waits for the counter to be confirmed when the map has failed over.
-    async fn reserve(&self, name: &SequenceName, wanted: i64) -> Result<NumberBlock, PgError> {
-        let deadline = tokio::time::Instant::now() + CONFIRM_PATIENCE;
+    /// A block; waits while somebody alters the sequence, and for the counter to be confirmed when the map has failed over.
+    async fn reserve(&self, name: &SequenceName, wanted: i64, until: Instant) -> Result<NumberBlock, PgError> {
+        let deadline = Instant::now() + CONFIRM_PATIENCE;
+        let store = self.map.store();
         loop {
-            if let Some(block) = self.map.store().reserve_numbers(&name.0, &name.1, wanted, None).await? {
+            if let Some(block) = while_closed(until, || store.reserve_numbers(&name.0, &name.1, wanted, None)).await? {
                 return Ok(block);
             }
-            if tokio::time::Instant::now() >= deadline {
-                return Err(PgError::new(
-                    SqlState::CANNOT_CONNECT_NOW,
-                    format!("the numbers of sequence \"{}\" are not known after a fail-over of the map database", name.1),
-                )
-                .with_detail("Every shard has to say which numbers it has, and one has not answered.")
-                .with_hint("Repeat the statement when all shards can be reached."));
+            if Instant::now() >= deadline {
+                return Err(unconfirmed(&name.1));
             }
             self.unconfirmed.lock().insert(name.clone());
             self.nudge.notify_one();
             tokio::time::sleep(CONFIRM_PAUSE).await;
         }
     }
+}
+
+fn unconfirmed(sequence: &str) -> PgError {
+    PgError::new(
+        SqlState::CANNOT_CONNECT_NOW,
+        format!("the numbers of sequence \"{sequence}\" are not known after a fail-over of the map database"),
+    )
+    .with_detail("Every shard has to say which numbers it has, and one has not answered.")
+    .with_hint("Repeat the statement when all shards can be reached.")
+}
+
+/// As the map says it.
+fn in_use(sequence: &str) -> PgError {
+    PgError::new(SqlState::OBJECT_IN_USE, format!("sequence \"{sequence}\" is being altered"))
+        .with_hint("Repeat the statement when the transaction that alters it has ended.")
+}
+
+fn not_in_time(message: &str, detail: &str) -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, message).with_detail(detail).with_hint("Repeat the statement.")
 }
 
 fn unstable(sequence: &str) -> PgError {
@@ -176,7 +199,9 @@ mod tests {
         assert!(!held.is_void(&sequence, 1));
         assert!(held.is_void(&sequence, 2), "the map has failed over");
         assert!(held.is_void(&ClusterSequence { generation: 4, ..sequence.clone() }, 1));
-        assert!(!held.is_void(&ClusterSequence { generation: 2, ..sequence }, 1), "this proxy does not know of the setval yet");
+        let earlier = ClusterSequence { generation: 2, increment: 3, ..sequence.clone() };
+        assert!(!held.is_void(&earlier, 1), "this proxy does not know yet what has come between");
+        assert!(held.is_void(&ClusterSequence { increment: 3, ..sequence }, 1));
         assert_eq!([held.take(), held.take(), held.take(), held.take()], [Some(7), Some(2), None, None]);
     }
 

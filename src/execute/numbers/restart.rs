@@ -13,8 +13,11 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
+use super::alter::{PATIENCE, while_closed};
 use super::fill::SEEN_WITHIN;
-use super::{Held, Numbers};
+use super::{Held, Numbers, not_in_time, unconfirmed};
 use crate::catalog::{Oid, SequenceName};
 use crate::error::{PgError, SqlState};
 
@@ -58,7 +61,9 @@ impl Numbers {
             let (known, incarnation) = self.sequence(&sequence)?;
             let unused = held.unused().filter(|_| !held.is_void(&known, incarnation));
             *held = Held::default();
-            let begun = self.map.store().begin_restart(actor, (&sequence.0, &sequence.1), start, unused).await?;
+            let (store, until) = (self.map.store(), Instant::now() + PATIENCE);
+            let begin = || store.begin_restart(actor, (&sequence.0, &sequence.1), start, unused.clone());
+            let begun = while_closed(until, begin).await?;
             drop(held);
             let Some((end, settings)) = begun else {
                 self.unconfirmed.lock().insert(sequence.clone());
@@ -69,9 +74,8 @@ impl Numbers {
         }
         let epoch = self.map.refresh().await?;
         if !restarts.is_empty() && !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
-            return Err(PgError::new(SqlState::CANNOT_CONNECT_NOW, "a proxy has not heard of the restart of a sequence in time")
-                .with_detail("It may give numbers that are about to be given again.")
-                .with_hint("Repeat the statement."));
+            let detail = "It may give numbers that are about to be given again.";
+            return Err(not_in_time("a proxy has not heard of the restart of a sequence in time", detail));
         }
         for restart in &restarts {
             let before = i64::try_from(restart.end - i128::from(restart.increment)).unwrap_or(restart.start);
@@ -128,15 +132,6 @@ impl Numbers {
         let owned = rows.iter().filter_map(read).map(|(schema, name, start)| ((schema, name), start));
         Ok(owned.filter(|(name, _)| self.map.load().sequences.contains_key(name)).collect())
     }
-}
-
-fn unconfirmed(sequence: &str) -> PgError {
-    PgError::new(
-        SqlState::CANNOT_CONNECT_NOW,
-        format!("the numbers of sequence \"{sequence}\" are not known after a fail-over of the map database"),
-    )
-    .with_detail("Every shard has to say which numbers it has.")
-    .with_hint("Repeat the statement.")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Columns that number rows, and are added to a distributed table: which can be, and what has to be known of them.
+//! Columns that number rows, and are added to a distributed table, or begin to: which can be, and what has to be known of them.
 //!
 //! Each shard numbers its own rows by a sequence of its own, and the session makes one sequence of these, so that a column is
 //! added as PostgreSQL adds it and by nothing else in the same statement: what changes its numbers or takes its default away again
@@ -7,6 +7,7 @@
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
+use super::altered;
 use crate::catalog::{Column, Relation, SequenceName};
 use crate::error::{PgError, SqlState};
 use crate::sql::context::Context;
@@ -29,9 +30,12 @@ pub struct NumberedColumns {
 pub fn numbered_columns(node: Node<'_>, context: &Context) -> Option<NumberedColumns> {
     let Node::AlterTableStmt(alter) = node else { return None };
     let (relation, is_reference) = distributed(alter.relation()?, context)?;
-    let columns: Vec<String> = added(alter)
-        .filter(|column| source(column) != Source::None)
-        .filter_map(|column| column.colname())
+    let columns: Vec<String> = commands(alter)
+        .filter_map(|command| match (command.subtype, command.def()) {
+            (nodes::AlterTableType::AT_AddColumn, Node::ColumnDef(column)) if source(column) != Source::None => column.colname(),
+            (nodes::AlterTableType::AT_AddIdentity, _) => command.name(),
+            (_, _) => None,
+        })
         .map(str::to_owned)
         .collect();
     let table = (relation.schema.clone(), relation.name.clone());
@@ -46,33 +50,42 @@ pub(super) fn guard(alter: &nodes::AlterTableStmt, context: &Context) -> Result<
         if let Some(column) = identity.filter(|column| column.identity.is_some() && column.cluster_sequence().is_some()) {
             check_identity(command, column, relation)?;
         }
-        match command.subtype {
-            nodes::AlterTableType::AT_AddIdentity => return Err(refused(relation, NUMBERED_LATER)),
-            nodes::AlterTableType::AT_ColumnDefault if draws(command.def()) => return Err(refused(relation, NUMBERED_LATER)),
-            _ => {}
+        if command.subtype == nodes::AlterTableType::AT_ColumnDefault && draws(command.def()) {
+            return Err(refused(relation, NUMBERED_LATER));
         }
     }
-    let columns: Vec<_> = added(alter).map(|column| (column, source(column))).collect();
-    if columns.iter().any(|(_, source)| *source == Source::Expression) {
+    altered::guard_table(alter, relation)?;
+    let sources: Vec<_> = added(alter).map(source).chain(identities_of_columns(alter)).collect();
+    if sources.contains(&Source::Expression) {
         return Err(refused(relation, OTHER_SEQUENCE));
     }
-    let mut numbered = columns.iter().filter(|(_, source)| *source != Source::None).peekable();
-    if numbered.peek().is_none() {
+    if sources.iter().all(|source| *source == Source::None) {
         return Ok(());
     }
-    if numbered.any(|(_, source)| *source == Source::Identity { is_plain: false }) {
+    if sources.contains(&Source::Identity { is_plain: false }) {
         return Err(refused(relation, SET_BACK));
     }
-    if !relation.children.is_empty() && columns.iter().any(|(_, source)| matches!(source, Source::Identity { .. })) {
+    if !relation.children.is_empty() && sources.contains(&Source::Identity { is_plain: true }) {
         return Err(refused(relation, IN_CHILDREN));
     }
     let is_alone = |command: &nodes::AlterTableCmd| {
-        matches!(command.subtype, nodes::AlterTableType::AT_AddColumn | nodes::AlterTableType::AT_AddConstraint)
+        use nodes::AlterTableType as Type;
+        matches!(command.subtype, Type::AT_AddColumn | Type::AT_AddConstraint | Type::AT_AddIdentity)
     };
-    if !commands(alter).all(is_alone) || columns.iter().any(|(column, _)| is_generated(column)) {
+    if !commands(alter).all(is_alone) || added(alter).any(is_generated) {
         return Err(refused(relation, TOGETHER));
     }
     Ok(())
+}
+
+/// ALTER COLUMN ... ADD GENERATED ... AS IDENTITY: the rows that are there keep what they have.
+fn identities_of_columns(alter: &nodes::AlterTableStmt) -> impl Iterator<Item = Source> {
+    commands(alter).filter_map(|command| match (command.subtype, command.def()) {
+        (nodes::AlterTableType::AT_AddIdentity, Node::Constraint(constraint)) => {
+            Some(Source::Identity { is_plain: !is_set_back(constraint.options()) })
+        }
+        (_, _) => None,
+    })
 }
 
 /// On the shards it is a column with a default, and would be changed like one.
@@ -84,7 +97,6 @@ fn check_identity(command: &nodes::AlterTableCmd, column: &Column, relation: &Re
         )
     };
     match command.subtype {
-        nodes::AlterTableType::AT_SetIdentity | nodes::AlterTableType::AT_DropIdentity => Err(refused(relation, IDENTITY_KEPT)),
         nodes::AlterTableType::AT_ColumnDefault if matches!(command.def(), Node::None) => {
             Err(is_identity().with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead."))
         }
@@ -152,7 +164,7 @@ fn draws(expression: Node<'_>) -> bool {
     found
 }
 
-fn distributed<'c>(name: &nodes::RangeVar, context: &'c Context) -> Option<(&'c Relation, bool)> {
+pub(super) fn distributed<'c>(name: &nodes::RangeVar, context: &'c Context) -> Option<(&'c Relation, bool)> {
     match resolve(context, name, &context.search_path) {
         Resolved::Sharded { relation, .. } => Some((relation, false)),
         Resolved::Reference(relation) => Some((relation, true)),
@@ -162,7 +174,7 @@ fn distributed<'c>(name: &nodes::RangeVar, context: &'c Context) -> Option<(&'c 
     }
 }
 
-fn commands(alter: &nodes::AlterTableStmt) -> impl Iterator<Item = &nodes::AlterTableCmd> {
+pub(super) fn commands(alter: &nodes::AlterTableStmt) -> impl Iterator<Item = &nodes::AlterTableCmd> {
     alter.cmds().iter().filter_map(|command| match command {
         Node::AlterTableCmd(command) => Some(command),
         _ => None,
@@ -189,11 +201,7 @@ fn refused(relation: &Relation, (detail, hint): Reason) -> PgError {
 
 const NUMBERED_LATER: Reason = (
     "A column that is there already would be numbered by each shard for itself.",
-    "Add a column that numbers the rows: ALTER TABLE ... ADD COLUMN ... bigserial.",
-);
-const IDENTITY_KEPT: Reason = (
-    "The column is numbered by a sequence of the whole cluster, and no identity column on the shards.",
-    "Leave it, or drop the column and add one that is as it should be.",
+    "Give it a sequence of its own: ALTER TABLE ... ALTER COLUMN ... ADD GENERATED BY DEFAULT AS IDENTITY.",
 );
 const OTHER_SEQUENCE: Reason = (
     "The rows that are there would be numbered by a sequence that each shard has for itself.",

@@ -3,7 +3,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::numbered;
+use super::{altered, numbered};
 use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::sql::context::Context;
@@ -12,10 +12,7 @@ use crate::sql::{drawing, tree};
 pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     check_unique_defaults(node, context)?;
     match node {
-        Node::AlterSeqStmt(alter) => match alter.sequence().and_then(|name| declared(name, context)) {
-            Some((_, name)) => Err(altered(&name)),
-            None => Ok(()),
-        },
+        Node::AlterSeqStmt(alter) => altered::guard_sequence(alter, context),
         Node::RenameStmt(rename) => refuse_renamed(rename.relation(), context),
         Node::AlterObjectSchemaStmt(alter) => refuse_renamed(alter.relation(), context),
         Node::AlterTableStmt(alter) => numbered::guard(alter, context),
@@ -81,7 +78,7 @@ fn unique_default(detail: &str) -> PgError {
     )
 }
 
-fn declared(name: &nodes::RangeVar, context: &Context) -> Option<SequenceName> {
+pub(super) fn declared(name: &nodes::RangeVar, context: &Context) -> Option<SequenceName> {
     let found = context.catalog.resolve(name.schemaname(), name.relname()?, &context.search_path)?;
     let sequence = (found.schema.clone(), found.name.clone());
     context.map.sequences.contains_key(&sequence).then_some(sequence)
@@ -96,12 +93,4 @@ fn refuse_renamed(name: Option<&nodes::RangeVar>, context: &Context) -> Result<(
         )),
         None => Ok(()),
     }
-}
-
-fn altered(name: &str) -> PgError {
-    PgError::unsupported(
-        format!("ALTER SEQUENCE of \"{name}\" is not supported"),
-        "It is a sequence of the whole cluster, whose numbers the proxies give in blocks.",
-        format!("To set it: SELECT setval('{name}', 123)."),
-    )
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
+use super::given_back::gives_back;
 use super::{CteStage, is_under_with, spliced};
 use crate::catalog::{Oid, Relation, RelationKind, Unique};
 use crate::sql::analysis::Splice;
@@ -20,6 +21,8 @@ use crate::sql::tokens::Tokens;
 
 /// One part of the statement: a query of WITH, or what follows it.
 pub(super) struct Part<'t> {
+    /// Of WITH, whose columns have the names that the query gives them.
+    pub name: Option<&'t str>,
     pub text: &'t str,
     pub node: Node<'t>,
 }
@@ -95,17 +98,20 @@ fn root<'c>(relation: &'c Relation, context: &'c Context) -> &'c Relation {
 }
 
 /// All that hold rows of the same table.
-fn tree<'c>(relation: &'c Relation, context: &'c Context) -> Vec<&'c Relation> {
+pub(super) fn tree<'c>(relation: &'c Relation, context: &'c Context) -> Vec<&'c Relation> {
     context.catalog.family(root(relation, context))
 }
 
-/// Two parts write one table, other than an UPDATE and then an INSERT: that makes rows of its own, which the UPDATE does not see
-/// either way, and whose keys it can neither take nor free.
+/// Two parts write one table, other than an UPDATE or DELETE and then an INSERT: that makes rows of its own, which the former does not
+/// see either way, and whose keys an UPDATE can neither take nor free; for a DELETE see [`gives_back`].
 fn meet_in_a_table(parts: &[Part<'_>], written: &[Option<&Relation>], context: &Context) -> bool {
     let written: Vec<(&Part<'_>, &Relation)> = parts.iter().zip(written).filter_map(|(part, it)| Some((part, (*it)?))).collect();
     let meets = |(place, (part, relation)): (usize, &(&Part<'_>, &Relation))| {
         let mut later = written.iter().skip(place + 1).filter(|(_, other)| root(other, context).oid == root(relation, context).oid);
-        later.any(|(other, _)| !(keeps_keys(part.node, relation, context) && only_adds(other.node)))
+        later.any(|(other, target)| {
+            let is_apart = keeps_keys(part.node, relation, context) && only_adds(other.node);
+            !is_apart && (target.oid != relation.oid || !gives_back(part, other, relation, context))
+        })
     };
     written.iter().enumerate().any(meets)
 }

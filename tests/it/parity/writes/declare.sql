@@ -18,3 +18,4 @@ SELECT shardgate.reference_table('holidays');
 SELECT shardgate.distribute_table('links', 'tenant', partitions => 12);
 SELECT shardgate.distribute_table('deferred', 'id', colocate_with => 'stock');
 SELECT shardgate.distribute_table('moods', 'id', colocate_with => 'stock');
+SELECT shardgate.distribute_table('counted', 'tenant', colocate_with => 'lines');

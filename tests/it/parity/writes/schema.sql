@@ -31,3 +31,4 @@ CREATE VIEW known_kinds AS SELECT * FROM kinds;
 GRANT SELECT, INSERT ON source, items, lines, kinds TO parity_writer;
 GRANT UPDATE (v) ON items TO parity_writer;
 GRANT INSERT ON parents TO parity_writer;
+CREATE TABLE counted (tenant int NOT NULL, id serial, v text, PRIMARY KEY (tenant, id));

@@ -69,6 +69,57 @@ WITH up AS (UPDATE stock SET n = 1 WHERE n > 50 RETURNING id) INSERT INTO stock 
 WITH up AS (UPDATE links SET rank = rank + 5 RETURNING tenant) INSERT INTO links SELECT tenant, 9, NULL, 2 FROM up;
 --! refused
 WITH a AS (DELETE FROM deliveries RETURNING id, line) INSERT INTO deliveries (id, line) SELECT id + 1000, line FROM a;
+-- What PostgreSQL does not come to.
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT id FROM source) ELSE n + 1 END;
+UPDATE stock SET n = coalesce(n, (SELECT id FROM source));
+UPDATE stock SET n = (SELECT id FROM source);
+UPDATE stock SET n = (SELECT 1 / (id - 3) FROM source WHERE id = 3);
+UPDATE stock SET n = coalesce((SELECT 1 / (id - 3) FROM source WHERE id = 3), 1);
+UPDATE stock SET n = CASE (SELECT 1 / (id - 3) FROM source WHERE id = 3) WHEN 1 THEN 2 END;
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT 1 / max(id) FROM source) ELSE n + 1 END;
+--! refused
+UPDATE stock SET n = CASE WHEN id < 0 THEN (SELECT 1 / (id - 3) FROM source WHERE id = 3) ELSE n END;
+--! refused
+UPDATE stock SET n = coalesce(n, (SELECT 1 / (id - 3) FROM source WHERE id = 3));
+--! refused
+DELETE FROM stock WHERE id < 0 AND n = (SELECT 1 / (id - 3) FROM source WHERE id = 3);
+-- Rows that leave a table and come back.
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT id, n + 1, 'again' FROM d;
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT * FROM d WHERE n < 150;
+WITH d AS (DELETE FROM stock RETURNING note AS b, id AS a) INSERT INTO stock (note, n, id) SELECT b, length(b), d.a FROM d RETURNING id, n, note;
+WITH d AS (DELETE FROM stock WHERE id < 9 RETURNING id, n), back AS (INSERT INTO stock (id, n) SELECT id, n - 5 FROM d RETURNING n) SELECT count(*), sum(n) FROM back;
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT id, -1 FROM d;
+WITH d AS (DELETE FROM deliveries WHERE line = 1 AND n > 40 RETURNING *) INSERT INTO deliveries SELECT id, 3, n, other FROM d;
+WITH d AS (DELETE FROM deliveries WHERE 1 = line RETURNING *) INSERT INTO deliveries SELECT id, 1, n, other FROM d;
+WITH d AS (DELETE FROM deliveries WHERE line = 1 RETURNING *) INSERT INTO deliveries SELECT id, 2, n, other FROM d;
+WITH d AS (DELETE FROM deliveries WHERE id = 40 AND line = 1 RETURNING *) INSERT INTO deliveries SELECT 12, 2, n, other FROM d;
+--! 1 | 7
+--! 2 | 2
+--! 2 | 1
+WITH d AS (DELETE FROM deliveries WHERE line = $1 RETURNING *) INSERT INTO deliveries SELECT id, $2, n, other FROM d;
+--! script
+INSERT INTO loose SELECT id, n FROM stock;
+WITH d AS (DELETE FROM loose WHERE n > 30 RETURNING *) INSERT INTO loose SELECT n, id FROM d;
+WITH d AS (DELETE FROM loose RETURNING id + n AS s) INSERT INTO loose SELECT s % 7, 1 FROM d, generate_series(1, 2);
+--! end
+--! refused
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING *) INSERT INTO stock SELECT id, n, note FROM d ON CONFLICT DO NOTHING;
+--! refused
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING n AS id, id AS n) INSERT INTO stock SELECT id, n FROM d;
+--! refused
+WITH d (n, id) AS (DELETE FROM stock WHERE n > 60 RETURNING id, n) INSERT INTO stock (id, n) SELECT id, n FROM d;
+--! refused
+WITH d AS (DELETE FROM stock WHERE n > 60 RETURNING n, id) INSERT INTO stock SELECT * FROM d;
+--! refused
+WITH d AS (DELETE FROM deliveries RETURNING *) INSERT INTO deliveries SELECT id, 3, n, other FROM d;
+--! refused
+WITH d AS (DELETE FROM deliveries WHERE line = 1 OR n > 3 RETURNING *) INSERT INTO deliveries SELECT id, 3, n, other FROM d;
+--! refused
+WITH d AS (DELETE FROM deliveries WHERE line = 1 RETURNING *) INSERT INTO deliveries SELECT d.id, 3, d.n, s.tenant FROM d, source s WHERE s.id = d.other;
+--! refused
+WITH d AS (DELETE FROM stock RETURNING id, n), e AS (SELECT id + 1 AS id, n FROM d) INSERT INTO stock SELECT id, n FROM e;
+--! refused
+WITH d AS (DELETE FROM links WHERE id = 1 RETURNING *) INSERT INTO links SELECT * FROM d;
 -- A query that follows them.
 WITH a AS (DELETE FROM deliveries RETURNING id) SELECT count(*) FROM a;
 WITH a AS (INSERT INTO stock VALUES (203, 1), (201, 2, 'x'), (202, 4) RETURNING *) SELECT * FROM a ORDER BY id;
