@@ -624,16 +624,13 @@ impl Session {
                 self.spend(name);
                 Ok(())
             }
-            Portal::Write { statement, bind, writing } => {
-                let (statement, bind, writing) = (Arc::clone(statement), bind.clone(), Arc::clone(writing));
+            Portal::Write { .. } => {
                 self.gateway.counters.statement(RouteKind::Scatter);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.write_bound(&statement, &bind, &writing, limit)).await?;
-                self.spend(name);
-                Ok(())
+                Box::pin(self.execute_writing(name, limit)).await
             }
             Portal::Spent { .. } => Err(cannot_be_run(name).into()),
             Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
@@ -649,7 +646,7 @@ impl Session {
     }
 
     /// The portal has run, if it is still there.
-    fn spend(&mut self, name: &[u8]) {
+    pub(super) fn spend(&mut self, name: &[u8]) {
         let Some(portal) = self.portals.get_mut(name) else { return };
         // PostgreSQL answers an empty one as often as it is asked.
         if let Portal::Own { statement, bind } | Portal::Write { statement, bind, .. } = portal

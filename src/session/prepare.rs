@@ -245,7 +245,7 @@ impl Session {
         };
         let names = [0, 0];
         let body = [&names[..], &after_names(&[], bind.result_formats)].concat();
-        Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing, 0)).await
+        Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing)).await
     }
 
     /// The arguments as values of the parameters' types, where that is certain.

@@ -507,15 +507,21 @@ impl Session {
         Kept { output, outer }
     }
 
-    fn kept_bytes_max(&self) -> usize {
+    /// What was kept since [`Session::divert`].
+    pub(super) fn end_diversion(&mut self, kept: Kept) -> Diverted {
+        let diverted = self.client.end_diversion(kept.outer);
+        self.client.output = kept.output;
+        diverted
+    }
+
+    pub(super) fn kept_bytes_max(&self) -> usize {
         usize::try_from(self.gateway.config.cross_shard.merge_bytes_max).unwrap_or(usize::MAX)
     }
 
     /// The rows that were kept since [`Session::divert`]. `run`: what became of the statement.
     pub(super) fn diverted(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<Answer, Failure> {
         let bytes_max = self.kept_bytes_max();
-        let diverted = self.client.end_diversion(kept.outer);
-        self.client.output = kept.output;
+        let diverted = self.end_diversion(kept);
         let (frames, is_whole) = (diverted.frames, diverted.is_whole);
         let told = self.read_answer(frames.freeze());
         match (run, told) {

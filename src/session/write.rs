@@ -179,23 +179,9 @@ impl Session {
     }
 
     /// Execute of a portal that writes on several shards.
-    pub(super) async fn write_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &Bytes,
-        writing: &Writing,
-        row_limit: i32,
-    ) -> Result<(), Failure> {
+    pub(super) async fn write_bound(&mut self, statement: &Arc<Statement>, bind: &Bytes, writing: &Writing) -> Result<(), Failure> {
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
         let description = self.describe(statement).await?;
-        if row_limit > 0 && description.rows.is_some() {
-            return Err(PgError::unsupported(
-                "a row limit on a result of several shards is not supported",
-                "Execute asked for part of the rows, and the rest would have to be kept on every shard.",
-                "Fetch the whole result (a fetch size of 0).",
-            )
-            .into());
-        }
         self.check_parameters(&bind, &description.parameter_types)?;
         self.check_several(writing).await?;
         if !self.transaction.is_open() {

@@ -273,7 +273,8 @@ impl Session {
                     return Err(refusal.into());
                 }
             },
-            Source::Failed => Err(cannot_be_run(&name).into()),
+            // FETCH of a portal by its name.
+            Source::Kept(_) | Source::Failed => Err(cannot_be_run(&name).into()),
         };
         // One that is held fails, or not, where it is.
         if fetched.is_err() && cursor.life != Life::Held {

@@ -1,10 +1,11 @@
 //! Cursors and portals over several shards: what is kept of them between two requests of the client.
 //!
-//! A cursor over one shard lives on that shard, and nothing is known of it here. One over several is one of two:
+//! A cursor over one shard lives on that shard, and nothing is known of it here. One over several is one of these:
 //!
 //! ```text
 //!   merged     a portal on each shard, in the session's transaction; rows come in pieces and are merged here   (`merged`)
 //!   gathered   a cursor of a scratch session over gathered rows, which does everything by itself              (`gathered`)
+//!   kept       the rows of a write or of row locks: a portal only                                             (`kept`)
 //! ```
 //!
 //! DECLARE, FETCH, MOVE and CLOSE are SQL's way to them, Bind and Execute with a row limit the protocol's. Both have one name
@@ -14,6 +15,7 @@
 mod command;
 mod gathered;
 mod held;
+mod kept;
 mod merged;
 mod portal;
 
@@ -26,6 +28,7 @@ use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Command, Scroll};
 use gathered::GatheredCursor;
 pub(super) use held::{HELD_CURSOR, Life};
+use kept::KeptRows;
 pub(super) use merged::Heard;
 use merged::MergedCursor;
 
@@ -52,6 +55,7 @@ struct Cursor {
 enum Source {
     Merged(Box<MergedCursor>),
     Gathered(Box<GatheredCursor>),
+    Kept(Box<KeptRows>),
     /// A FETCH has failed, and with it what it had read.
     Failed,
 }
@@ -118,7 +122,7 @@ impl Session {
         match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
             Some(Source::Merged(cursor)) => self.close_merged(&cursor),
             Some(Source::Gathered(cursor)) => Box::pin(self.end_gathered(*cursor)).await,
-            Some(Source::Failed) | None => {}
+            Some(Source::Kept(_) | Source::Failed) | None => {}
         }
         Ok(())
     }

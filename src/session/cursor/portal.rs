@@ -16,6 +16,7 @@ use super::{Cursor, Source};
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
+use crate::sql::analysis::Merge;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {
@@ -50,16 +51,32 @@ impl Session {
             if !self.transaction.is_open() {
                 self.begin_for_pipeline();
             }
-            Box::pin(self.open_portal(&name)).await?;
+            if self.locks_a_few(&name) {
+                Box::pin(self.open_locked(&name)).await?;
+            } else {
+                Box::pin(self.open_portal(&name)).await?;
+            }
         }
-        let Some(mut cursor) = self.open_cursors.by_name.remove(&name) else {
+        self.execute_opened(&name, row_limit).await
+    }
+
+    /// Row locks with LIMIT.
+    fn locks_a_few(&self, name: &Bytes) -> bool {
+        let Some(Portal::Scatter { statement, .. }) = self.portals.get(name) else { return false };
+        let has_limit = |merge: &Merge| merge.locking.is_some() && merge.limit.is_some();
+        statement.analysis().and_then(|analysis| analysis.merge.as_ref().ok()).is_some_and(|merge| has_limit(merge))
+    }
+
+    /// Execute of a portal that is a cursor already.
+    pub(super) async fn execute_opened(&mut self, name: &Bytes, row_limit: i32) -> Result<(), Failure> {
+        let Some(mut cursor) = self.open_cursors.by_name.remove(name) else {
             return Err(PgError::internal("a portal that was not opened").into());
         };
-        let run = self.run_portal(&name, &mut cursor, row_limit).await;
+        let run = self.run_portal(name, &mut cursor, row_limit).await;
         if run.is_err() && matches!(cursor.source, Source::Merged(_)) {
             cursor.source = Source::Failed;
         }
-        self.open_cursors.by_name.insert(name, cursor);
+        self.open_cursors.by_name.insert(name.clone(), cursor);
         run
     }
 
@@ -115,6 +132,10 @@ impl Session {
                 } else {
                     originate::command_complete(&mut self.client.output, &format!("SELECT {given}"));
                 }
+                Ok(())
+            }
+            Source::Kept(kept) => {
+                self.give_kept(kept, u64::try_from(row_limit).ok().filter(|limit| *limit > 0));
                 Ok(())
             }
             Source::Failed => Err(cannot_be_run(name).into()),

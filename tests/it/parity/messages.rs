@@ -193,6 +193,50 @@ fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
             ]],
         ),
         (
+            "row limits on rows that several shards write",
+            vec![vec![
+                parse(
+                    "",
+                    "INSERT INTO accounts (id, name) VALUES (901, 'a'), (902, 'b'), (903, 'c'), (904, 'd') RETURNING id, name",
+                ),
+                bind("", "", &[]),
+                describe_portal(""),
+                execute("", 1),
+                execute("", 2),
+                execute("", 5),
+                execute("", 1),
+            ]],
+        ),
+        (
+            "exactly as many rows as several shards write",
+            vec![vec![
+                parse("", "INSERT INTO accounts (id, name) SELECT g, 'g' FROM generate_series(901, 903) AS g RETURNING name"),
+                bind("p", "", &[]),
+                execute("p", 3),
+                execute("p", 0),
+            ]],
+        ),
+        (
+            "a row limit on a write of several shards that fails",
+            vec![vec![
+                parse("", "INSERT INTO accounts (id, name) VALUES (901, 'a'), (902, 'b'), (3, 'c') RETURNING id"),
+                bind("", "", &[]),
+                execute("", 1),
+            ]],
+        ),
+        (
+            "a row limit on rows that several shards lock",
+            vec![vec![
+                parse("", "SELECT id FROM accounts ORDER BY id LIMIT 3 FOR UPDATE"),
+                bind("", "", &[]),
+                execute("", 2),
+                execute("", 2),
+                parse("", "SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"),
+                bind("", "", &[]),
+                execute("", 1),
+            ]],
+        ),
+        (
             "a whole answer of several shards twice",
             vec![vec![
                 parse("", "SELECT count(*) FROM accounts"),
