@@ -153,8 +153,7 @@ impl Session {
     /// Reads a text that is to be prepared.
     pub(super) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
-        self.wait_for_redefinition(text_str).await?;
-        self.refresh_context().await?;
+        self.refresh_context_for(text_str).await?;
         let read = self.read_anew(text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
@@ -233,8 +232,7 @@ impl Session {
     /// The statement, read again when names may mean something else by now.
     pub(super) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
         let statement = self.statement(name)?;
-        self.wait_for_redefinition(statement.text()).await?;
-        self.refresh_context().await?;
+        self.refresh_context_for(statement.text()).await?;
         if self.is_current(&statement) && !self.is_in_doubt(&statement.analyzed) {
             return Ok(statement);
         }

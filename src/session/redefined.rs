@@ -45,24 +45,36 @@ impl Session {
         Ok(())
     }
 
-    /// Before a text is read, or run as it was read.
+    /// As [`Session::refresh_context`], before a text is read, or run as it was read.
     #[inline]
-    pub(super) async fn wait_for_redefinition(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) async fn refresh_context_for(&mut self, text: &str) -> Result<(), Failure> {
         if self.gateway.map.load().redefinitions.is_empty() {
-            return Ok(());
+            self.refresh_context().await?;
+            // By now there may be one.
+            if self.using.as_ref().is_none_or(|map| map.redefinitions.is_empty()) {
+                return Ok(());
+            }
         }
-        Box::pin(self.wait_while_redefined(text)).await
+        Box::pin(self.refresh_when_defined(text)).await
     }
 
-    async fn wait_while_redefined(&mut self, text: &str) -> Result<(), Failure> {
-        if !self.is_redefined(&self.gateway.map.load(), text) {
-            return Ok(());
+    async fn refresh_when_defined(&mut self, text: &str) -> Result<(), Failure> {
+        loop {
+            let is_under_way = self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync);
+            if !is_under_way {
+                // The change waits for those who hold an older map, and this one may say that it has not ended.
+                self.using = None;
+            }
+            self.wait_while_redefined(text, is_under_way).await?;
+            self.refresh_context().await?;
+            // A transaction keeps its map: the next change waits for it, or it has waited itself.
+            if is_under_way || self.using.as_ref().is_none_or(|map| !self.is_redefined(map, text)) {
+                return Ok(());
+            }
         }
-        let is_under_way = self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync);
-        if !is_under_way {
-            // The change waits for those who hold an older map.
-            self.using = None;
-        }
+    }
+
+    async fn wait_while_redefined(&mut self, text: &str, is_under_way: bool) -> Result<(), Failure> {
         let limit = |name: &str| self.effective(name).and_then(duration).map(|limit| Instant::now() + limit);
         let (statement_timeout, lock_timeout) = (limit(STATEMENT_TIMEOUT), limit("lock_timeout"));
         let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);

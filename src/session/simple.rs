@@ -60,8 +60,7 @@ impl Session {
     }
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
-        self.wait_for_redefinition(text).await?;
-        self.refresh_context().await?;
+        self.refresh_context_for(text).await?;
         let read = self.read_anew(text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {
@@ -188,8 +187,7 @@ impl Session {
         }
         for index in 0..read.analyzed.statements.len() {
             let context = self.context.id;
-            self.wait_for_redefinition(text).await?;
-            self.refresh_context().await?;
+            self.refresh_context_for(text).await?;
             if context != self.context.id {
                 // An earlier statement has changed what names mean.
                 read = self.read(text).await?;
