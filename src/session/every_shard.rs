@@ -49,6 +49,17 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
+        let shards = match &statement.command {
+            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => match self.one_of_each_server(shards).await {
+                Ok(shards) => shards,
+                Err(failure) if begins_here => {
+                    self.rollback_everywhere().await?;
+                    return Err(failure);
+                }
+                Err(failure) => return Err(failure),
+            },
+            _ => shards,
+        };
         let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
@@ -104,6 +115,21 @@ impl Session {
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => Ok(false),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// The first of those that are databases of the same server. By the server's own words: two addresses may lead to one, and a
+    /// copy of a server has its identifier.
+    async fn one_of_each_server(&mut self, shards: Vec<Arc<Shard>>) -> Result<Vec<Arc<Shard>>, Failure> {
+        let mut servers = Vec::with_capacity(shards.len());
+        let mut chosen = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let server = self.ask_shard(&shard, SERVER).await?;
+            if !servers.contains(&server) {
+                servers.push(server);
+                chosen.push(shard);
+            }
+        }
+        Ok(chosen)
     }
 
     pub(super) fn shards_home_first(&self) -> Result<Vec<Arc<Shard>>, PgError> {
@@ -186,6 +212,8 @@ impl Session {
     }
 }
 
+/// No two servers of one port have been started in the same microsecond.
+const SERVER: &str = "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time()), pg_catalog.current_setting('port')";
 /// Of statements that may name databases.
 const DATABASE_TAGS: [&str; 5] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE"];
 

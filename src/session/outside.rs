@@ -91,7 +91,7 @@ impl Session {
         self.ask_shard(shard, &format!("DROP INDEX CONCURRENTLY IF EXISTS {}", index.name)).await.map(drop)
     }
 
-    async fn ask_shard(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {
+    pub(super) async fn ask_shard(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {
         let index = self.join(shard.id).await?;
         self.sync(index).await?;
         let Some(participant) = self.participants.get_mut(index) else {

@@ -18,11 +18,19 @@ pub struct Ddl {
     /// PostgreSQL refuses it in a transaction block.
     pub outside_transaction: bool,
     pub redefines: Redefined,
+    /// What it changes the databases of a server share.
+    pub once_per_server: bool,
 }
 
 impl Ddl {
     fn new(tag: impl Into<String>) -> Self {
-        Self { tag: tag.into(), creates_temporary: None, outside_transaction: false, redefines: Redefined::Nothing }
+        Self {
+            tag: tag.into(),
+            creates_temporary: None,
+            outside_transaction: false,
+            redefines: Redefined::Nothing,
+            once_per_server: false,
+        }
     }
 
     /// A DO block of schema changes.
@@ -43,11 +51,12 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, once_per_server } = self;
         Command::Ddl {
             tag,
             creates_temporary,
             outside_transaction,
+            once_per_server,
             renames_distributed: false,
             table_as: None,
             numbered: None,
@@ -55,11 +64,6 @@ impl Ddl {
             locks: None,
             redefines,
         }
-    }
-
-    pub fn redefining(mut self, redefines: Redefined) -> Self {
-        self.redefines = redefines;
-        self
     }
 }
 
@@ -163,6 +167,27 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
 
 /// `None`: not a schema change.
 pub fn classify(node: Node<'_>) -> Option<Ddl> {
+    let found = classify_kind(node)?;
+    Some(Ddl { once_per_server: concerns_roles(node), ..found })
+}
+
+/// Two databases of one server would wait for each other's change for ever.
+fn concerns_roles(node: Node<'_>) -> bool {
+    use nodes::ObjectType::OBJECT_ROLE;
+    match node {
+        Node::CreateRoleStmt(_)
+        | Node::AlterRoleStmt(_)
+        | Node::AlterRoleSetStmt(_)
+        | Node::DropRoleStmt(_)
+        | Node::GrantRoleStmt(_) => true,
+        Node::RenameStmt(rename) => rename.rename_type == OBJECT_ROLE,
+        Node::CommentStmt(comment) => comment.objtype == OBJECT_ROLE,
+        Node::SecLabelStmt(label) => label.objtype == OBJECT_ROLE,
+        _ => false,
+    }
+}
+
+fn classify_kind(node: Node<'_>) -> Option<Ddl> {
     let ddl = match node {
         Node::CreateStmt(s) => Ddl::new("CREATE TABLE").temporary(s.relation()),
         Node::CreateTableAsStmt(s) => {

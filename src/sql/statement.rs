@@ -323,6 +323,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
 /// A DO block that makes these schema changes.
 fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgError> {
     let mut redefines = Redefined::Nothing;
+    let mut concerns_roles: Option<bool> = None;
     for text in changes {
         let tree = parse::parse(text)?;
         let Some(node) = tree.stmts().next() else { continue };
@@ -341,15 +342,17 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
                     ..
                 }
             );
-        if !is_plain || matches!(node, Node::CreateTableAsStmt(_)) {
+        let Command::Ddl { redefines: these, once_per_server, .. } = command else { return Err(do_block::not_in_a_block("")) };
+        redefines = redefines.with(these);
+        // Not both on every shard and on one of each server.
+        let is_mixed = concerns_roles.replace(once_per_server).is_some_and(|before| before != once_per_server);
+        if !is_plain || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
             let tag = ddl::classify(node).map_or_else(String::new, |found| found.tag);
             return Err(do_block::not_in_a_block(&tag));
         }
-        if let Command::Ddl { redefines: these, .. } = command {
-            redefines = redefines.with(these);
-        }
     }
-    let command = ddl::Ddl::of_block().redefining(redefines).into_command();
+    let block = ddl::Ddl { redefines, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
+    let command = block.into_command();
     Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
 
@@ -368,6 +371,7 @@ fn place_table_as(
         tag: tag.to_owned(),
         creates_temporary: temporary.map(str::to_owned),
         outside_transaction: false,
+        once_per_server: false,
         renames_distributed: false,
         table_as: table_as.map(Arc::new),
         numbered: None,

@@ -15,6 +15,7 @@ async fn schema_changes_over_shards_are_whole_and_hold_up_nobody() {
     indexes_made_concurrently(&stage).await;
     the_key_stays_as_it_is(&stage).await;
     blocks_of_changes(&stage).await;
+    roles_belong_to_servers(&stage).await;
     the_database_by_its_name(&stage).await;
     differing_tables_are_refused(&stage).await;
     stage.assert_log_is_clean();
@@ -39,6 +40,36 @@ async fn locks_go_with_the_client(stage: &Stage) {
     let mut other = stage.client().await;
     succeed(&mut other, "ALTER TABLE accounts ADD COLUMN gone int").await;
     succeed(&mut other, "ALTER TABLE accounts DROP COLUMN gone").await;
+}
+
+/// All shards are on one server: each of these is done there once.
+async fn roles_belong_to_servers(stage: &Stage) {
+    let mut client = stage.client().await;
+    for sql in [
+        "CREATE ROLE clerk",
+        "ALTER ROLE clerk SET work_mem = '8MB'",
+        "COMMENT ON ROLE clerk IS 'writes'",
+        "GRANT clerk TO reader",
+        "GRANT SELECT ON accounts TO clerk",
+        "DO $$ BEGIN CREATE ROLE guest; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        "BEGIN; CREATE ROLE nobody; CREATE TABLE of_nobody (id int); ROLLBACK",
+        "BEGIN; CREATE ROLE somebody; CREATE TABLE beside (id int); COMMIT",
+        "GRANT SELECT ON accounts TO somebody",
+    ] {
+        succeed(&mut client, sql).await;
+    }
+    let found =
+        "SELECT string_agg(rolname, ' ' ORDER BY rolname) FROM pg_roles WHERE rolname IN ('clerk', 'guest', 'nobody', 'somebody')";
+    assert_eq!(client.value(found).await, "clerk guest somebody");
+    let granted = "SELECT count(*) FROM information_schema.role_table_grants WHERE grantee IN ('clerk', 'somebody') AND table_name = 'accounts'";
+    assert_eq!(on_shards(stage, granted).await, ["2"; 3]);
+    assert!(client.ask("CREATE ROLE clerk").await.starts_with("E(42710 "));
+    let told = client.ask("DO $$ BEGIN CREATE ROLE one; CREATE TABLE of_one (id int); END $$").await;
+    assert!(told.starts_with("E(0A000 "), "{told}");
+    for sql in ["DROP OWNED BY clerk, somebody", "ALTER ROLE guest RENAME TO visitor", "DROP ROLE clerk, visitor, somebody"] {
+        succeed(&mut client, sql).await;
+    }
+    assert_eq!(client.value(&found.replace("'guest'", "'visitor'")).await, "NULL");
 }
 
 /// As migration tools do it: the change and the note of it are one.
