@@ -18,7 +18,7 @@ mod shard_login;
 mod users;
 
 pub use client_login::{AuthError, Authenticator, Login};
-pub use scram::ScramKeys;
+pub use scram::{ScramKeys, stored_password};
 pub use scram_client::ScramClientError;
 pub use shard_error::ShardError;
 pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login, login_over};

@@ -58,6 +58,12 @@ impl ScramKeys {
     }
 }
 
+/// What a server stores of a password, with a salt that nobody has had yet. A secret.
+pub fn stored_password(password: &str) -> String {
+    let salt: [u8; 16] = rand::random();
+    ScramKeys::derive(password.as_bytes(), &salt, ITERATIONS).verifier().to_text()
+}
+
 /// The three parts of AuthMessage, which both sides sign.
 pub(super) struct AuthMessage<'a> {
     pub client_first_bare: &'a str,

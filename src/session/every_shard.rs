@@ -3,6 +3,7 @@
 //! All shards run it in one transaction each, and these are committed only when all have succeeded: an error anywhere leaves the
 //! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard ([`super::outside`]).
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,14 +11,16 @@ use bytes::BytesMut;
 
 use super::numbered::not_at_once;
 use super::{Failure, Session};
+use crate::auth::stored_password;
 use crate::backend::Reply;
-use crate::catalog::quoted_identifier;
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::net::ShardUrl;
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
 use crate::sql::ddl_locks::TableLocks;
 use crate::sql::own_database::databases;
+use crate::sql::role_password::password;
 use crate::sql::staging::spliced;
 use crate::wire::{self, originate, shard_tag};
 
@@ -61,6 +64,20 @@ impl Session {
             _ => shards,
         };
         let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
+        let text = match &statement.command {
+            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => {
+                match self.with_stored_password(&shards, text).await {
+                    Ok(text) => text,
+                    Err(failure) if begins_here => {
+                        self.rollback_everywhere().await?;
+                        return Err(failure);
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+            _ => Cow::Borrowed(text),
+        };
+        let text = &*text;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
@@ -130,6 +147,18 @@ impl Session {
             }
         }
         Ok(chosen)
+    }
+
+    /// A role's password as it is stored, the same on every server.
+    async fn with_stored_password<'t>(&mut self, shards: &[Arc<Shard>], text: &'t str) -> Result<Cow<'t, str>, Failure> {
+        let (Some((place, value)), Some(shard)) = (password(text), shards.first()) else { return Ok(Cow::Borrowed(text)) };
+        let encryption = self.ask_shard(shard, "SELECT pg_catalog.current_setting('password_encryption')").await?;
+        let encryption = encryption.first().and_then(|row| row.first()).and_then(Option::as_deref);
+        if encryption != Some(b"scram-sha-256") {
+            return Ok(Cow::Borrowed(text));
+        }
+        let stored = quoted_literal(&stored_password(&value));
+        Ok(Cow::Owned(spliced(text, &[Splice { start: place.start, end: place.end, text: stored }])))
     }
 
     pub(super) fn shards_home_first(&self) -> Result<Vec<Arc<Shard>>, PgError> {

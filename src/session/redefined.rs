@@ -31,7 +31,12 @@ impl Session {
     pub(super) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<(), Failure> {
         let names: Option<BTreeSet<String>> = match redefined {
             Redefined::Nothing => return Ok(()),
-            Redefined::These(names) => self.gateway.catalog.load().names_that_use(names),
+            Redefined::These(names) => {
+                // Each body of a function is looked through: elsewhere, since others wait for this core.
+                let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
+                let found = tokio::task::spawn_blocking(move || catalog.names_that_use(&names)).await;
+                found.map_err(|_| PgError::internal("the names that use a definition could not be found"))?
+            }
             Redefined::Anything => None,
         };
         let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };

@@ -31,6 +31,7 @@ mod placing;
 mod query;
 pub mod redefined;
 pub mod returned;
+pub mod role_password;
 mod schema_guard;
 mod second;
 mod session_command;

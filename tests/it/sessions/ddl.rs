@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::stage::{Stage, succeed};
-use crate::support::{Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schema_changes_over_shards_are_whole_and_hold_up_nobody() {
@@ -305,4 +305,30 @@ async fn differing_tables_are_refused(stage: &Stage) {
     let mut client = WireClient::connect(again.address()).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+}
+
+/// A client's login can be passed on to every shard: what they store of its password is the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_are_the_same_on_every_server() {
+    let stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let stored = async || {
+        let mut found = Vec::new();
+        for shard in 0..2 {
+            let direct = stage.cluster.connect_shard(shard).await;
+            let row = direct.query_one("SELECT rolpassword FROM pg_authid WHERE rolname = 'clerk'", &[]).await.expect("a role");
+            found.push(row.get::<_, Option<String>>(0).unwrap_or_default());
+        }
+        assert_eq!(found.first(), found.last());
+        found.swap_remove(0)
+    };
+    succeed(&mut client, "CREATE ROLE clerk LOGIN PASSWORD 'it''s a secret'").await;
+    let first = stored().await;
+    assert!(first.starts_with("SCRAM-SHA-256$4096:"), "{first}");
+    succeed(&mut client, "ALTER ROLE clerk PASSWORD 'another' VALID UNTIL 'infinity'").await;
+    assert_ne!(stored().await, first);
+    succeed(&mut client, &format!("ALTER ROLE clerk PASSWORD '{first}'")).await;
+    assert_eq!(stored().await, first, "as it was given");
+    succeed(&mut client, "ALTER ROLE clerk PASSWORD NULL").await;
+    assert_eq!(stored().await, "");
 }
