@@ -8,15 +8,15 @@ use std::collections::HashMap;
 
 mod closure;
 mod definitions;
+mod dependents;
 mod numbering;
 mod quote;
-mod users;
 
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
+pub use dependents::mentions;
 pub use numbering::{Numbering, SequenceName, identity_in_default};
 pub use quote::{quoted_identifier, quoted_literal, quoted_name};
-pub use users::mentions;
 
 pub type Oid = u32;
 

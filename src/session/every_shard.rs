@@ -52,32 +52,18 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let shards = match &statement.command {
-            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => match self.one_of_each_server(shards).await {
-                Ok(shards) => shards,
+        let (shards, text) = match &statement.command {
+            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => match self.once_per_server(shards, text).await {
                 Err(failure) if begins_here => {
                     self.rollback_everywhere().await?;
                     return Err(failure);
                 }
-                Err(failure) => return Err(failure),
+                found => found?,
             },
-            _ => shards,
-        };
-        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
-        let text = match &statement.command {
-            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => {
-                match self.with_stored_password(&shards, text).await {
-                    Ok(text) => text,
-                    Err(failure) if begins_here => {
-                        self.rollback_everywhere().await?;
-                        return Err(failure);
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            _ => Cow::Borrowed(text),
+            _ => (shards, Cow::Borrowed(text)),
         };
         let text = &*text;
+        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
@@ -132,6 +118,17 @@ impl Session {
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => Ok(false),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// On which shards it runs, and what, where the databases of a server share what it changes.
+    async fn once_per_server<'t>(
+        &mut self,
+        shards: Vec<Arc<Shard>>,
+        text: &'t str,
+    ) -> Result<(Vec<Arc<Shard>>, Cow<'t, str>), Failure> {
+        let shards = self.one_of_each_server(shards).await?;
+        let text = if shards.len() > 1 { self.with_stored_password(&shards, text).await? } else { Cow::Borrowed(text) };
+        Ok((shards, text))
     }
 
     /// The first of those that are databases of the same server. By the server's own words: two addresses may lead to one, and a

@@ -2,8 +2,8 @@
 //! be answered wrongly after it.
 //!
 //! Where the rows of a view lie, and what a function or a policy looks at, the reader of a statement knows by their definitions.
-//! A table's own change needs little of this: its shape comes with each answer, but not how its text sorts. What is dropped needs none either: who has counted
-//! on it has been more careful than it takes.
+//! A table's own change needs little of this: its shape comes with each answer, but not how its text sorts. What is dropped needs
+//! none either, unless it uncovers another of its name: who has counted on it has been more careful than it takes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,6 +74,7 @@ pub fn redefined(node: Node<'_>, context: &Context) -> Redefined {
             ObjectType::OBJECT_SCHEMA => Redefined::Anything,
             _ => Redefined::Nothing,
         },
+        Node::DropStmt(drop) => uncovered(drop, context),
         Node::AlterObjectSchemaStmt(moved) => match moved.relation() {
             Some(relation) => Redefined::names([name_of(Some(relation))]),
             None => Redefined::names([object_name(moved.object())]),
@@ -90,6 +91,25 @@ pub fn relation(new: Option<&nodes::RangeVar>, context: &Context) -> Redefined {
 
 fn function(name: Option<&str>, context: &Context) -> Redefined {
     Redefined::names([name.filter(|name| context.catalog.function_names.contains_key(*name))])
+}
+
+/// A name may mean another function, or a relation of another schema, when this one is gone.
+fn uncovered(drop: &nodes::DropStmt, context: &Context) -> Redefined {
+    use nodes::ObjectType;
+    let catalog = &context.catalog;
+    let functions = |name: &str| catalog.function_names.get(name).map_or(0, Vec::len);
+    let relations = |name: &str| catalog.relations.values().filter(|relation| relation.name == name).count();
+    let count: &dyn Fn(&str) -> usize = match drop.remove_type {
+        ObjectType::OBJECT_FUNCTION | ObjectType::OBJECT_PROCEDURE | ObjectType::OBJECT_ROUTINE | ObjectType::OBJECT_AGGREGATE => {
+            &functions
+        }
+        ObjectType::OBJECT_TABLE | ObjectType::OBJECT_VIEW | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+            &relations
+        }
+        ObjectType::OBJECT_OPERATOR | ObjectType::OBJECT_CAST => return Redefined::Anything,
+        _ => return Redefined::Nothing,
+    };
+    Redefined::names(drop.objects().iter().map(|object| object_name(object).filter(|name| count(name) > 1)))
 }
 
 fn name_of(relation: Option<&nodes::RangeVar>) -> Option<&str> {
@@ -139,6 +159,8 @@ mod tests {
     fn of(text: &str) -> Redefined {
         let mut fixture = testing::library();
         fixture.view("seen", "k int8", "SELECT t.k FROM public.t");
+        fixture.table("twice", "k int8");
+        fixture.table("app.twice", "k int8");
         let context = fixture.context(&["public"], &[]);
         let read = Analyzer::new().read(text, &context).expect(text);
         match &read.analyzed.statements.first().expect("a statement").command {
@@ -156,6 +178,7 @@ mod tests {
             ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", &["t"]),
             ("ALTER TABLE t ALTER x SET DEFAULT 1", &["t"]),
             ("ALTER TABLE t ALTER x TYPE text COLLATE \"C\"", &["t"]),
+            ("DROP TABLE nobody, app.twice", &["twice"]),
             ("ALTER FUNCTION f(int) STABLE", &["f"]),
             ("ALTER FUNCTION public.f(int) RENAME TO g", &["f", "g"]),
         ] {

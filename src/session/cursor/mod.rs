@@ -117,8 +117,12 @@ impl Session {
         self.open_cursors.by_name.insert(name, cursor);
     }
 
-    /// Its portals are closed, its scratch session goes back. Nothing is waited for on the shards.
+    /// Its portals are closed, its scratch session goes back. Nothing is waited for on the shards. The client's portal of that name
+    /// goes with it: executed again it would run anew, and write twice.
     pub(super) async fn close_cursor(&mut self, name: &[u8]) -> Result<(), SessionEnd> {
+        if self.open_cursors.contains(name) {
+            self.portals.remove(name);
+        }
         match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
             Some(Source::Merged(cursor)) => self.close_merged(&cursor),
             Some(Source::Gathered(cursor)) => Box::pin(self.end_gathered(*cursor)).await,
@@ -153,8 +157,9 @@ impl Session {
 
     async fn forget_those(&mut self, is_gone: impl Fn(&Cursor) -> bool) {
         let gone = self.open_cursors.by_name.extract_if(|_, cursor| is_gone(cursor));
-        let gone: Vec<Cursor> = gone.map(|(_, cursor)| cursor).collect();
-        for cursor in gone {
+        let gone: Vec<(Bytes, Cursor)> = gone.collect();
+        for (name, cursor) in gone {
+            self.portals.remove(&name);
             if let Source::Gathered(cursor) = cursor.source {
                 Box::pin(self.end_gathered(*cursor)).await;
             }

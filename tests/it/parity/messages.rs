@@ -217,6 +217,35 @@ fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
             ]],
         ),
         (
+            "a portal that has written, and is closed by SQL",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![
+                    parse("", "INSERT INTO accounts (id, name) VALUES (901, 'a'), (902, 'b'), (903, 'c') RETURNING id"),
+                    bind("p", "", &[]),
+                    execute("p", 1),
+                ],
+                vec![parse("", "CLOSE p"), bind("", "", &[]), execute("", 0)],
+                vec![execute("p", 1)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
+            "a portal that has written, and whose savepoint is rolled back",
+            vec![
+                vec![parse("", "BEGIN"), bind("", "", &[]), execute("", 0)],
+                vec![parse("", "SAVEPOINT s"), bind("", "", &[]), execute("", 0)],
+                vec![
+                    parse("", "INSERT INTO accounts (id, name) VALUES (901, 'a'), (902, 'b'), (903, 'c') RETURNING id"),
+                    bind("p", "", &[]),
+                    execute("p", 1),
+                ],
+                vec![parse("", "ROLLBACK TO s"), bind("", "", &[]), execute("", 0)],
+                vec![execute("p", 1)],
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
             "a row limit on a write of several shards that fails",
             vec![vec![
                 parse("", "INSERT INTO accounts (id, name) VALUES (901, 'a'), (902, 'b'), (3, 'c') RETURNING id"),

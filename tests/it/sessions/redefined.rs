@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use super::stage::{Stage, succeed};
 use crate::support::{Proxy, ProxyOptions, WireClient};
 
@@ -40,6 +42,26 @@ async fn statements_are_answered_by_the_definitions_that_they_were_planned_by() 
 
 const SEEN_AS_TABLE: &str = "CREATE OR REPLACE VIEW seen AS SELECT a.id FROM accounts AS a";
 const SEEN_AS_JOIN: &str = "CREATE OR REPLACE VIEW seen AS SELECT a.id FROM accounts AS a JOIN pairs AS p ON p.account = a.id";
+
+/// Another proxy closes the change of one that is killed in the middle: who waits for it is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_proxy_does_not_keep_others_waiting() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut other_proxy = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let (mut client, mut reader) = (stage.client().await, reader_of(&stage.proxy).await);
+    succeed(&mut client, SEEN_AS_TABLE).await;
+    let mut changer = WireClient::connect(other_proxy.address()).await;
+    succeed(&mut changer, "BEGIN").await;
+    succeed(&mut changer, "CREATE OR REPLACE VIEW seen AS SELECT a.id FROM accounts AS a WHERE a.balance < 0").await;
+    let text = "SELECT count(*) FROM seen";
+    reader.query(text).flush().await;
+    until_at_work(&stage.proxy).await;
+    other_proxy.signal(Signal::KILL);
+    let told = reader.next_within(Duration::from_secs(60)).await.expect("an answer");
+    assert_eq!(told.tag, b'T', "{}", told.describe());
+    assert!(reader.transcript().await.contains("D(90)"));
+    assert_eq!(client.value(text).await, "90");
+}
 
 async fn reader_of(proxy: &Proxy) -> WireClient {
     WireClient::connect_with(proxy.address(), &[("user", "reader"), ("database", "app")]).await
