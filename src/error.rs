@@ -45,6 +45,7 @@ impl SqlState {
     pub const UNDEFINED_FUNCTION: Self = Self(*b"42883");
     pub const UNDEFINED_TABLE: Self = Self(*b"42P01");
     pub const UNDEFINED_OBJECT: Self = Self(*b"42704");
+    pub const DUPLICATE_DATABASE: Self = Self(*b"42P04");
     pub const DUPLICATE_OBJECT: Self = Self(*b"42710");
     pub const DUPLICATE_CURSOR: Self = Self(*b"42P03");
     pub const DUPLICATE_PREPARED_STATEMENT: Self = Self(*b"42P05");

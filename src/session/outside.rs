@@ -1,19 +1,20 @@
-//! What PostgreSQL does not allow in a transaction, shard by shard: indexes made concurrently, VACUUM, REINDEX and their kind.
+//! What PostgreSQL does not allow in a transaction, shard by shard: indexes made concurrently, databases, VACUUM, REINDEX and
+//! their kind.
 //!
 //! Nothing undoes what is done on one shard when another fails. So the statement can be repeated until it is done everywhere: an
-//! index that a shard has already is left alone, one that an attempt has left invalid is made anew, and the client is told what
-//! is done and what is not. The other commands can be repeated as they are.
+//! index or a database that is there already is left alone, one that an attempt has left invalid is made anew, and the client is
+//! told what is done and what is not. The other commands can be repeated as they are.
 
 use std::sync::Arc;
 
 use super::{Failure, Session};
-use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
+use crate::net::ShardUrl;
 use crate::shardmap::Shard;
-use crate::sql::concurrent_index::{ConcurrentIndex, concurrent_index};
 use crate::sql::own_database::databases;
+use crate::sql::resumable::{Resumable, Thing, resumable};
 
-/// An index on one shard.
+/// What it is about, on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Missing,
@@ -32,29 +33,31 @@ enum Step {
 
 impl Session {
     pub(super) async fn run_outside(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
-        let index = concurrent_index(text, &self.context);
-        let steps = match &index {
+        let thing = resumable(text, &self.context);
+        let steps = match &thing {
             None => vec![Step::Run; shards.len()],
-            Some(index) => {
+            Some(thing) => {
+                self.check_not_its_own(thing)?;
                 let mut found = Vec::with_capacity(shards.len());
                 for shard in shards {
-                    found.push(self.find_index(shard, index).await?);
+                    found.push(self.find(shard, thing).await?);
                 }
-                steps(&found, index.is_drop)
+                steps(&found, thing.is_drop)
             }
         };
+        let kind = thing.as_ref().map_or("", Resumable::kind);
         let named = databases(text);
         let mut done: Vec<&str> = Vec::new();
         for (place, (shard, step)) in shards.iter().zip(&steps).enumerate() {
             let text = &self.naming_its_own(shard, text, &named)?;
             let ran = match step {
                 Step::Skip => {
-                    let state = if index.as_ref().is_some_and(|index| index.is_drop) { "gone" } else { "there" };
-                    self.tell(&format!("the index is {state} already on shard \"{}\"", shard.name));
+                    let state = if thing.as_ref().is_some_and(|thing| thing.is_drop) { "gone" } else { "there" };
+                    self.tell(&format!("the {kind} is {state} already on shard \"{}\"", shard.name));
                     Ok(())
                 }
                 Step::Run => self.run_quietly(shard, text, done.is_empty()).await,
-                Step::DropFirst => match self.drop_remains(shard, index.as_ref()).await {
+                Step::DropFirst => match self.drop_remains(shard, thing.as_ref()).await {
                     Ok(()) => self.run_quietly(shard, text, done.is_empty()).await,
                     Err(failure) => Err(failure),
                 },
@@ -73,10 +76,8 @@ impl Session {
         Ok(())
     }
 
-    async fn find_index(&mut self, shard: &Arc<Shard>, index: &ConcurrentIndex) -> Result<Found, Failure> {
-        let name = quoted_literal(&index.name);
-        let sql = format!("SELECT i.indisvalid FROM pg_catalog.pg_index i WHERE i.indexrelid = pg_catalog.to_regclass({name})");
-        let rows = self.ask_shard(shard, &sql).await?;
+    async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable) -> Result<Found, Failure> {
+        let rows = self.ask_shard(shard, &thing.state_query()).await?;
         let is_valid = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
         Ok(match is_valid {
             None => Found::Missing,
@@ -85,10 +86,33 @@ impl Session {
         })
     }
 
-    async fn drop_remains(&mut self, shard: &Arc<Shard>, index: Option<&ConcurrentIndex>) -> Result<(), Failure> {
-        let Some(index) = index else { return Ok(()) };
-        self.tell(&format!("an invalid index of an earlier attempt is dropped on shard \"{}\"", shard.name));
-        self.ask_shard(shard, &format!("DROP INDEX CONCURRENTLY IF EXISTS {}", index.name)).await.map(drop)
+    async fn drop_remains(&mut self, shard: &Arc<Shard>, thing: Option<&Resumable>) -> Result<(), Failure> {
+        let Some(thing) = thing else { return Ok(()) };
+        self.tell(&format!("an invalid {} of an earlier attempt is dropped on shard \"{}\"", thing.kind(), shard.name));
+        self.ask_shard(shard, &thing.removal()).await.map(drop)
+    }
+
+    /// The databases behind the one that the client is in are no others: they can be neither dropped nor made nor copied.
+    fn check_not_its_own(&self, resumable: &Resumable) -> Result<(), PgError> {
+        let Thing::Database { name, template } = &resumable.thing else { return Ok(()) };
+        let snapshot = self.gateway.map.snapshot();
+        let behind = snapshot.shards.iter().chain([&self.gateway.map_database]);
+        let mut own: Vec<String> = behind.filter_map(|shard| Some(ShardUrl::parse(&shard.url).ok()?.database)).collect();
+        own.push(self.gateway.config.database.name.clone());
+        if own.contains(name) && resumable.is_drop {
+            return Err(PgError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
+        }
+        if own.contains(name) {
+            return Err(PgError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists")));
+        }
+        if template.as_ref().is_some_and(|template| own.contains(template)) {
+            return Err(PgError::unsupported(
+                "a sharded database cannot be the template of another",
+                "Each server would copy its shard, or several.",
+                "Use another template, or pg_dump the database.",
+            ));
+        }
+        Ok(())
     }
 
     pub(super) async fn ask_shard(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {

@@ -74,9 +74,7 @@ pub fn is_temporary(relation: &nodes::RangeVar) -> bool {
 /// What concerns a server as a whole, or would make one shard unlike the others.
 pub fn refusal(node: Node<'_>) -> Option<PgError> {
     let what = match node {
-        Node::CreatedbStmt(_) | Node::DropdbStmt(_) | Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => {
-            "databases"
-        }
+        Node::AlterDatabaseStmt(_) | Node::AlterDatabaseRefreshCollStmt(_) => "databases",
         Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_DATABASE => "databases",
         Node::AlterDatabaseSetStmt(_) => "settings of databases",
         Node::CreateTableSpaceStmt(_)
@@ -168,13 +166,14 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
 /// `None`: not a schema change.
 pub fn classify(node: Node<'_>) -> Option<Ddl> {
     let found = classify_kind(node)?;
-    Some(Ddl { once_per_server: concerns_roles(node), ..found })
+    Some(Ddl { once_per_server: concerns_servers(node), ..found })
 }
 
-/// Two databases of one server would wait for each other's change for ever.
-fn concerns_roles(node: Node<'_>) -> bool {
+/// Roles and databases. Two databases of one server would wait for each other's change of a role for ever.
+fn concerns_servers(node: Node<'_>) -> bool {
     use nodes::ObjectType::OBJECT_ROLE;
     match node {
+        Node::CreatedbStmt(_) | Node::DropdbStmt(_) => true,
         Node::CreateRoleStmt(_)
         | Node::AlterRoleStmt(_)
         | Node::AlterRoleSetStmt(_)
@@ -205,6 +204,8 @@ fn classify_kind(node: Node<'_>) -> Option<Ddl> {
         Node::AlterObjectSchemaStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.object_type))),
         Node::AlterOwnerStmt(s) => Ddl::new(format!("ALTER {}", object_name(s.object_type))),
         Node::AlterEnumStmt(_) => Ddl::new("ALTER TYPE"),
+        Node::CreatedbStmt(_) => Ddl::new("CREATE DATABASE").alone(true),
+        Node::DropdbStmt(_) => Ddl::new("DROP DATABASE").alone(true),
         _ => return classify_other(node),
     };
     Some(ddl)

@@ -8,6 +8,7 @@ mod altered;
 mod answers;
 mod copies;
 mod cursors;
+mod databases;
 mod ddl;
 mod defaults;
 mod explain;
