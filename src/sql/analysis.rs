@@ -610,7 +610,6 @@ pub struct TransactionModes {
     pub isolation: Option<Isolation>,
     pub is_read_only: Option<bool>,
     pub is_deferrable: Option<bool>,
-    pub snapshot: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

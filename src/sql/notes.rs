@@ -23,6 +23,8 @@ pub struct Notes {
     /// It may touch any table: why.
     pub touches_anything: Option<String>,
     pub has_replicated: bool,
+    /// Rows of reference tables are locked: what to say where that is not on the home shard.
+    pub locks_copies: Option<PgError>,
     pub has_system: bool,
     pub has_unknown_names: bool,
     pub has_map: bool,

@@ -236,6 +236,15 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         home_reason = Some(reason);
         parts.push(Part::Home);
     }
+    if let Some(refusal) = reader.notes.locks_copies.take() {
+        if has_sharded && reader.context.map.shards.len() > 1 {
+            return Scope::Refused(refusal);
+        }
+        if !has_sharded {
+            reader.why.push(Fact::Sentence("Rows of reference tables are locked on the home shard.".to_owned()));
+            parts.push(Part::Home);
+        }
+    }
     let parts = distinct(parts);
     let has_home = parts.contains(&Part::Home);
     match (has_sharded, has_home) {

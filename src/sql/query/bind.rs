@@ -291,10 +291,12 @@ impl<'c> Reader<'c> {
         let mut frame = Frame::inside(outer);
         let mut block = Block::default();
         let mut findings = Findings::default();
+        let first_leaf = self.leaves.len();
         for item in select.from_clause() {
             let item = self.item_of_from(item, &mut frame, ctes, &mut findings.subqueries)?;
             block.from.push(item);
         }
+        let leaves = first_leaf..self.leaves.len();
         let scope = Scope { frame: &frame, ctes, windows: Some(select.window_clause()) };
         block.filter = self.filter(select.where_clause(), &scope, &mut findings)?;
         block.row_subquery_count = findings.subqueries.len();
@@ -317,6 +319,7 @@ impl<'c> Reader<'c> {
             self.notes.locks();
             self.locking = self.row_locks(select, &frame);
             self.lock_hint = self.lock_less(select, &frame).filter(|_| self.depth == 1);
+            self.note_locked_copies(select, &frame, leaves);
             self.has_inner_locks |= self.depth > 1;
         }
         let order = self.order(select, Some(&frame), &outputs);

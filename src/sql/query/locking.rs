@@ -8,9 +8,10 @@ use std::ops::Range;
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
-use super::leaves::LeafKind;
+use super::leaves::{Columns, Leaf, LeafKind};
 use super::scope::{Frame, VisibleColumns};
 use crate::catalog::quoted_identifier;
+use crate::error::PgError;
 use crate::sql::analysis::{LockWait, Locking};
 use crate::sql::tree;
 
@@ -55,6 +56,38 @@ impl Reader<'_> {
             .then(|| format!("Lock the rows of sharded tables alone: FOR UPDATE OF {}.", names.join(", ")))
     }
 
+    /// The copies of a reference table are locked one by one, and who locks another one is not kept out. So they are locked on
+    /// the home shard, where their writers come first. `leaves`: of FROM, with those of its sub-selects and views, which are
+    /// locked with these.
+    pub fn note_locked_copies(&mut self, select: &nodes::SelectStmt, frame: &Frame<'_>, leaves: Range<usize>) {
+        let has_copies = |mut leaves: Range<usize>| leaves.any(|leaf| self.is_copied(leaf));
+        let is_locked = |name: Node<'_>| {
+            let Node::RangeVar(relation) = name else { return true };
+            let mut called = frame.items.iter().filter(|item| item.is_called(None, relation.relname().unwrap_or_default()));
+            called.any(|item| match &item.columns {
+                VisibleColumns::Leaf(leaf) if !matches!(self.leaves.get(*leaf).map(|leaf| &leaf.kind), Some(LeafKind::Derived)) => {
+                    self.is_copied(*leaf)
+                }
+                VisibleColumns::Leaf(_) | VisibleColumns::Join { .. } => has_copies(leaves.clone()),
+            })
+        };
+        let locks = select.locking_clause().iter().any(|clause| match clause.locked_rels() {
+            all if all.is_empty() => has_copies(leaves.clone()),
+            named => named.iter().any(is_locked),
+        });
+        if locks {
+            let alone =
+                "Lock its rows by a statement of their own, SELECT ... FROM the reference table FOR UPDATE, which does so once.";
+            let hint = self.lock_hint.clone().unwrap_or_else(|| alone.to_owned());
+            self.notes.locks_copies.get_or_insert_with(|| copies_locked_apart(&hint));
+        }
+    }
+
+    fn is_copied(&self, leaf: usize) -> bool {
+        let is_copied = |leaf: &Leaf<'_>| matches!((&leaf.kind, &leaf.columns), (LeafKind::Replicated, Columns::Relation(_)));
+        self.leaves.get(leaf).is_some_and(is_copied)
+    }
+
     fn is_sharded(&self, columns: &VisibleColumns) -> bool {
         match columns {
             VisibleColumns::Leaf(leaf) => matches!(self.leaves.get(*leaf).map(|leaf| &leaf.kind), Some(LeafKind::Sharded { .. })),
@@ -79,6 +112,14 @@ impl Reader<'_> {
             matches!((named.next(), named.next()), (Some(item), None) if self.is_sharded(&item.columns))
         })
     }
+}
+
+fn copies_locked_apart(hint: &str) -> PgError {
+    PgError::unsupported(
+        "row locks of a reference table beside sharded ones are not supported",
+        "Each shard has a copy of the table, and who locks a row of one does not keep out who locks it in another.",
+        hint,
+    )
 }
 
 /// Evaluated by whoever gets it, it is the same: no function, no sub-select, but what PostgreSQL makes of operators.

@@ -19,6 +19,7 @@ async fn row_locks_are_taken_where_the_rows_are() {
     too_many_rows_are_refused(&stage).await;
     a_wait_ends_when_it_is_cancelled(&stage).await;
     every_job_is_taken_once(&stage).await;
+    rows_of_a_reference_table_are_locked_once(&stage).await;
     stage.assert_log_is_clean();
 }
 
@@ -82,6 +83,36 @@ async fn what_changed_meanwhile_is_seen(stage: &Stage) {
     assert!(told.contains("D(2,changed) D(3,o3) D(4,o4)"), "{told}");
     assert!(!told.contains("D(1,"), "{told}");
     succeed(&mut holder, "UPDATE accounts SET balance = 100, owner = 'o' || id WHERE id IN (1, 2)").await;
+}
+
+/// Whichever shard a session would read them from.
+async fn rows_of_a_reference_table_are_locked_once(stage: &Stage) {
+    let mut holder = stage.client().await;
+    for locking in ["FOR UPDATE", "FOR NO KEY UPDATE OF currencies", "FOR UPDATE OF c"] {
+        let name = if locking.ends_with('c') { "currencies c" } else { "currencies" };
+        succeed(&mut holder, "BEGIN").await;
+        succeed(&mut holder, &format!("SELECT code FROM {name} WHERE code = 'EUR' {locking}")).await;
+        for _ in 0..4 {
+            let free = "SELECT code FROM currencies FOR UPDATE SKIP LOCKED";
+            let told = stage.client().await.ask(free).await;
+            assert!(told.ends_with("D(INR) C(SELECT 1) Z(I)") && !told.contains("EUR"), "{locking}: {told}");
+            let free = "SELECT * FROM (SELECT code FROM currencies WHERE code = 'EUR') c FOR SHARE SKIP LOCKED";
+            let told = stage.client().await.ask(free).await;
+            assert!(told.ends_with("C(SELECT 0) Z(I)"), "{locking}: {told}");
+        }
+        succeed(&mut holder, "ROLLBACK").await;
+    }
+    let mut client = stage.client().await;
+    for refused in [
+        "SELECT a.id FROM accounts a JOIN currencies c ON c.code = a.owner WHERE a.id = 1 FOR UPDATE",
+        "SELECT a.id FROM accounts a JOIN currencies c ON c.code = a.owner WHERE a.id = 1 FOR UPDATE OF a FOR SHARE OF c",
+        "SELECT a.id FROM accounts a, (SELECT * FROM currencies) c WHERE a.id = 1 FOR UPDATE OF c",
+    ] {
+        let told = client.ask(refused).await;
+        assert!(told.starts_with("E(0A000 row locks of a reference table beside sharded ones are not supported)"), "{told}");
+    }
+    let of_sharded = "SELECT a.id FROM accounts a LEFT JOIN currencies c ON c.code = a.owner WHERE a.id = 1 FOR UPDATE OF a";
+    assert!(client.ask(of_sharded).await.contains("D(1) C(SELECT 1)"));
 }
 
 async fn nowait_fails_for_its_own_rows_only(stage: &Stage) {
