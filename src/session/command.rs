@@ -293,7 +293,14 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
+        if self.transaction.is_everywhere
+            && let Err(error) = Box::pin(self.check_everywhere()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(error.into());
+        }
         let committed = match self.writer_count() {
+            _ if self.transaction.is_piecemeal => Box::pin(self.commit_one_by_one()).await,
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,
         };
@@ -611,7 +618,7 @@ impl Session {
 }
 
 /// When the connection broke before the shard's answer to COMMIT, nobody knows.
-fn commit_failure(failure: Failure) -> Failure {
+pub(super) fn commit_failure(failure: Failure) -> Failure {
     match failure {
         Failure::Error(error) if error.code == SqlState::CONNECTION_FAILURE => {
             PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of COMMIT is unknown")

@@ -44,6 +44,9 @@ impl Session {
             self.announce_schema_change(tag).await?;
             self.announce_redefinition(redefines).await?;
         }
+        if matches!(statement.command, Command::Ddl { once_per_server: false, .. }) {
+            Box::pin(self.begin_everywhere()).await?;
+        }
         let (answered, flushes) = (self.client.output.len(), self.client.flushes);
         if !outside {
             self.keep_pipeline();
@@ -86,7 +89,8 @@ impl Session {
                 }
             }
         };
-        if is_atomic {
+        if !outside && shards.len() > 1 {
+            self.transaction.is_piecemeal |= !is_atomic;
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
             });

@@ -32,6 +32,7 @@ mod drain;
 mod drift;
 mod elsewhere;
 mod every_shard;
+mod everywhere;
 mod explain;
 mod extended;
 mod failure;

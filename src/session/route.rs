@@ -158,7 +158,7 @@ impl Session {
                 return Ok(route);
             }
             Scope::Replicated => return self.route_anywhere(statement).await,
-            Scope::EveryShard => return self.route_to_copies(statement, inputs),
+            Scope::EveryShard => return Box::pin(self.route_to_copies(statement, inputs)).await,
             Scope::Placed { parts, .. } => {
                 let deadline = Instant::now() + HOLD_WAIT;
                 let preferred = self.shards_begun().next();
@@ -258,7 +258,7 @@ impl Session {
     }
 
     /// A write to a reference table: on every shard, the home shard first.
-    fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+    async fn route_to_copies(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if matches!(statement.command, Command::Lock) {
             return self.route_lock(is_access_share(statement.alone(inputs.text())));
         }
@@ -277,6 +277,7 @@ impl Session {
             _ => {
                 self.check_drift_of_copies()?;
                 plan::admit_several(&shards, &self.transaction_scope())?;
+                Box::pin(self.begin_everywhere()).await?;
             }
         }
         self.check_clocks(statement, inputs)?;

@@ -77,6 +77,10 @@ pub(super) struct Transaction {
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
     pub has_snapshots_open: bool,
+    /// What it has written is meant for every shard.
+    pub is_everywhere: bool,
+    /// It has changed the schema on shards that cannot commit at once.
+    pub is_piecemeal: bool,
     /// Its time, once a statement over several shards has asked for it.
     pub instant: Option<String>,
     /// Sequences that begin anew when it is committed, and how many savepoints there were; the last of one name counts.
@@ -102,6 +106,8 @@ impl Transaction {
             sets: Vec::new(),
             has_spares: false,
             has_snapshots_open: false,
+            is_everywhere: false,
+            is_piecemeal: false,
             instant: None,
             restarts: Vec::new(),
             alterations: Vec::new(),
@@ -171,6 +177,8 @@ impl Transaction {
         self.sets.clear();
         self.has_spares = false;
         self.has_snapshots_open = false;
+        self.is_everywhere = false;
+        self.is_piecemeal = false;
         self.instant = None;
         self.restarts.clear();
         self.alterations.clear();

@@ -8,7 +8,7 @@
 //! renewal is good for [`LEASE`] by this machine's boot-time clock (it goes on in suspend), counted from before the renewal was
 //! sent; others judge the lease by a row that has not changed for that long on their own clock. Clocks are never compared.
 //! A row that is gone (removed as abandoned, or the map was restored) is made again with epoch 0:0, and the map is loaded
-//! before the lease is valid again.
+//! before the lease is valid again; so it is after a lease that has run out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -148,10 +148,13 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
         lease.end();
         return Err(StoreError::Older { found: epoch, known });
     }
-    lease.extend(sent_at);
-    if epoch > known {
+    if epoch > known && !lease.is_valid() {
+        // Nobody has waited for us: what was planned by what we know must not pass for current.
+        shared.refresh(store).await?;
+    } else if epoch > known {
         shared.nudge.notify_one();
     }
+    lease.extend(sent_at);
     Ok(())
 }
 

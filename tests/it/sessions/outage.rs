@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use shardgate::demo::servers::StopMode;
 
 use super::stage::{Stage, succeed};
@@ -149,6 +150,74 @@ async fn without_the_map_known_keys_go_on_and_two_proxies_agree_again_after_its_
     while elsewhere.ask("SELECT n FROM tenants WHERE name = 'late'").await.contains("E(") {
         assert!(changed_at.elapsed() < Duration::from_secs(5), "the other proxy has not healed");
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.assert_no_panic();
+}
+
+/// A shard may have joined that a proxy without the map has not heard of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_to_every_shard_needs_the_map() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let write = "UPDATE currencies SET name = name";
+    stage.cluster.map_server_mut().stop(StopMode::Immediate).expect("stop the map");
+    let stopped_at = Instant::now();
+    loop {
+        let told = client.ask(write).await;
+        if told == "E(57P03 this statement concerns all shards, and which these are is not known now) Z(I)" {
+            break;
+        }
+        assert!(told == "C(UPDATE 2) Z(I)" && stopped_at.elapsed() < Duration::from_secs(20), "{told}");
+    }
+    succeed(&mut client, &format!("UPDATE accounts SET balance = 99 WHERE id = {}", stage.key(1, 0))).await;
+    succeed(&mut client, "SELECT count(*) FROM currencies").await;
+    stage.cluster.map_server_mut().start_again().expect("start it again");
+    let back_at = Instant::now();
+    while client.ask(write).await != "C(UPDATE 2) Z(I)" {
+        assert!(back_at.elapsed() < Duration::from_secs(10), "not back");
+    }
+    stage.assert_no_panic();
+}
+
+/// It was planned, and waited for a connection, when the proxy was frozen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_joins_while_a_proxy_is_frozen_misses_no_write_of_it() {
+    let settings = vec![
+        ("pool.size_per_shard", "2".to_owned()),
+        ("pool.late_joiner_share", "0".to_owned()),
+        ("pool.checkout_timeout_ms", "60000".to_owned()),
+    ];
+    let mut stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let second = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut other = WireClient::connect(second.address()).await;
+    stage.cluster.create_database("joining").await;
+    let mut holders = [stage.client().await, stage.client().await];
+    for holder in &mut holders {
+        succeed(holder, "BEGIN; SELECT count(*) FROM notes").await;
+    }
+    let mut client = stage.client().await;
+    client.query("UPDATE currencies SET name = 'late'");
+    client.flush().await;
+    let is_waiting = |text: &str| {
+        text.lines()
+            .any(|line| line.starts_with("shardgate_pool_waiting_sessions") && line.ends_with(" 1") && line.contains("shard0"))
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !stage.proxy.admin("/metrics").is_some_and(|(_, text)| is_waiting(&text)) {
+        assert!(Instant::now() < deadline, "the write does not wait for a connection");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.proxy.signal(Signal::STOP);
+    let url = stage.cluster.url_on_shard(0, "joining");
+    succeed(&mut other, &format!("SELECT shardgate.add_shard('shard2', '{url}')")).await;
+    stage.proxy.signal(Signal::CONT);
+    drop(holders);
+    let told = client.transcript().await;
+    assert_eq!(told, "E(40001 shard \"shard2\" has joined since the transaction wrote to all shards) Z(I)");
+    succeed(&mut client, "UPDATE currencies SET name = 'again'").await;
+    for shard in ["shard0", "shard1", "shard2"] {
+        succeed(&mut other, &format!("SET shardgate.shard = '{shard}'")).await;
+        assert_eq!(other.value("SELECT string_agg(DISTINCT name, ',') FROM currencies").await, "again");
     }
     stage.assert_no_panic();
 }

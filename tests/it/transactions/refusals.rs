@@ -134,3 +134,29 @@ async fn schema_changes_still_work(client: &mut WireClient) {
     assert!(!client.ask("ALTER TABLE accounts ADD COLUMN colour text").await.contains("E("));
     assert!(!client.ask("SELECT colour FROM accounts").await.contains("E("));
 }
+
+/// Without commits over several shards a schema change is committed on one after the other, and where it ended is told.
+#[tokio::test]
+async fn a_schema_change_that_is_not_committed_on_every_shard_is_no_success() {
+    let cluster = Cluster::start_with(3, &[("max_prepared_transactions", "0")]).await;
+    let stage = Stage::on(cluster, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    assert_eq!(client.ask("CREATE TABLE first (a int)").await, "C(CREATE TABLE) Z(I)");
+    let direct = stage.cluster.connect_shard(1).await;
+    direct.batch_execute(FAILS_AT_COMMIT).await.expect("a trigger that fails the commit");
+    for changes in [&["CREATE TABLE second (a int)"][..], &["BEGIN", "CREATE TABLE third (a int)", "COMMIT"]] {
+        let mut told = String::new();
+        for text in changes {
+            told = client.ask(text).await;
+        }
+        assert!(told.contains("N(01000 committed on shard0, failed on shard1, not on shard2: the shards differ now)"), "{told}");
+        assert!(told.contains("E(P0001 not here)") && told.ends_with("Z(I)") && !told.contains("C("), "{told}");
+    }
+}
+
+const FAILS_AT_COMMIT: &str = "
+    CREATE TABLE seen (tag text);
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not here''; END';
+    CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON seen DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail();
+    CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.seen VALUES (tg_tag); END';
+    CREATE EVENT TRIGGER see ON ddl_command_end EXECUTE FUNCTION see()";
