@@ -2,6 +2,9 @@
 //!
 //! What the client asked for at startup (application name, time zone, `options`) is tried on a shard once for each combination,
 //! so that a wrong value is refused at login as PostgreSQL does, and the values reported are PostgreSQL's own.
+//!
+//! The home shard's defaults are those of every shard: what ALTER DATABASE and ALTER ROLE give there, and its values of what
+//! changes answers. No dump carries them to the others. A session starts as if its client had asked for them.
 
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ pub(super) struct Greeting {
     pub search_path: String,
     /// Transactions are REPEATABLE READ or SERIALIZABLE where BEGIN does not say.
     pub has_snapshot_by_default: bool,
+    /// Not of another shard while home was away, whose defaults may differ.
+    pub is_of_home: bool,
 }
 
 impl Session {
@@ -30,10 +35,9 @@ impl Session {
         let greeting = match self.gateway.greetings.get(&key) {
             Some(greeting) => greeting,
             None => {
-                let is_from_a_shard = !self.gateway.map.snapshot().shards.is_empty();
                 let learned = self.learn_greeting().await?;
                 let greeting = Arc::new(Greeting { settings: self.gateway.shared(learned.settings), ..learned });
-                if is_from_a_shard {
+                if greeting.is_of_home {
                     self.gateway.greetings.insert(key, Arc::clone(&greeting));
                 }
                 greeting
@@ -65,6 +69,7 @@ impl Session {
                 parameters: parameters_without_shard(&self.identity.user),
                 search_path: "\"$user\", public".to_owned(),
                 has_snapshot_by_default: false,
+                is_of_home: false,
             });
         }
         let home_first =
@@ -77,7 +82,7 @@ impl Session {
                     match learned {
                         Ok(greeting) => {
                             connection.release();
-                            return Ok(greeting);
+                            return Ok(Greeting { is_of_home: shard.is_home, ..greeting });
                         }
                         Err(ConnectionError::Refused { sqlstate, message, .. }) => {
                             let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
@@ -116,6 +121,13 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
             return Err(error);
         }
     };
+    for row in connection.simple(DEFAULTS).await? {
+        if let [Some(name), Some(value)] = row.as_slice() {
+            let name = String::from_utf8_lossy(name);
+            connection.custom_names.insert(&name);
+            settings = settings.with(&name, &String::from_utf8_lossy(value));
+        }
+    }
     for ((name, _), row) in wanted.iter().zip(rows) {
         if let Some(Some(value)) = row.first() {
             settings = settings.with(name, &String::from_utf8_lossy(value));
@@ -128,8 +140,29 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
     let has_snapshot_by_default = value(1).is_some_and(|level| matches!(level.as_str(), "repeatable read" | "serializable"));
     let parameters = connection.parameters.clone();
     connection.simple("ROLLBACK").await?;
-    Ok(Greeting { settings: Arc::new(settings), parameters, search_path: value(0).unwrap_or_default(), has_snapshot_by_default })
+    let search_path = value(0).unwrap_or_default();
+    Ok(Greeting { settings: Arc::new(settings), parameters, search_path, has_snapshot_by_default, is_of_home: false })
 }
+
+/// Names and values of what ALTER DATABASE and ALTER ROLE have set and a session may set, and of what changes answers wherever it
+/// was set. Not names of locales, tablespaces and libraries: one server may not have another's.
+const DEFAULTS: &str = "
+    WITH given AS (
+        SELECT pg_catalog.lower(pg_catalog.split_part(setting, '=', 1)) AS name
+        FROM pg_catalog.pg_db_role_setting s CROSS JOIN pg_catalog.unnest(s.setconfig) AS setting
+        WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()))
+          AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = session_user))
+        UNION
+        SELECT pg_catalog.unnest('{array_nulls, bytea_output, datestyle, default_text_search_config,
+            default_transaction_isolation, default_transaction_read_only, extra_float_digits, intervalstyle, search_path,
+            timezone, xmlbinary, xmloption}'::text[])
+    )
+    SELECT given.name, pg_catalog.current_setting(given.name)
+    FROM given LEFT JOIN pg_catalog.pg_settings known ON pg_catalog.lower(known.name) = given.name
+    WHERE pg_catalog.current_setting(given.name, true) IS NOT NULL
+      AND given.name !~ '^lc_|tablespace|_preload_libraries$'
+      AND (known.context IS NULL OR known.context = 'user'
+           OR known.context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on')";
 
 /// What the proxy itself goes by.
 const EFFECTIVE_SETTINGS: &str =

@@ -29,6 +29,7 @@ mod prepared;
 mod redefined;
 mod reference_keys;
 mod schema;
+mod shard_defaults;
 mod snapshots;
 mod stage;
 mod staged;
