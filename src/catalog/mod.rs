@@ -227,6 +227,15 @@ pub struct Function {
     pub search_path: Option<Vec<String>>,
 }
 
+impl Function {
+    /// A function of an extension that runs a query which is given to it as text (tablefunc, xml2, pgrouting).
+    pub fn runs_queries(&self) -> bool {
+        self.is_extension_member && QUERY_RUNNERS.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+}
+
+const QUERY_RUNNERS: [&str; 4] = ["connectby", "crosstab", "pgr_", "xpath_table"];
+
 #[derive(Clone, Debug)]
 pub struct Type {
     pub oid: Oid,

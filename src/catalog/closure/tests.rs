@@ -136,6 +136,9 @@ fn what_cannot_be_read_is_unknown_and_says_why() {
 fn members_of_extensions_are_transparent() {
     let member = Function { is_extension_member: true, ..function(10, "f", "c", "…") };
     assert_eq!(*catalog(vec![member]).closure_of_function(10, &reader()), known(&[], &[]));
+    let runner = Function { is_extension_member: true, ..function(10, "crosstab", "c", "…") };
+    let closure = (*catalog(vec![runner]).closure_of_function(10, &reader())).clone();
+    assert_eq!(closure, Closure::Unknown("function \"crosstab\" runs a query that is given to it as text".into()));
 }
 
 #[test]

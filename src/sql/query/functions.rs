@@ -253,7 +253,8 @@ impl<'c> Reader<'c> {
                 _ => Closure::Unknown(format!("A table that function \"{}\" is declared to touch does not exist.", function.name)),
             };
         }
-        if function.is_extension_member || function.language == "internal" {
+        let is_transparent = function.is_extension_member && !function.runs_queries();
+        if is_transparent || function.language == "internal" {
             return Closure::Known(References::default());
         }
         self.context.catalog.closure_of_function(function.oid, &SqlBodyReader).as_ref().clone()
