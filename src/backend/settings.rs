@@ -44,9 +44,12 @@ impl Settings {
     }
 
     /// SQL that turns a connection with these settings into one with `wanted`. The role is set late: a setting may need the rights
-    /// of the login role. A limit for statements goes first and comes last, so that it ends none of the others.
+    /// of the login role; and another session user has none, so that it is set again. A limit for statements goes first and comes
+    /// last, so that it ends none of the others.
     pub fn statements_to(&self, wanted: &Settings) -> Vec<String> {
-        let changed: Vec<_> = wanted.iter().filter(|(name, value)| self.get(name) != Some(*value)).collect();
+        let is_another_user = self.get(SESSION_AUTHORIZATION) != wanted.get(SESSION_AUTHORIZATION);
+        let is_changed = |name: &str, value: &str| self.get(name) != Some(value) || (is_another_user && name == ROLE);
+        let changed: Vec<_> = wanted.iter().filter(|(name, value)| is_changed(name, value)).collect();
         let gone: Vec<_> = self.iter().map(|(name, _)| name).filter(|name| wanted.get(name).is_none()).collect();
         let mut statements = Vec::with_capacity(changed.len() + gone.len() + 1);
         let limit = self.get(STATEMENT_TIMEOUT);
@@ -109,8 +112,11 @@ impl CustomNames {
 }
 
 fn is_role(name: &str) -> bool {
-    matches!(name, "role" | "session_authorization")
+    matches!(name, ROLE | SESSION_AUTHORIZATION)
 }
+
+const ROLE: &str = "role";
+const SESSION_AUTHORIZATION: &str = "session_authorization";
 
 fn set(name: &str, value: &str) -> String {
     let mut sql = String::from("SELECT pg_catalog.set_config(");
@@ -171,6 +177,17 @@ mod tests {
             ]
         );
         assert!(wanted.statements_to(&wanted.clone()).is_empty());
+    }
+
+    #[test]
+    fn another_session_user_is_given_the_role_again() {
+        let role = Settings::default().with("role", "u");
+        let both = role.with("session_authorization", "v");
+        let (as_v, as_u) =
+            ("SELECT pg_catalog.set_config('session_authorization','v',false)", "SELECT pg_catalog.set_config('role','u',false)");
+        assert_eq!(role.statements_to(&both), [as_v, as_u]);
+        assert_eq!(both.statements_to(&role), [r#"RESET "session_authorization""#, as_u]);
+        assert_eq!(both.statements_to(&both.with("work_mem", "1MB")).len(), 1);
     }
 
     #[test]

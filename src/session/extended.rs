@@ -508,8 +508,8 @@ impl Session {
 
     /// Of a cursor that DECLARE has made: server-side cursors of drivers are asked so for their columns.
     async fn describe_cursor(&mut self, name: &[u8]) -> Result<(), Failure> {
-        if let Some((shard, _)) = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)) {
-            return self.describe_on_shard(*shard, name).await;
+        if let Some(cursor) = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)) {
+            return self.describe_on_shard(cursor.shard, name).await;
         }
         let rows = self.open_cursors.rows(name).ok_or_else(|| no_portal(name))?;
         self.check_transaction()?;

@@ -106,7 +106,7 @@ use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
-use cursor::{Cursors, HELD_CURSOR, Life};
+use cursor::{Cursors, HELD_CURSOR, OnShard};
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
@@ -152,7 +152,7 @@ pub struct Session {
     statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     portals: HashMap<Bytes, Portal>,
     /// Cursors made by DECLARE on one shard: where they are, and how long they live.
-    cursors: HashMap<String, (ShardId, Life)>,
+    cursors: HashMap<String, OnShard>,
     /// Cursors and portals over several shards.
     open_cursors: Cursors,
     transaction: Transaction,

@@ -150,6 +150,18 @@ impl Session {
     }
 
     pub(super) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
+        // Another user has no role yet, or the one by default.
+        let role = (name == "session_authorization").then(|| match value {
+            Some(_) => Some("none".to_owned()),
+            None => self.login_settings.get("role").map(str::to_owned),
+        });
+        self.record_one(name, value, is_local);
+        if let Some(role) = role {
+            self.record_one("role", role, is_local);
+        }
+    }
+
+    fn record_one(&mut self, name: &str, value: Option<String>, is_local: bool) {
         self.custom_names.insert(name);
         if self.transaction.is_open() {
             let setting = LocalSetting { name: name.to_owned(), value: value.clone(), is_local };
@@ -246,23 +258,23 @@ impl Session {
     /// What is in force now, SET LOCAL included: for connections outside the transaction that work for it.
     pub(super) fn settings_now(&self) -> Arc<Settings> {
         let mut now = Arc::clone(&self.settings);
-        for set in self.transaction.sets.iter().filter_map(Told::setting).filter(|set| set.is_local) {
-            let value = set.value.as_deref().or_else(|| self.login_settings.get(&set.name));
-            now = Arc::new(match value {
-                Some(value) => now.with(&set.name, value),
-                None => now.without(&set.name),
-            });
+        // The last one of a name counts: SET ends what SET LOCAL before it has set.
+        for set in self.transaction.sets.iter().filter_map(Told::setting) {
+            if now.get(&set.name) != set.value.as_deref() {
+                now = Arc::new(match &set.value {
+                    Some(value) => now.with(&set.name, value),
+                    None => now.without(&set.name),
+                });
+            }
         }
         now
     }
 
     /// The value that is in force for the session: the transaction's, the session's, or the one at login.
     pub(super) fn effective(&self, name: &str) -> Option<&str> {
-        let in_transaction =
-            self.transaction.sets.iter().rev().filter_map(Told::setting).find(|set| set.name == name && set.is_local);
-        match in_transaction {
-            Some(LocalSetting { value: Some(value), .. }) => Some(value),
-            Some(_) | None => self.settings.get(name),
+        match self.transaction.sets.iter().rev().filter_map(Told::setting).find(|set| set.name == name) {
+            Some(set) => set.value.as_deref(),
+            None => self.settings.get(name),
         }
     }
 

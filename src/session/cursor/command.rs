@@ -14,7 +14,7 @@ use super::super::statement::Statement;
 use super::super::{Failure, Session};
 use super::held::not_held;
 use super::merged::{MergedCursor, NotMerged};
-use super::{Cursor, Life, Source};
+use super::{Cursor, Life, OnShard, Source};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
@@ -219,7 +219,7 @@ impl Session {
 
     /// Not only on one shard.
     fn has_cursors_elsewhere(&self) -> bool {
-        let mut shards = self.cursors.values().map(|(shard, _)| *shard);
+        let mut shards = self.cursors.values().map(|cursor| cursor.shard);
         let first = shards.next();
         !self.open_cursors.is_empty() || shards.any(|shard| Some(shard) != first)
     }
@@ -229,7 +229,7 @@ impl Session {
         for name in &names {
             self.close_cursor(name).await?;
         }
-        for (shard, _) in std::mem::take(&mut self.cursors).into_values() {
+        for OnShard { shard, .. } in std::mem::take(&mut self.cursors).into_values() {
             if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {
                 self.finish_on(index, "CLOSE ALL").await?;
             }

@@ -22,6 +22,16 @@ use super::gathered::GatheredCursor;
 use super::{Cursors, Source};
 use crate::backend::ConnectionError;
 use crate::error::PgError;
+use crate::shardmap::ShardId;
+
+/// A cursor that DECLARE has made on one shard.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct OnShard {
+    pub shard: ShardId,
+    pub life: Life,
+    /// How many savepoints there were: ROLLBACK TO an earlier one closes it.
+    pub savepoints: usize,
+}
 
 /// How long a cursor lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +119,11 @@ impl Session {
 
     /// The shards' own cursors: which live on.
     pub(in crate::session) fn forget_cursors_of_shards(&mut self, is_committed: bool) {
-        self.cursors.retain(|_, (_, life)| {
+        self.cursors.retain(|_, cursor| {
             if is_committed {
-                *life = life.committed();
+                cursor.life = cursor.life.committed();
             }
-            *life == Life::Held
+            cursor.life == Life::Held
         });
     }
 

@@ -27,7 +27,7 @@ use super::{Session, SessionEnd};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{Command, Scroll};
 use gathered::GatheredCursor;
-pub(super) use held::{HELD_CURSOR, Life};
+pub(super) use held::{HELD_CURSOR, Life, OnShard};
 use kept::KeptRows;
 pub(super) use merged::Heard;
 use merged::MergedCursor;
@@ -152,6 +152,7 @@ impl Session {
 
     /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
     pub(super) async fn forget_cursors_after(&mut self, savepoint: usize) {
+        self.cursors.retain(|_, cursor| cursor.life == Life::Held || cursor.savepoints <= savepoint);
         self.forget_those(|cursor| cursor.savepoints > savepoint).await;
     }
 
