@@ -40,9 +40,13 @@ impl Session {
             )
             .into());
         }
-        if let Command::Ddl { tag, redefines, .. } = &statement.command {
+        let mut redefined = Vec::new();
+        if let Command::Ddl { tag, redefines, introduces, .. } = &statement.command {
             self.announce_schema_change(tag).await?;
-            self.announce_redefinition(redefines).await?;
+            let names = self.announce_redefinition(redefines).await?;
+            // A new table is one of the home shard, where unknown names are looked for.
+            redefined.extend(names.into_iter().filter(|_| tag != "CREATE TABLE"));
+            redefined.extend(introduces.iter().cloned());
         }
         if matches!(statement.command, Command::Ddl { once_per_server: false, .. }) {
             Box::pin(self.begin_everywhere()).await?;
@@ -52,6 +56,10 @@ impl Session {
             self.keep_pipeline();
         }
         let begins_here = !outside && !self.transaction.is_open();
+        if !begins_here && !outside {
+            let depth = self.transaction.savepoints.len();
+            self.transaction.redefined.extend(redefined.into_iter().map(|name| (depth, name)));
+        }
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }

@@ -22,15 +22,18 @@ use super::gather::duration;
 use super::schema::FOLLOWED_WITHIN;
 use super::{Failure, Session};
 use crate::backend::STATEMENT_TIMEOUT;
+use crate::catalog::mentions;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot};
+use crate::sql::analysis::{Analysis, Command};
 use crate::sql::redefined::Redefined;
 
 impl Session {
     /// Before the change, which was announced, does anything on a shard.
-    pub(super) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<(), Failure> {
+    /// Returns the names.
+    pub(super) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<BTreeSet<String>, Failure> {
         let names: Option<BTreeSet<String>> = match redefined {
-            Redefined::Nothing => return Ok(()),
+            Redefined::Nothing => return Ok(BTreeSet::new()),
             Redefined::These(names) => {
                 // Each body of a function is looked through: elsewhere, since others wait for this core.
                 let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
@@ -39,7 +42,8 @@ impl Session {
             }
             Redefined::Anything => None,
         };
-        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
+        let told = names.clone().unwrap_or_default();
+        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(told) };
         let map = &self.gateway.map;
         map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
@@ -47,12 +51,43 @@ impl Session {
         if !is_reached && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
             tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
         }
-        Ok(())
+        Ok(told)
+    }
+
+    /// In the transaction that has made the change, until it is committed, the session plans by what was there before.
+    pub(super) fn check_not_redefined(&self, statement: &Analysis, text: &str) -> Result<(), PgError> {
+        let asks = matches!(
+            statement.command,
+            Command::Query(_)
+                | Command::Copy(_)
+                | Command::Call
+                | Command::Do
+                | Command::DeclareCursor { .. }
+                | Command::Truncate { .. }
+                | Command::Explain { .. }
+                | Command::SetSequence
+        );
+        if !asks || self.context.map.tables.is_empty() {
+            return Ok(());
+        }
+        let names: BTreeSet<String> = self.transaction.redefined.iter().map(|(_, name)| name.clone()).collect();
+        let Some(name) = names.iter().find(|name| mentions(text, &BTreeSet::from([(*name).clone()]))) else { return Ok(()) };
+        Err(PgError::unsupported(
+            "a statement cannot use what its own transaction has defined",
+            format!(
+                "The transaction has made or changed \"{name}\", or something that it uses, and where rows are is known when it is committed."
+            ),
+            "Commit the change first.",
+        ))
     }
 
     /// As [`Session::refresh_context`], before a text is read, or run as it was read.
     #[inline]
     pub(super) async fn refresh_context_for(&mut self, text: &str) -> Result<(), Failure> {
+        if self.schema_change.is_some() && !self.transaction.is_open() {
+            // Its change is committed, and the pipeline goes on.
+            Box::pin(self.finish_schema_change()).await?;
+        }
         if self.gateway.map.load().redefinitions.is_empty() {
             self.refresh_context().await?;
             // By now there may be one.

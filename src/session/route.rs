@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cursor::{HELD_CURSOR, Life};
+use super::cursor::{HELD_CURSOR, Life, OnShard};
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
@@ -128,6 +128,9 @@ impl Session {
 
     #[inline]
     async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        if !self.transaction.redefined.is_empty() {
+            self.check_not_redefined(statement, inputs.text())?;
+        }
         let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
         if statement.session_calls.iter().any(is_set) {
@@ -331,8 +334,8 @@ impl Session {
     /// FETCH, MOVE and CLOSE go where the cursor is.
     fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
         match command {
-            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|(shard, _)| *shard)),
-            Command::CloseCursor(None) => Ok(self.cursors.values().next().map(|(shard, _)| *shard)),
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|cursor| cursor.shard)),
+            Command::CloseCursor(None) => Ok(self.cursors.values().next().map(|cursor| cursor.shard)),
             _ => Ok(None),
         }
     }
@@ -488,7 +491,13 @@ impl Session {
                 (true, true) => Life::AtCommit,
                 (true, false) => Life::Held,
             };
-            self.cursors.insert(name.clone(), (participant.shard, life));
+            let cursor = OnShard { shard: participant.shard, life, savepoints: self.transaction.savepoints.len() };
+            self.cursors.insert(name.clone(), cursor);
+        }
+        match &statement.command {
+            Command::CloseCursor(Some(name)) => drop(self.cursors.remove(name)),
+            Command::CloseCursor(None) => self.cursors.clear(),
+            _ => {}
         }
         if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
             participant.has_unlistened = true;

@@ -89,6 +89,8 @@ pub(super) struct Transaction {
     pub alterations: Vec<(usize, Alteration)>,
     /// Sequences that it has dropped, likewise; others number by them until it is committed.
     pub dropped: Vec<(usize, SequenceName)>,
+    /// Names of what it has made or defined anew, and of what uses that, and how many savepoints there were.
+    pub redefined: Vec<(usize, String)>,
     /// Nobody else draws from these.
     pub closed: Vec<SequenceName>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
@@ -112,6 +114,7 @@ impl Transaction {
             restarts: Vec::new(),
             alterations: Vec::new(),
             dropped: Vec::new(),
+            redefined: Vec::new(),
             closed: Vec::new(),
             lost: None,
             settings_before: None,
@@ -183,6 +186,7 @@ impl Transaction {
         self.restarts.clear();
         self.alterations.clear();
         self.dropped.clear();
+        self.redefined.clear();
         self.closed.clear();
         self.lost = None;
         self.settings_before.take()
@@ -208,6 +212,7 @@ impl Transaction {
         self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.dropped.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.redefined.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
     }
 
     /// Back to the savepoint, which stays. Returns the settings at that point.
@@ -217,6 +222,7 @@ impl Transaction {
         self.restarts.retain(|(depth, _)| *depth <= index);
         self.alterations.retain(|(depth, _)| *depth <= index);
         self.dropped.retain(|(depth, _)| *depth <= index);
+        self.redefined.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
         self.sets.truncate(savepoint.set_count);
         Some(Arc::clone(&savepoint.settings))

@@ -532,6 +532,8 @@ pub enum Command {
         locks: Option<Arc<TableLocks>>,
         /// Of what statements by others may be about.
         redefines: Redefined,
+        /// Names of what it makes, which others do not know yet: the rest of its transaction does not know what they mean.
+        introduces: Arc<[String]>,
     },
     Truncate {
         /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.

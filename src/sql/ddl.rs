@@ -18,6 +18,7 @@ pub struct Ddl {
     /// PostgreSQL refuses it in a transaction block.
     pub outside_transaction: bool,
     pub redefines: Redefined,
+    pub introduces: Vec<String>,
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
 }
@@ -29,6 +30,7 @@ impl Ddl {
             creates_temporary: None,
             outside_transaction: false,
             redefines: Redefined::Nothing,
+            introduces: Vec::new(),
             once_per_server: false,
         }
     }
@@ -51,7 +53,7 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, once_per_server } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, once_per_server } = self;
         Command::Ddl {
             tag,
             creates_temporary,
@@ -63,6 +65,7 @@ impl Ddl {
             altered: None,
             locks: None,
             redefines,
+            introduces: introduces.into(),
         }
     }
 }

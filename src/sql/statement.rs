@@ -9,7 +9,7 @@ use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader};
-use super::redefined::{self, Redefined, redefined};
+use super::redefined::{self, Redefined, introduced, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
 use super::{
@@ -310,8 +310,9 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, .. } = &mut command {
+    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, .. } = &mut command {
         *redefines = redefined(node, context);
+        *introduces = introduced(node, context).into();
         *renames_distributed = schema_guard::renames_distributed(node, context);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
         *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
@@ -323,6 +324,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
 /// A DO block that makes these schema changes.
 fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgError> {
     let mut redefines = Redefined::Nothing;
+    let mut introduces = Vec::new();
     let mut concerns_roles: Option<bool> = None;
     for text in changes {
         let tree = parse::parse(text)?;
@@ -342,8 +344,11 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
                     ..
                 }
             );
-        let Command::Ddl { redefines: these, once_per_server, .. } = command else { return Err(do_block::not_in_a_block("")) };
+        let Command::Ddl { redefines: these, introduces: new, once_per_server, .. } = command else {
+            return Err(do_block::not_in_a_block(""));
+        };
         redefines = redefines.with(these);
+        introduces.extend(new.iter().cloned());
         // Not both on every shard and on one of each server.
         let is_mixed = concerns_roles.replace(once_per_server).is_some_and(|before| before != once_per_server);
         if !is_plain || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
@@ -351,7 +356,7 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
             return Err(do_block::not_in_a_block(&tag));
         }
     }
-    let block = ddl::Ddl { redefines, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
+    let block = ddl::Ddl { redefines, introduces, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
     let command = block.into_command();
     Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
@@ -378,6 +383,7 @@ fn place_table_as(
         altered: None,
         locks: None,
         redefines: redefined::relation(relation, context),
+        introduces: redefined::shadowing(relation, context).into(),
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {

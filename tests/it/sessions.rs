@@ -23,6 +23,7 @@ mod mixed;
 mod numbered;
 mod numbers;
 mod outage;
+mod own_definitions;
 mod parity;
 mod pinned;
 mod prepared;
