@@ -12,6 +12,7 @@ mod map_away;
 mod planted;
 mod refusals;
 mod rights;
+mod undelivered;
 
 pub use kills::Points;
 pub use ledger::Ledger;
