@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,16 @@ use super::Ledger;
 use crate::sessions::Stage;
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, volume};
 
-/// In `make soak` for about a minute.
+/// In `make soak` for about two minutes.
 const KILLS_IN_TEST: usize = 6;
 const KILLS_IN_SOAK: usize = 70;
 const CLIENTS_IN_TEST: usize = 8;
 const CLIENTS_IN_SOAK: usize = 64;
 /// Accounts that money moves between, on each shard.
 const ACCOUNTS: usize = 10;
+/// Before the next kill so many transfers are acknowledged, and so many totals read through each proxy.
+const TRANSFERS_BETWEEN_KILLS: usize = 20;
+const TOTALS_BETWEEN_KILLS: usize = 2;
 /// Every account has this at the beginning.
 const BALANCE: i64 = 100;
 
@@ -28,6 +31,10 @@ struct Bank {
     proxies: Mutex<[SocketAddr; 2]>,
     /// Ascending: everybody locks in this order, so that nobody waits for each other.
     accounts: Vec<i64>,
+    /// Transfers that were acknowledged.
+    transfers: AtomicUsize,
+    /// Totals that were read, through each proxy.
+    totals: [AtomicUsize; 2],
     is_over: AtomicBool,
 }
 
@@ -50,12 +57,13 @@ async fn the_total_stays_the_same_under_kills() {
         (0..3).flat_map(|shard| (0..ACCOUNTS).map(move |nth| (shard, nth))).map(|(shard, nth)| stage.key(shard, nth)).collect();
     accounts.sort_unstable();
     let proxies = Mutex::new([stage.proxy.address(), other.address()]);
-    let bank = Arc::new(Bank { proxies, accounts, is_over: AtomicBool::new(false) });
+    let (transfers, totals) = (AtomicUsize::new(0), Default::default());
+    let bank = Arc::new(Bank { proxies, accounts, transfers, totals, is_over: AtomicBool::new(false) });
     let clients: Vec<_> =
         (0..volume(CLIENTS_IN_TEST, CLIENTS_IN_SOAK)).map(|number| tokio::spawn(Arc::clone(&bank).transfer(number))).collect();
     let auditors: Vec<_> = (0..2).map(|proxy| tokio::spawn(Arc::clone(&bank).audit(proxy))).collect();
     for kill in 0..volume(KILLS_IN_TEST, KILLS_IN_SOAK) {
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        bank.until_at_work().await;
         // Turn by turn: a shard, a proxy, a shard, the other proxy.
         match kill % 4 {
             1 => bank.replace(0, &mut stage.proxy, &stage.cluster),
@@ -67,7 +75,7 @@ async fn the_total_stays_the_same_under_kills() {
             }
         }
     }
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    bank.until_at_work().await;
     bank.is_over.store(true, Ordering::Relaxed);
     let mut record = Record::default();
     for client in clients {
@@ -76,18 +84,15 @@ async fn the_total_stays_the_same_under_kills() {
         record.refused.extend(done.refused);
         record.unknown.extend(done.unknown);
     }
-    let mut audits = 0;
     for auditor in auditors {
-        audits += auditor.await.expect("the total is always the same");
+        auditor.await.expect("the total is always the same");
     }
     Ledger::until_nothing_is_prepared(&stage, Duration::from_secs(10)).await;
     for proxy in 0..2 {
-        bank.total(proxy).await;
+        bank.check_total(proxy).await;
     }
     balances_are_those_of_the_ledger(&stage).await;
     record.compare(&ledger(&stage).await);
-    assert!(record.acknowledged.len() > 20, "only {} transfers", record.acknowledged.len());
-    assert!(audits > 10, "only {audits} totals were read");
 }
 
 /// How many rows each transfer has in the ledger, over all shards.
@@ -176,7 +181,10 @@ impl Bank {
                 }
             }
             match commit(&mut client).await.as_deref() {
-                Some("") => record.acknowledged.push(id),
+                Some("") => {
+                    record.acknowledged.push(id);
+                    self.transfers.fetch_add(1, Ordering::Relaxed);
+                }
                 Some("08007") => record.unknown.push(id),
                 Some(_) => record.refused.push(id),
                 None => {
@@ -188,30 +196,45 @@ impl Bank {
         record
     }
 
-    /// Reads the total again and again. Returns how often.
-    async fn audit(self: Arc<Self>, proxy: usize) -> usize {
-        let mut count = 0;
-        while !self.is_over.load(Ordering::Relaxed) {
-            self.total(proxy).await;
-            count += 1;
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    /// Until money moves, and the total is read through either proxy, since the last kill.
+    async fn until_at_work(&self) {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let before = (count(&self.transfers), self.totals.each_ref().map(count));
+        let is_at_work = || {
+            let totals = self.totals.each_ref().map(count);
+            count(&self.transfers) >= before.0 + TRANSFERS_BETWEEN_KILLS
+                && totals.iter().zip(before.1).all(|(now, before)| *now >= before + TOTALS_BETWEEN_KILLS)
+        };
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !is_at_work() {
+            assert!(Instant::now() < deadline, "no transfers, or the total cannot be read");
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        count
     }
 
-    /// Row locks make what is read one moment of all shards. Asked again while a shard or the proxy is away.
-    async fn total(&self, proxy: usize) {
+    /// Reads the total again and again.
+    async fn audit(self: Arc<Self>, proxy: usize) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            self.totals[proxy].fetch_add(usize::from(self.is_total_right(proxy).await), Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// When everything is back.
+    async fn check_total(&self, proxy: usize) {
         let deadline = Instant::now() + Duration::from_secs(30);
-        let mut client = self.connect(proxy).await;
-        loop {
-            if let Some(balances) = self.balances(&mut client).await {
-                assert_eq!(balances.iter().sum::<i64>(), BALANCE * i64::try_from(balances.len()).expect("few"), "{balances:?}");
-                return;
-            }
+        while !self.is_total_right(proxy).await {
             assert!(Instant::now() < deadline, "the balances could not be read");
             tokio::time::sleep(Duration::from_millis(20)).await;
-            client = self.connect(proxy).await;
         }
+    }
+
+    /// Row locks make what is read one moment of all shards. False: a shard or the proxy is away. Panics at any other total.
+    async fn is_total_right(&self, proxy: usize) -> bool {
+        let mut client = self.connect(proxy).await;
+        let Some(balances) = self.balances(&mut client).await else { return false };
+        assert_eq!(balances.iter().sum::<i64>(), BALANCE * i64::try_from(balances.len()).expect("few"), "{balances:?}");
+        true
     }
 
     /// All in one packet. `None`: not all of them could be read.

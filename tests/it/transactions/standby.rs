@@ -102,7 +102,7 @@ async fn what_is_decided_outlives_a_fail_over(stage: &mut Stage, points: &Points
 #[tokio::test]
 async fn a_decision_that_waits_for_its_standby_is_unknown_until_it_is_back() {
     let points = Points::new();
-    let stage = stage_with(&points, "1000").await;
+    let stage = stage_with(&points, "1500").await;
     let mut standby = Standby::start(&stage.cluster, 0).await;
     let committing = commit_without(&stage, &points, &mut standby, "before_decision", &uuid(1)).await;
     assert_eq!(committing.await.expect("no panic"), Told::Failed("08007".to_owned()));

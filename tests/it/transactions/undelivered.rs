@@ -49,7 +49,7 @@ async fn transaction_on(stage: &Stage, shard: usize) -> String {
 #[tokio::test]
 async fn what_could_not_be_delivered_is_a_warning_and_is_read_when_the_shard_is_back() {
     let (points, other_points) = (Points::new(), Points::new());
-    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "500")).await;
+    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "1500")).await;
     Ledger::create(&stage).await;
     let other = Proxy::start(&stage.cluster, other_points.options());
     for (number, is_other) in [true, false].into_iter().enumerate() {
@@ -101,7 +101,7 @@ async fn until_answered(client: &mut WireClient, sql: &str) -> String {
 #[tokio::test]
 async fn an_unknown_outcome_names_its_transaction_and_is_settled_later() {
     let points = Points::new();
-    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "500")).await;
+    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "1500")).await;
     Ledger::create(&stage).await;
     let mut client = stage.client().await;
     write(&mut client, &stage, &uuid(1)).await;
