@@ -96,6 +96,8 @@ fn sentence(text: &str) -> String {
 pub struct Pooled {
     connection: Option<Box<Connection>>,
     pool: Arc<Pool>,
+    /// Opened for this checkout.
+    pub is_new: bool,
 }
 
 impl std::ops::Deref for Pooled {
@@ -245,7 +247,7 @@ impl Pool {
                 }
                 Grant::Connection(connection) => {
                     if let Some(connection) = self.take_over(connection, runtime) {
-                        return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self) });
+                        return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false });
                     }
                 }
             }
@@ -269,7 +271,7 @@ impl Pool {
             connection
         };
         if connection.is_quiet() {
-            return Some(Pooled { connection: Some(connection), pool: Arc::clone(self) });
+            return Some(Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false });
         }
         self.discard(connection);
         None
@@ -374,7 +376,7 @@ impl Pool {
             Ok(connection) => {
                 slot.used();
                 self.state.lock().health.connected();
-                Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self) })
+                Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self), is_new: true })
             }
             Err(OpenError::Refused(error)) if error.code() != Some(SqlState::CANNOT_CONNECT_NOW) => {
                 self.state.lock().health.connected();

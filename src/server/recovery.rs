@@ -21,7 +21,7 @@ pub(super) async fn run(recovery: Arc<Recovery>, stop: CancellationToken) {
         if finished > 0 {
             tracing::info!(finished, "prepared transactions recovered");
         }
-        if collected_at.elapsed() >= COLLECT_INTERVAL || recovery.collects_early() {
+        if collected_at.elapsed() >= COLLECT_INTERVAL || recovery.collects_in_every_round() {
             collected_at = Instant::now();
             let removed = recovery.collect().await;
             tracing::debug!(removed, "old decisions removed");

@@ -88,6 +88,9 @@ impl Session {
             }
             checked_out => checked_out?,
         };
+        if connection.is_new && shard.id != MAP_DATABASE {
+            self.gateway.recovery.was_opened(shard.id);
+        }
         if self.gateway.recovery.is_unseen(shard.id) {
             Box::pin(self.gateway.recovery.before_use(shard.id)).await;
         }

@@ -3,13 +3,20 @@
 mod atomic;
 mod bank;
 mod collect;
+mod copies;
 mod deadlocks;
+mod forged;
 mod kills;
+mod kills_in_recovery;
 mod ledger;
+mod leftover;
+mod levels;
 mod map_away;
 mod planted;
 mod refusals;
 mod rights;
+mod standby;
+mod undelivered;
 
 pub use kills::Points;
 pub use ledger::Ledger;

@@ -54,11 +54,21 @@ impl Failpoints {
     /// Is a planted mistake asked for?
     #[cfg(debug_assertions)]
     pub fn has_planted(&self, name: &str) -> bool {
-        self.directory.as_ref().is_some_and(|directory| directory.join(format!("planted.{name}")).exists())
+        self.is_armed(&format!("planted.{name}"))
     }
 
     #[cfg(not(debug_assertions))]
     pub fn has_planted(&self, _name: &str) -> bool {
+        false
+    }
+
+    #[cfg(debug_assertions)]
+    pub fn is_armed(&self, name: &str) -> bool {
+        self.directory.as_ref().is_some_and(|directory| directory.join(name).exists())
+    }
+
+    #[cfg(not(debug_assertions))]
+    pub fn is_armed(&self, _name: &str) -> bool {
         false
     }
 

@@ -19,5 +19,5 @@ mod transaction_id;
 pub use answer::{Answer, End, ask, ask_one};
 pub use failpoint::Failpoints;
 pub use registry::{Active, Registry};
-pub use run::{Fallback, Finished, Limits, Outcome, Report, Writer, commit};
+pub use run::{Fallback, Finished, Limits, Outcome, Report, Writer, commit, report_lost_part};
 pub use transaction_id::{Secret, TransactionId};

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, ask, ask_one};
 use super::registry::Active;
 use super::rules::{self, Decision, Finish, Preparation};
+use super::transaction_id::TransactionId;
 use crate::backend::Connection;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
@@ -282,7 +283,7 @@ async fn finish_all(
             Finished::Done => {}
             Finished::NotYet => report.undelivered.push(writer.name.clone()),
             Finished::PartLost if is_committed => {
-                tracing::error!(gid = %active.id, shard = writer.name, "a shard has lost its part of a committed transaction");
+                report_lost_part(&active.id, &writer.name);
                 report.outcome = Outcome::Aborted(part_lost(&writer.name, active));
             }
             Finished::PartLost => {}
@@ -314,6 +315,11 @@ async fn finish_one(
             Finish::Busy => tokio::time::sleep(BUSY_PAUSE).await,
         }
     }
+}
+
+/// Somebody must look.
+pub fn report_lost_part(id: &TransactionId, shard: &str) {
+    tracing::error!(gid = %id, shard, "a shard has lost its part of a committed transaction");
 }
 
 fn part_lost(shard: &str, active: &Active) -> PgError {

@@ -11,8 +11,13 @@ use crate::execute::commit::TransactionId;
 
 impl Recovery {
     /// The mistake that tests plant: rows go as soon as nothing is prepared, in every round.
-    pub fn collects_early(&self) -> bool {
+    fn collects_early(&self) -> bool {
         self.registry.failpoints.has_planted("collected_early")
+    }
+
+    /// Tests do not wait for the interval.
+    pub fn collects_in_every_round(&self) -> bool {
+        self.collects_early() || self.registry.failpoints.is_armed("collect_in_every_round")
     }
 
     /// Returns how many rows have gone. Does nothing while a shard cannot be asked.

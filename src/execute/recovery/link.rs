@@ -119,8 +119,15 @@ impl Link {
         Ok(answer.values.iter().map(|value| value.as_ref().map(text).unwrap_or_default()).collect())
     }
 
+    /// Has not ended, as far as is known without asking.
+    pub fn is_alive(&mut self) -> bool {
+        self.connection.as_mut().is_some_and(Connection::is_quiet)
+    }
+
     async fn open(&mut self) -> Result<&mut Connection, LinkError> {
-        if self.connection.is_none() {
+        // One that ended while nobody used it says nothing about the shard.
+        if !self.is_alive() {
+            self.connection = None;
             let (connection, uuid) = connect(&self.shard).await?;
             if self.uuid.as_ref().is_some_and(|known| *known != uuid) {
                 tracing::error!(shard = self.shard.name, "another database is behind the shard's URL than before");

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::execute::commit::rules::Finish;
-use crate::execute::commit::{Finished, Registry, TransactionId};
+use crate::execute::commit::{self, Finished, Registry, TransactionId};
 use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
 use leases::Leases;
 pub(super) use link::Link;
@@ -82,6 +82,7 @@ impl Recovery {
 
     /// One round over all shards. Returns how many prepared transactions it has finished.
     pub async fn round(&self) -> usize {
+        self.registry.failpoints.reach("before_recovery_round").await;
         let look = self.look().await;
         // Read after the prepared ones: a proxy that has just come is not taken for one that is gone.
         match self.map.store().proxy_renewals().await {
@@ -91,7 +92,7 @@ impl Recovery {
         let orphans = self.orphans(look.prepared);
         let mut finished = 0;
         for (id, participants) in orphans {
-            finished += self.settle(&id, participants).await;
+            finished += Box::pin(self.settle(&id, participants)).await;
         }
         finished
     }
@@ -156,9 +157,13 @@ impl Recovery {
         for (link, prepared) in participants {
             self.registry.failpoints.reach("before_recovery_finish").await;
             let mut link = link.lock().await;
-            if link.finish(&prepared.gid, is_committed).await == Finish::Done {
-                count += 1;
-                tracing::info!(gid = prepared.gid, shard = link.shard.name, is_committed, "prepared transaction finished");
+            match finish_on(&mut link, &prepared.id, &prepared.gid, is_committed).await {
+                Finished::Done => {
+                    count += 1;
+                    tracing::info!(gid = prepared.gid, shard = link.shard.name, is_committed, "prepared transaction finished");
+                }
+                Finished::PartLost => commit::report_lost_part(&prepared.id, &link.shard.name),
+                Finished::NotYet => {}
             }
         }
         count
@@ -264,16 +269,7 @@ impl Recovery {
         let Some(shard) = self.map.snapshot().shard(shard).cloned() else { return Finished::NotYet };
         let link = self.link(&shard);
         let mut link = link.lock().await;
-        match link.finish(&id.gid(participant), is_committed).await {
-            Finish::Done => Finished::Done,
-            Finish::Busy | Finish::Lost => Finished::NotYet,
-            Finish::Gone if !is_committed => Finished::Done,
-            Finish::Gone => match link.is_applied(id).await {
-                Ok(true) => Finished::Done,
-                Ok(false) => Finished::PartLost,
-                Err(_) => Finished::NotYet,
-            },
-        }
+        finish_on(&mut link, id, &id.gid(participant), is_committed).await
     }
 
     /// What is prepared on any shard, for people to see. Shards that cannot be asked are left out.
@@ -320,6 +316,16 @@ impl Recovery {
         self.has_unseen.store(true, Ordering::Release);
     }
 
+    /// A connection to the shard was opened. Perhaps since idle ones have ended with the shard's server, which has come back with
+    /// what was prepared there: recovery's own connection has ended then as well.
+    pub fn was_opened(&self, shard: ShardId) {
+        let link = self.links.lock().get(&shard).cloned();
+        let is_alive = link.is_some_and(|link| link.try_lock().is_ok_and(|mut link| link.is_alive()));
+        if !is_alive {
+            self.was_away(shard);
+        }
+    }
+
     /// Must [`Recovery::before_use`] be called first?
     #[inline]
     pub fn is_unseen(&self, shard: ShardId) -> bool {
@@ -358,6 +364,20 @@ impl Recovery {
             }
         }
         Ok(())
+    }
+}
+
+/// One participant. Where there is none any more its row tells a part that was committed from one that was lost.
+async fn finish_on(link: &mut Link, id: &TransactionId, gid: &str, is_committed: bool) -> Finished {
+    match link.finish(gid, is_committed).await {
+        Finish::Done => Finished::Done,
+        Finish::Busy | Finish::Lost => Finished::NotYet,
+        Finish::Gone if !is_committed => Finished::Done,
+        Finish::Gone => match link.is_applied(id).await {
+            Ok(true) => Finished::Done,
+            Ok(false) => Finished::PartLost,
+            Err(_) => Finished::NotYet,
+        },
     }
 }
 

@@ -138,15 +138,18 @@ fn shard_name(shard: usize) -> String {
     format!("shard{shard}")
 }
 
-fn start_server(settings: &[(&str, &str)]) -> Server {
+/// Options of a new server.
+pub(super) fn server_options(settings: &[(&str, &str)]) -> ServerOptions {
     let mut all = test_settings();
     // Statistics that come in the middle of a test change plans, and with them the order of rows that have none.
     all.push(("autovacuum".to_owned(), "off".to_owned()));
     all.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let dir = tempfile::Builder::new().prefix("shardgate-test-").tempdir().expect("temporary directory").keep();
-    let options =
-        ServerOptions { dir, settings: all, template_cache: Some(template_cache()), ephemeral: true, ..Default::default() };
-    Server::start(&options).expect("start a PostgreSQL server")
+    ServerOptions { dir, settings: all, template_cache: Some(template_cache()), ephemeral: true, ..Default::default() }
+}
+
+fn start_server(settings: &[(&str, &str)]) -> Server {
+    Server::start(&server_options(settings)).expect("start a PostgreSQL server")
 }
 
 /// Below `target`, or, where the servers' account may not go there, in the directory for temporary files.

@@ -42,9 +42,9 @@ impl WireClient {
         }
     }
 
-    /// Errors: the message that refused the login; a tag of 0 when the connection ended without a word.
+    /// Errors: the message that refused the login; a tag of 0 when the connection ended without a word, or was not taken.
     pub async fn try_connect(address: SocketAddr, parameters: &[(&str, &str)]) -> Result<Self, Message> {
-        let stream = TcpStream::connect(address).await.expect("connect");
+        let Ok(stream) = TcpStream::connect(address).await else { return Err(Message { tag: 0, body: Bytes::new() }) };
         stream.set_nodelay(true).expect("nodelay");
         let (input, output) = (BytesMut::new(), BytesMut::new());
         let mut client = Self { stream, address, input, output, cancel_key: Bytes::new(), parameters: Vec::new() };

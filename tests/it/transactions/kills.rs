@@ -273,3 +273,33 @@ async fn what_is_in_doubt_is_shown_and_others_prepared_transactions_are_left_alo
         direct.batch_execute(&format!("COMMIT PREPARED '{gid}'")).await.expect("still there");
     }
 }
+
+/// Whoever has asked for COMMIT and does not wait for the answer: the transaction is on all shards all the same, at once.
+#[tokio::test]
+async fn a_client_that_goes_in_mid_commit_leaves_a_whole_transaction() {
+    let points = Points::new();
+    let stage = Stage::start(3, points.options()).await;
+    Ledger::create(&stage).await;
+    for (number, point) in BEFORE_DECISION.iter().chain(&AFTER_DECISION).enumerate() {
+        let id = uuid(number);
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &id).await;
+        points.arm(point, "hold");
+        client.query("COMMIT");
+        client.flush().await;
+        points.until_reached(point).await;
+        // Closed in order, or by a reset.
+        match number % 2 {
+            0 => drop(client),
+            _ => client.reset(),
+        }
+        points.release(point);
+        // The session finishes it: that is quicker than recovery ever is.
+        assert_eq!(found(&stage, &id).await, 3, "gone at {point}");
+        let mut next = stage.client().await;
+        write(&mut next, &stage, &uuid(100 + number)).await;
+        assert_eq!(next.value("SELECT count(*) FROM shardgate.transactions").await, "0", "gone at {point}");
+        assert_eq!(commit(&mut next).await, Told::Committed, "after {point}");
+    }
+    stage.assert_log_is_clean();
+}

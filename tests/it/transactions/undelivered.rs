@@ -1,0 +1,223 @@
+//! Words that do not arrive in a commit: COMMIT PREPARED to a shard that is away, the answer of the one that decides, a PREPARE that
+//! lands when all is over. What the client hears, and what is there in the end.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Ledger;
+use super::kills::{Points, Told, commit, found_now, uuid, write};
+use super::leftover::Leftover;
+use crate::sessions::Stage;
+use crate::support::{Cluster, Message, Proxy, ProxyOptions, WireClient};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+fn options(points: &Points, commit_timeout_ms: &str) -> ProxyOptions {
+    let settings = vec![("cross_shard.commit_timeout_ms", commit_timeout_ms.to_owned())];
+    ProxyOptions { settings, ..points.options() }
+}
+
+/// COMMIT, up to ReadyForQuery: notices and errors too.
+async fn commit_told(client: &mut WireClient) -> Vec<Message> {
+    client.query("COMMIT");
+    client.flush().await;
+    let mut told = Vec::new();
+    while let Some(message) = client.next_within(Duration::from_secs(30)).await {
+        let is_last = message.tag == b'Z';
+        told.push(message);
+        if is_last {
+            break;
+        }
+    }
+    told
+}
+
+fn described(told: &[Message]) -> String {
+    told.iter().map(Message::describe).collect::<Vec<_>>().join(" ")
+}
+
+/// The transaction, by its participant's gid on the shard.
+async fn transaction_on(stage: &Stage, shard: usize) -> String {
+    let sql = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE 'sg:%'";
+    let gid: String = stage.cluster.connect_shard(shard).await.query_one(sql, &[]).await.expect("one is prepared").get(0);
+    gid.rsplit_once(':').expect("a participant's number").0.to_owned()
+}
+
+/// Committed, with a warning; and nobody who asks when the shard is back reads less than that, by whatever proxy. Rounds of
+/// recovery are held, so that only what happens before a shard is used again can do it.
+#[tokio::test]
+async fn what_could_not_be_delivered_is_a_warning_and_is_read_when_the_shard_is_back() {
+    let (points, other_points) = (Points::new(), Points::new());
+    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "1500")).await;
+    Ledger::create(&stage).await;
+    let other = Proxy::start(&stage.cluster, other_points.options());
+    for (number, is_other) in [true, false].into_iter().enumerate() {
+        let id = uuid(number);
+        let mut reader = if is_other { WireClient::connect(other.address()).await } else { stage.client().await };
+        let read = format!("SELECT count(*) FROM ledger WHERE account = {} AND id = '{id}'", stage.key(1, 0));
+        assert_eq!(reader.value(&read).await, "0");
+        for points in [&points, &other_points] {
+            points.arm("before_recovery_round", "hold");
+            points.until_reached("before_recovery_round").await;
+        }
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &id).await;
+        points.arm("before_finish.1", "hold");
+        let committing = tokio::spawn(async move { commit_told(&mut client).await });
+        points.until_reached("before_finish.1").await;
+        let transaction = transaction_on(&stage, 1).await;
+        stage.cluster.shard_server_mut(1).kill().expect("killed");
+        points.release("before_finish.1");
+        let told = committing.await.expect("no panic");
+        let wanted = format!(
+            "N(01000 transaction \"{transaction}\" is committed, and shard \"shard1\" will show it when it is back) C(COMMIT) Z(I)"
+        );
+        assert_eq!(described(&told), wanted);
+        stage.cluster.shard_server_mut(1).start_again().expect("started again");
+        assert_eq!(transaction_on(&stage, 1).await, transaction, "nobody has finished it yet");
+        assert_eq!(until_answered(&mut reader, &read).await, "1", "by another proxy: {is_other}");
+        for points in [&points, &other_points] {
+            points.release("before_recovery_round");
+        }
+        Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
+    }
+}
+
+/// A shard that was away may still be believed to be; what it says is right the first time.
+async fn until_answered(client: &mut WireClient, sql: &str) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        client.query(sql);
+        if let Some(row) = client.answers().await.iter().find(|message| message.tag == b'D') {
+            return row.columns().swap_remove(0).expect("a count");
+        }
+        assert!(Instant::now() < deadline, "the shard does not answer");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The deciding shard does not come back in time: the client is told which transaction to look for.
+#[tokio::test]
+async fn an_unknown_outcome_names_its_transaction_and_is_settled_later() {
+    let points = Points::new();
+    let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "1500")).await;
+    Ledger::create(&stage).await;
+    let mut client = stage.client().await;
+    write(&mut client, &stage, &uuid(1)).await;
+    points.arm("before_decision", "hold");
+    let committing = tokio::spawn(async move { commit_told(&mut client).await });
+    points.until_reached("before_decision").await;
+    let transaction = transaction_on(&stage, 2).await;
+    stage.cluster.shard_server_mut(0).kill().expect("killed");
+    points.release("before_decision");
+    let told = described(&committing.await.expect("no panic"));
+    assert_eq!(told, format!("E(08007 the outcome of COMMIT is unknown for transaction \"{transaction}\") Z(I)"));
+    assert_eq!(transaction_on(&stage, 1).await, transaction, "nobody guesses");
+    assert_eq!(transaction_on(&stage, 2).await, transaction);
+    stage.cluster.shard_server_mut(0).start_again().expect("started again");
+    Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
+    assert_eq!(found_now(&stage, &uuid(1)).await, 0, "it had not been decided");
+}
+
+/// A participant's part is gone while the transaction is committed: never a success, and somebody must look. Where it has been
+/// committed by somebody else its row says so.
+#[tokio::test]
+async fn a_part_that_is_gone_is_a_success_only_if_it_was_applied() {
+    let points = Points::new();
+    let stage = Stage::start(3, points.options()).await;
+    Ledger::create(&stage).await;
+    for (number, (end, found)) in [("COMMIT", 3), ("ROLLBACK", 2)].into_iter().enumerate() {
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &uuid(number)).await;
+        points.arm("before_finish.1", "hold");
+        let committing = tokio::spawn(async move { commit_told(&mut client).await });
+        points.until_reached("before_finish.1").await;
+        let transaction = transaction_on(&stage, 1).await;
+        let direct = stage.cluster.connect_shard(1).await;
+        direct.batch_execute(&format!("{end} PREPARED '{transaction}:1'")).await.expect("finished by hand");
+        points.release("before_finish.1");
+        let told = committing.await.expect("no panic");
+        match found {
+            3 => {
+                assert_eq!(described(&told), "C(COMMIT) Z(I)");
+                stage.assert_log_is_clean();
+            }
+            _ => {
+                assert_eq!(described(&told), "E(08007 shard \"shard1\" has lost its part of a committed transaction) Z(I)");
+                assert!(told[0].field(b'D').contains(&transaction), "{}", told[0].field(b'D'));
+                assert!(alarms(&stage, &transaction) > 0, "{}", stage.proxy.log());
+            }
+        }
+        assert_eq!(found_now(&stage, &uuid(number)).await, found);
+    }
+}
+
+/// The same in recovery's hands.
+#[tokio::test]
+async fn recovery_raises_an_alarm_over_a_part_that_is_gone() {
+    let points = Points::new();
+    let stage = Stage::start(3, points.options()).await;
+    Ledger::create(&stage).await;
+    for (number, (end, is_alarm)) in [("COMMIT", false), ("ROLLBACK", true)].into_iter().enumerate() {
+        points.arm("before_recovery_finish", "hold");
+        let left = Leftover::make(&stage, number, true).await;
+        points.until_reached("before_recovery_finish").await;
+        let direct = stage.cluster.connect_shard(1).await;
+        direct.batch_execute(&format!("{end} PREPARED '{}:1'", left.id)).await.expect("finished by hand");
+        points.release("before_recovery_finish");
+        left.assert_found(&stage, if is_alarm { 2 } else { 3 }, end).await;
+        assert_eq!(alarms(&stage, left.id.as_str()), usize::from(is_alarm), "{}", stage.proxy.log());
+    }
+}
+
+/// Errors in the log about this transaction.
+fn alarms(stage: &Stage, transaction: &str) -> usize {
+    let lost = "a shard has lost its part of a committed transaction";
+    stage.proxy.log().lines().filter(|line| line.contains("ERROR") && line.contains(lost) && line.contains(transaction)).count()
+}
+
+/// A server's process that does not read what it is told; it goes on at the latest when this is dropped.
+struct Frozen(Pid);
+
+impl Frozen {
+    fn freeze(process_id: i32) -> Self {
+        let pid = Pid::from_raw(process_id).expect("a process");
+        kill_process(pid, Signal::STOP).expect("frozen");
+        Self(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = kill_process(self.0, Signal::CONT) {
+            eprintln!("a server's process cannot go on: {error}");
+        }
+    }
+}
+
+/// Nothing is there to be rolled back when the commit is given up; then the PREPARE comes through.
+#[tokio::test]
+async fn a_prepare_that_lands_late_is_rolled_back() {
+    let points = Points::new();
+    let stage = Stage::start(3, options(&points, "500")).await;
+    Ledger::create(&stage).await;
+    let mut client = stage.client().await;
+    write(&mut client, &stage, &uuid(1)).await;
+    let shard = stage.cluster.connect_shard(2).await;
+    let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
+    let frozen = Frozen::freeze(shard.query_one(sql, &[]).await.expect("one transaction is open").get(0));
+    assert_eq!(commit(&mut client).await, Told::Failed("40001".to_owned()));
+    Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
+    points.arm("before_recovery_finish", "hold");
+    drop(frozen);
+    points.until_reached("before_recovery_finish").await;
+    let transaction = transaction_on(&stage, 2).await;
+    points.release("before_recovery_finish");
+    Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
+    assert_eq!(found_now(&stage, &uuid(1)).await, 0);
+    let decision = "SELECT outcome FROM shardgate.decisions WHERE gtx = $1";
+    let row = stage.cluster.connect_shard(0).await.query_one(decision, &[&transaction]).await.expect("a decision");
+    assert_eq!(row.get::<_, String>(0), "aborted");
+    stage.assert_log_is_clean();
+}
