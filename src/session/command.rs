@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::describe::Description;
+use super::listening::{ListenChange, Listening};
 use super::statement::Statement;
 use super::transaction::{Status, Told};
 use super::{Failure, Session, SessionEnd};
@@ -44,6 +45,8 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Shardgate(_)
         | Command::Ddl { .. }
         | Command::Maintenance
+        | Command::Listen(_)
+        | Command::Unlisten(_)
         | Command::Explain { .. }
         | Command::Empty => true,
         Command::Query(_)
@@ -51,8 +54,6 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::DeclareCursor { .. }
         | Command::Fetch { .. }
         | Command::CloseCursor(_)
-        | Command::Listen(_)
-        | Command::Unlisten(_)
         | Command::Notify
         | Command::Copy(_)
         | Command::Truncate { .. }
@@ -125,6 +126,11 @@ impl Session {
             Command::Discard(what) => self.discard(*what).await,
             Command::Prepare { .. } => Box::pin(self.prepare_by_name(statement, text)).await,
             Command::Execute { .. } => Box::pin(self.execute_by_name(statement, text, bind)).await,
+            Command::Listen(channel) => Box::pin(self.listen(ListenChange::Listen(channel.clone()))).await,
+            Command::Unlisten(channel) => {
+                let change = channel.clone().map_or(ListenChange::UnlistenAll, ListenChange::Unlisten);
+                Box::pin(self.listen(change)).await
+            }
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => Box::pin(self.shardgate_call(call, bind)).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
@@ -287,6 +293,12 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
+        if !self.transaction.listens.is_empty()
+            && let Err(failure) = Box::pin(self.prepare_to_listen()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         if !self.transaction.alterations.is_empty()
             && let Err(failure) = Box::pin(self.note_alterations()).await
         {
@@ -309,6 +321,7 @@ impl Session {
             participant.forget_transaction();
         }
         let restarts = std::mem::take(&mut self.transaction.restarts);
+        let listens = std::mem::take(&mut self.transaction.listens);
         let has_local = self.transaction.sets.iter().filter_map(Told::setting).any(|setting| setting.is_local);
         self.transaction.end();
         if has_local {
@@ -320,6 +333,9 @@ impl Session {
         self.touched.clear();
         if !restarts.is_empty() {
             Box::pin(self.finish_restarts(restarts)).await;
+        }
+        if !listens.is_empty() {
+            Box::pin(self.change_listening(&listens)).await?;
         }
         Ok(())
     }
@@ -397,7 +413,6 @@ impl Session {
             }
             if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
                 participant.forget_transaction();
-                participant.has_unlistened = false;
                 index += 1;
             }
         }
@@ -464,7 +479,6 @@ impl Session {
         let set_count = self.transaction.sets.len();
         for participant in &mut self.participants {
             participant.settings_known = participant.settings_known.min(set_count);
-            participant.has_unlistened = false;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())
@@ -542,6 +556,7 @@ impl Session {
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
+                self.listening = Listening::default();
                 self.drawn.discard();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"

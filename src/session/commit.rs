@@ -5,8 +5,8 @@
 //!         └─► several ─► execute::commit on their connections ─► readers end ─► success, or the one error
 //! ```
 //! Participants that have only read end last: the locks of their reads count until the commit is everywhere. Temporary objects,
-//! LISTEN, NOTIFY and cursors WITH HOLD cannot be prepared: such a shard decides. Where two are such, PostgreSQL refuses the
-//! PREPARE, and everything is rolled back.
+//! NOTIFY and cursors WITH HOLD cannot be prepared: such a shard decides ([`super::decider`]). Where it was not seen beforehand that
+//! two are such, PostgreSQL refuses the PREPARE, and everything is rolled back.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Session {
         let may_write = self.transaction.modes.is_read_only.is_none_or(|is_read_only| !is_read_only);
         // What a serializable transaction has read counts as well, and a shard may refuse it at its commit.
         let is_serializable = self.transaction.modes.isolation == Some(Isolation::Serializable);
-        let counts = (may_write && participant.has_written) || participant.must_decide || (is_serializable && self.has_writer());
+        let counts = (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
         participant.has_begun && participant.shard != MAP_DATABASE && counts
     }
 
@@ -178,7 +178,9 @@ impl Session {
     async fn begin_commit(&mut self) -> Result<Active, Failure> {
         let home = self.home()?.id;
         // Who must decide does; the home shard, with its temporary tables and the schema, before others.
-        self.participants.sort_by_key(|participant| (!participant.must_decide, participant.shard != home, participant.shard));
+        let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
+        let place = |shard: ShardId| (Some(shard) != decider, shard != home, shard);
+        self.participants.sort_by_key(|participant| place(participant.shard));
         let writers: Vec<ShardId> = self
             .participants
             .iter()

@@ -123,6 +123,7 @@ impl Session {
         if self.transaction.has_own_numbers() {
             super::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
+        self.check_decider(statement, &route)?;
         Ok(route)
     }
 
@@ -373,6 +374,11 @@ impl Session {
 
     async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
+        // Heard from every shard, it goes where the transaction can commit with it.
+        let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
+        if let (Command::Notify, Some(shard)) = (&statement.command, decider) {
+            return self.admit(statement, shard).await;
+        }
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.shards_begun().next();
         let is_anywhere = matches!(statement.command, Command::Show(_))
@@ -473,7 +479,6 @@ impl Session {
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         self.note_drawn_there(index, statement);
         let reason = match &statement.command {
-            Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
@@ -489,15 +494,7 @@ impl Session {
             };
             self.cursors.insert(name.clone(), (participant.shard, life));
         }
-        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
-            participant.has_unlistened = true;
-        }
-        let must_decide = matches!(
-            &statement.command,
-            Command::Listen(_) | Command::Unlisten(_) | Command::Notify | Command::DeclareCursor { is_hold: true, .. }
-        );
         if let Some(participant) = self.participants.get_mut(index) {
-            participant.must_decide |= must_decide;
             participant.has_locked |= matches!(statement.command, Command::Lock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {

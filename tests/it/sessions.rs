@@ -17,6 +17,7 @@ mod gathered;
 mod gathered_keys;
 mod limits;
 mod linguistic;
+mod listening;
 mod locks;
 mod merges;
 mod mixed;
