@@ -7,6 +7,7 @@ mod deadlocks;
 mod kills;
 mod ledger;
 mod map_away;
+mod places;
 mod planted;
 mod refusals;
 mod rights;
