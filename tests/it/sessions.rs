@@ -10,6 +10,7 @@ mod copies;
 mod cursors;
 mod databases;
 mod ddl;
+mod ddl_races;
 mod defaults;
 mod explain;
 mod foreign_types;

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::Ledger;
 use super::kills::{Points, Told, commit};
 use crate::sessions::Stage;
-use crate::support::{Cluster, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
 async fn write_on_two(client: &mut WireClient, stage: &Stage, row: usize) {
     assert_eq!(client.ask("BEGIN").await, "C(BEGIN) Z(T)");
@@ -76,4 +77,36 @@ async fn until_metrics(stage: &Stage, is_right: impl Fn(f64, f64) -> bool) {
         assert!(Instant::now() < deadline, "{text}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// What can be finished is, by the proxy that runs the statement; for the rest the client is told instead of waiting for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_is_not_built_behind_what_stays_in_doubt() {
+    let points = Points::new();
+    let stage = Stage::start(2, points.options()).await;
+    let other = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut client = WireClient::connect(other.address()).await;
+    let mut lost = stage.client().await;
+    write_on_two(&mut lost, &stage, 0).await;
+    points.arm("after_decision", "abort");
+    assert_eq!(commit(&mut lost).await, Told::Nothing);
+    assert_eq!(client.ask("CREATE INDEX CONCURRENTLY one ON accounts (owner)").await, "C(CREATE INDEX) Z(I)");
+    Ledger::until_nothing_is_prepared(&stage, Duration::from_secs(10)).await;
+
+    let map = stage.cluster.connect_map().await;
+    let cluster: String = map.query_one("SELECT cluster_id FROM shardgate_map.cluster", &[]).await.expect("a cluster").get(0);
+    let gid = format!("sg:{cluster}:00000000-0000-4000-8000-000000000000:1:1:{}:1", "ab".repeat(32));
+    let direct = stage.cluster.connect_shard(1).await;
+    direct
+        .batch_execute(&format!("BEGIN; UPDATE accounts SET owner = owner; PREPARE TRANSACTION '{gid}'"))
+        .await
+        .expect("prepared");
+    for statement in
+        ["CREATE INDEX CONCURRENTLY two ON accounts (owner)", "DROP INDEX CONCURRENTLY one", "REINDEX INDEX CONCURRENTLY one"]
+    {
+        let told = client.ask(statement).await;
+        assert!(told.starts_with("E(55006 "), "{statement}: {told}");
+    }
+    direct.batch_execute(&format!("ROLLBACK PREPARED '{gid}'")).await.expect("ended");
+    assert_eq!(client.ask("DROP INDEX CONCURRENTLY one").await, "C(DROP INDEX) Z(I)");
 }
