@@ -269,7 +269,7 @@ impl Session {
             .collect();
         for shard in readers {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
-            match self.finish_on(index, "COMMIT").await {
+            match self.commit_on(index).await {
                 Ok(()) => {}
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(failure) => tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction"),

@@ -139,6 +139,11 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                     move_run(connection, output, &mut run);
                     match pending.reply {
                         Reply::Columns(id) => take_description(connection, header, id, noticed)?,
+                        Reply::Query if tag == shard_tag::COMMAND_COMPLETE => {
+                            let frame = connection.input.split_to(header.total);
+                            let tag = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+                            connection.hidden_tag = tag.strip_suffix(b"\0").unwrap_or(tag).into();
+                        }
                         _ => connection.input.advance(header.total),
                     }
                 }

@@ -15,7 +15,7 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
-use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::lock_before_merge;
 use crate::sql::{Read, clock, gather, is_access_share};
@@ -451,6 +451,19 @@ impl Session {
         self.transaction.has_snapshot().unwrap_or_else(default)
     }
 
+    /// Its snapshot is waited for until it is a safe one.
+    fn is_deferrable(&self) -> bool {
+        let modes = &self.transaction.modes;
+        let is_on = |name: &str| self.effective(name).is_some_and(|value| matches!(value, "on" | "true" | "yes" | "1"));
+        let is_serializable = match modes.isolation {
+            Some(level) => level == Isolation::Serializable,
+            None => self.effective("default_transaction_isolation") == Some("serializable"),
+        };
+        is_serializable
+            && modes.is_read_only.unwrap_or_else(|| is_on("default_transaction_read_only"))
+            && modes.is_deferrable.unwrap_or_else(|| is_on("default_transaction_deferrable"))
+    }
+
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
         let mut holders = self.participants.iter().filter(|participant| participant.is_own());
@@ -460,6 +473,7 @@ impl Session {
             is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
+            is_deferrable: self.is_deferrable(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
