@@ -24,7 +24,7 @@ use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Epoch, Shard, ShardState};
 use crate::sql::analysis::TransactionModes;
-use crate::wire::originate;
+use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate};
 
 /// LISTEN or UNLISTEN of an open transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +165,20 @@ impl Session {
     }
 }
 
+/// What the session has sent itself bears the process id that its client has been given: drivers tell their own notifications by it.
+pub(super) fn name_sender(frames: &mut [u8], backend: i32, own: i32) {
+    let mut rest = frames;
+    while let Ok(Some(header)) = FrameHeader::peek(rest, usize::MAX - 8) {
+        let Some((frame, after)) = std::mem::take(&mut rest).split_at_mut_checked(header.total) else { return };
+        if let Some(sender) = frame.get_mut(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + 4)
+            && *sender == backend.to_be_bytes()
+        {
+            sender.copy_from_slice(&own.to_be_bytes());
+        }
+        rest = after;
+    }
+}
+
 fn not_heard(shard: &str, reason: &str) -> SessionEnd {
     let error = PgError::fatal(SqlState::CONNECTION_FAILURE, format!("cannot listen on shard \"{shard}\""))
         .with_detail(format!("After the commit, which stands: {reason}."))
@@ -187,6 +201,18 @@ mod tests {
         assert_eq!(listening.after(&[]), channels(&["a", "b"]));
         assert_eq!(listening.after(&[(0, ListenChange::Unlisten("a".to_owned())), listen("c")]), channels(&["b", "c"]));
         assert_eq!(listening.after(&[listen("c"), (0, ListenChange::UnlistenAll), listen("d")]), channels(&["d"]));
+    }
+
+    #[test]
+    fn only_own_notifications_get_the_own_process_id() {
+        let frame = |sender: i32| [&b"A\0\0\0\x0c"[..], &sender.to_be_bytes(), b"c\0p\0"].concat();
+        let mut frames = [frame(7), frame(8), frame(7)].concat();
+        name_sender(&mut frames, 7, -99);
+        assert_eq!(frames, [frame(-99), frame(8), frame(-99)].concat());
+        name_sender(&mut [], 7, -99);
+        let mut cut = frame(7)[..6].to_vec();
+        name_sender(&mut cut, 7, -99);
+        assert_eq!(cut, frame(7)[..6]);
     }
 
     #[test]

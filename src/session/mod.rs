@@ -459,9 +459,12 @@ impl Session {
 
     /// What shards have sent to a session that listens. Not within a transaction.
     fn give_notifications(&mut self) {
+        let own = self.cancel_key.0;
         for participant in &mut self.participants {
+            let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
             if !notifications.is_empty() {
+                listening::name_sender(notifications, backend, own);
                 self.client.output.extend_from_slice(&notifications.split());
             }
         }
