@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
+use smallvec::SmallVec;
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
@@ -104,6 +105,8 @@ pub struct Connection {
     pub frame_bytes_left: usize,
     /// Last ReadyForQuery: `I`, `T` or `E`.
     pub status: u8,
+    /// Command tag of the last Query whose answer the client did not see.
+    pub hidden_tag: SmallVec<[u8; 16]>,
     /// Where cancel requests for this backend go; a pooler in between may have given no key.
     pub cancel_handle: Option<Arc<CancelHandle>>,
     pub prepared: PreparedStatements,
@@ -143,6 +146,7 @@ impl Connection {
             pending: VecDeque::new(),
             frame_bytes_left: 0,
             status: b'I',
+            hidden_tag: SmallVec::new(),
             cancel_handle: greeting.backend_key.map(|key| Arc::new(CancelHandle { endpoint: Arc::clone(endpoint), key })),
             prepared: PreparedStatements::default(),
             parameters_described: Vec::new(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind};
+use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, TriggerEvents};
 
 /// The relations that are read and written, or that this cannot be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,10 @@ pub struct PartClosure {
     /// The function that the part calls first, if there is just one.
     pub function: Option<Oid>,
     pub closure: Closure,
+    /// It sends notifications, or may.
+    pub notifies: bool,
+    /// Of a trigger: when it fires. What is no trigger takes part in every write.
+    pub fires_on: TriggerEvents,
 }
 
 /// A possibly qualified name in a body.
@@ -74,6 +78,8 @@ pub struct BodyReferences {
     pub unknown: Option<String>,
     /// PL/pgSQL: columns of NEW that are assigned; `None`: cannot be told.
     pub assigned_new: Option<Vec<String>>,
+    /// NOTIFY, or a call of pg_notify().
+    pub notifies: bool,
 }
 
 /// Reads bodies; implemented where SQL is parsed.
@@ -84,7 +90,15 @@ pub trait BodyReader: Send + Sync {
 
 /// Closures that were walked already.
 #[derive(Default)]
-pub struct ClosureCache(Mutex<std::collections::HashMap<CacheKey, Arc<Closure>>>);
+pub struct ClosureCache(Mutex<std::collections::HashMap<CacheKey, Walked>>);
+
+/// What a walk has found.
+#[derive(Clone, Debug)]
+struct Walked {
+    closure: Arc<Closure>,
+    /// Apart from the closure: it is asked for too of what is declared because it is not known.
+    notifies: bool,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum CacheKey {
@@ -101,12 +115,21 @@ impl fmt::Debug for ClosureCache {
 impl Catalog {
     /// What calling the function touches.
     pub fn closure_of_function(&self, function: Oid, reader: &dyn BodyReader) -> Arc<Closure> {
+        self.walked_function(function, reader).closure
+    }
+
+    /// Does calling the function send notifications, or may it?
+    pub fn function_notifies(&self, function: Oid, reader: &dyn BodyReader) -> bool {
+        self.walked_function(function, reader).notifies
+    }
+
+    fn walked_function(&self, function: Oid, reader: &dyn BodyReader) -> Walked {
         self.cached(CacheKey::Function(function), reader, |walk| walk.function(function))
     }
 
     /// What running the PL/pgSQL body of a DO block touches: under this search path, unless the body, or a function that it calls,
-    /// may change it.
-    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> Closure {
+    /// may change it. And whether it sends notifications.
+    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> (Closure, bool) {
         let of = "the DO block";
         let mut walk = Walk::new(self, reader);
         let found = reader.references("plpgsql", body);
@@ -116,24 +139,26 @@ impl Catalog {
         let calls_users = found.functions.iter().any(|function| self.function_names.contains_key(&function.name));
         let keeps_path = !calls_users && !body.to_ascii_lowercase().contains("search_path");
         walk.references(&found, keeps_path.then_some(search_path), of);
-        walk.finish()
+        let notifies = walk.notifies;
+        (walk.finish(), notifies)
     }
 
     /// What using the relation touches beyond the relation itself.
     pub fn closure_of_relation(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Arc<Closure> {
-        self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access))
+        self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access)).closure
     }
 
-    fn cached(&self, key: CacheKey, reader: &dyn BodyReader, walk: impl FnOnce(&mut Walk<'_>)) -> Arc<Closure> {
+    fn cached(&self, key: CacheKey, reader: &dyn BodyReader, walk: impl FnOnce(&mut Walk<'_>)) -> Walked {
         if let Some(known) = self.closures.0.lock().get(&key) {
-            return Arc::clone(known);
+            return known.clone();
         }
         // Not under the lock: two may walk the same at once, with the same result.
         let mut state = Walk::new(self, reader);
         walk(&mut state);
-        let closure = Arc::new(state.finish());
-        self.closures.0.lock().insert(key, Arc::clone(&closure));
-        closure
+        let notifies = state.notifies;
+        let walked = Walked { closure: Arc::new(state.finish()), notifies };
+        self.closures.0.lock().insert(key, walked.clone());
+        walked
     }
 
     /// The same as [`Catalog::closure_of_relation`], told apart by trigger, policy, rule and so on. Parts that touch nothing are
@@ -141,24 +166,27 @@ impl Catalog {
     pub fn closures_by_part(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Vec<PartClosure> {
         let Some(found) = self.relations.get(&relation) else { return Vec::new() };
         let mut parts = Vec::new();
-        let mut add = |name: String, function: Option<Oid>, visit: &dyn Fn(&mut Walk<'_>)| {
+        let mut add = |name: String, function: Option<Oid>, fires_on: TriggerEvents, visit: &dyn Fn(&mut Walk<'_>)| {
             let mut walk = Walk::new(self, reader);
             visit(&mut walk);
+            let notifies = walk.notifies;
             let closure = walk.finish();
-            if closure != Closure::Known(References::default()) {
-                parts.push(PartClosure { name, function, closure });
+            if notifies || closure != Closure::Known(References::default()) {
+                parts.push(PartClosure { name, function, closure, notifies, fires_on });
             }
         };
         if access == Access::Write {
             for trigger in &found.triggers {
-                add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), &|walk| walk.function(trigger.function));
+                let visit = |walk: &mut Walk<'_>| walk.function(trigger.function);
+                add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), trigger.fires_on, &visit);
             }
             for rule in &found.rules {
-                add(format!("rule \"{rule}\""), None, &|walk| walk.rule(found, rule));
+                add(format!("rule \"{rule}\""), None, TriggerEvents::ALL, &|walk| walk.rule(found, rule));
             }
         }
         for policy in &found.policies {
-            add(format!("policy \"{}\"", policy.name), None, &|walk| walk.policies(found, Some(&policy.name)));
+            let visit = |walk: &mut Walk<'_>| walk.policies(found, Some(&policy.name));
+            add(format!("policy \"{}\"", policy.name), None, TriggerEvents::ALL, &visit);
         }
         let mut others: Vec<(DependentKind, &str)> = self
             .relation_dependencies
@@ -174,7 +202,7 @@ impl Catalog {
             let functions = self.functions_of(relation, kind, name);
             let function = if let [one] = functions.as_slice() { Some(*one) } else { None };
             // A sequence that a default draws from is expected, and no obstacle.
-            add(format!("{} \"{name}\"", kind.word()), function, &|walk| {
+            add(format!("{} \"{name}\"", kind.word()), function, TriggerEvents::ALL, &|walk| {
                 walk.dependencies(found, access, Some((kind, name)));
                 walk.sequences.clear();
             });
@@ -239,6 +267,7 @@ struct Walk<'a> {
     writes: BTreeSet<Oid>,
     sequences: BTreeSet<Oid>,
     unknown: Option<String>,
+    notifies: bool,
 }
 
 /// Functions of pg_catalog that run SQL or look at tables that their arguments name.
@@ -261,6 +290,14 @@ const READS_BY_ARGUMENT: [&str; 16] = [
     "ts_rewrite",
 ];
 
+/// Of extensions, whose other functions are transparent: the trigger of `tcn`.
+const NOTIFYING_EXTENSION_FUNCTIONS: [&str; 1] = ["triggered_change_notification"];
+
+/// Of a body that cannot be read as a whole: does it say NOTIFY, or pg_notify, anywhere?
+fn mentions_notify(body: &str) -> bool {
+    body.to_ascii_lowercase().contains("notify")
+}
+
 impl<'a> Walk<'a> {
     fn new(catalog: &'a Catalog, reader: &'a dyn BodyReader) -> Self {
         Self {
@@ -272,6 +309,7 @@ impl<'a> Walk<'a> {
             writes: BTreeSet::new(),
             sequences: BTreeSet::new(),
             unknown: None,
+            notifies: false,
         }
     }
 
@@ -300,6 +338,7 @@ impl<'a> Walk<'a> {
             self.give_up(format!("function \"{}\" runs a query that is given to it as text", function.name));
         }
         if function.is_extension_member {
+            self.notifies |= NOTIFYING_EXTENSION_FUNCTIONS.contains(&function.name.as_str());
             return;
         }
         // Of an aggregate, its support functions; of any other, what its parameters' defaults and BEGIN ATOMIC body call.
@@ -309,13 +348,17 @@ impl<'a> Walk<'a> {
         match function.language.as_str() {
             "internal" => {}
             "sql" | "plpgsql" => self.body(function),
-            other => self.give_up(format!("function \"{}\" is written in {other}", function.name)),
+            other => {
+                self.notifies |= mentions_notify(&function.body);
+                self.give_up(format!("function \"{}\" is written in {other}", function.name));
+            }
         }
     }
 
     fn body(&mut self, function: &Function) {
         let found = self.reader.references(&function.language, &function.body);
         if let Some(why) = &found.unknown {
+            self.notifies |= mentions_notify(&function.body);
             self.give_up(format!("function \"{}\" {why}", function.name));
         }
         self.references(&found, function.search_path.as_deref(), &format!("function \"{}\"", function.name));
@@ -327,6 +370,7 @@ impl<'a> Walk<'a> {
     }
 
     fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
+        self.notifies |= found.notifies;
         for name in &found.reads {
             for oid in self.resolve(name, search_path) {
                 self.read(oid);

@@ -198,6 +198,22 @@ pub struct TriggerEvents {
     pub truncate: bool,
 }
 
+impl TriggerEvents {
+    pub const ALL: Self = Self { insert: true, update: true, delete: true, truncate: true };
+    pub const INSERT: Self = Self { insert: true, ..Self::NONE };
+    pub const UPDATE: Self = Self { update: true, ..Self::NONE };
+    pub const DELETE: Self = Self { delete: true, ..Self::NONE };
+    const NONE: Self = Self { insert: false, update: false, delete: false, truncate: false };
+
+    /// Is one of these among them?
+    pub fn meets(self, other: Self) -> bool {
+        (self.insert && other.insert)
+            || (self.update && other.update)
+            || (self.delete && other.delete)
+            || (self.truncate && other.truncate)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub name: String,

@@ -176,6 +176,13 @@ impl Candidate<'_> {
     fn hidden_references(&self, member: &Relation) -> Vec<Obstacle> {
         let mut found = Vec::new();
         for part in self.catalog.closures_by_part(member.oid, Access::Write, self.reader) {
+            if part.notifies && matches!(self.kind, CandidateKind::Reference) {
+                found.push(Obstacle {
+                    what: format!("{} sends notifications, which every copy would send.", capitalised(&part.name)),
+                    remedy: "Drop or disable it, or leave the table on the home shard; a sharded table may have such triggers."
+                        .to_owned(),
+                });
+            }
             let declared = part
                 .function
                 .and_then(|oid| self.catalog.functions.get(&oid))

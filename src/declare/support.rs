@@ -38,6 +38,8 @@ pub struct CommitSupport {
     /// The shard's uuid.
     pub uuid: String,
     pub max_prepared_transactions: i64,
+    /// The same for all databases of a server, which share what it can prepare.
+    pub server: String,
     /// The user may take the role that owns prepared transactions.
     pub has_role: bool,
 }
@@ -60,8 +62,16 @@ pub(super) async fn for_commits(
     );
     let uuid = shard.value("SELECT shard::text FROM shardgate.identity").await?;
     let prepared = "SELECT current_setting('max_prepared_transactions')::bigint";
-    Ok(CommitSupport { uuid, max_prepared_transactions: shard.value(prepared).await?, has_role: shard.value(&has_role).await? })
+    Ok(CommitSupport {
+        uuid,
+        max_prepared_transactions: shard.value(prepared).await?,
+        server: shard.value(SERVER).await?,
+        has_role: shard.value(&has_role).await?,
+    })
 }
+
+/// No two servers of one port have been started in the same microsecond.
+const SERVER: &str = "SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || current_setting('port')";
 
 const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL
      AND to_regclass('shardgate.applied') IS NOT NULL AND to_regprocedure('shardgate.decide(text, text)') IS NOT NULL

@@ -44,6 +44,8 @@ pub struct TransactionScope {
     pub is_block: bool,
     /// REPEATABLE READ or SERIALIZABLE.
     pub has_snapshot: bool,
+    /// SERIALIZABLE READ ONLY DEFERRABLE.
+    pub is_deferrable: bool,
     pub isolation: CrossShardIsolation,
     pub fan_out_max: usize,
     /// Shards on which the transaction has begun.
@@ -76,8 +78,8 @@ pub fn plan(
             Ok(if analysis.split_rows.is_some() { Plan::Split } else { Plan::Write(shards) })
         }
         Ok(()) => {
-            if scope.is_open && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
-                return Err(no_common_snapshot());
+            if scope.is_open {
+                check_snapshots(scope)?;
             }
             check_fan_out(&shards, scope)?;
             Ok(Plan::Scatter(shards))
@@ -123,8 +125,8 @@ pub fn gather(
     recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
 ) -> Result<Plan, PgError> {
     let has_snapshots = scope.is_open && scope.has_snapshot;
-    if has_snapshots && scope.isolation == CrossShardIsolation::Refuse {
-        return Err(no_common_snapshot());
+    if scope.is_open {
+        check_snapshots(scope)?;
     }
     if scope.has_schema_change {
         return Err(PgError::unsupported(
@@ -174,8 +176,8 @@ fn check_fan_out(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgE
 /// May a statement with this effect run on this shard, given where the transaction has been?
 pub fn admit(effect: Effect, shard: ShardId, scope: &TransactionScope) -> Result<(), PgError> {
     let is_elsewhere = scope.participants.iter().any(|participant| *participant != shard);
-    if is_elsewhere && scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
-        return Err(no_common_snapshot());
+    if is_elsewhere {
+        check_snapshots(scope)?;
     }
     let is_second_writer = effect == Effect::Write && scope.writer.is_some_and(|writer| writer != shard);
     match scope.writes {
@@ -190,9 +192,7 @@ pub fn admit(effect: Effect, shard: ShardId, scope: &TransactionScope) -> Result
 
 /// May one statement write on all these shards?
 pub fn admit_several(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
-    if scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
-        return Err(no_common_snapshot());
-    }
+    check_snapshots(scope)?;
     match scope.writes {
         CrossShardWrites::TwoPhaseCommit => check_fan_out(shards, scope),
         CrossShardWrites::Refuse => Err(PgError::unsupported(
@@ -205,10 +205,21 @@ pub fn admit_several(shards: &[ShardId], scope: &TransactionScope) -> Result<(),
 
 /// May tables be locked on all these shards?
 pub fn admit_locks(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {
-    if scope.has_snapshot && scope.isolation == CrossShardIsolation::Refuse {
-        return Err(no_common_snapshot());
-    }
+    check_snapshots(scope)?;
     check_fan_out(shards, scope)
+}
+
+/// May the transaction have a snapshot on each of several shards?
+fn check_snapshots(scope: &TransactionScope) -> Result<(), PgError> {
+    match scope.isolation {
+        CrossShardIsolation::Refuse if scope.has_snapshot => Err(no_common_snapshot()),
+        CrossShardIsolation::PerShard if scope.is_deferrable => Err(PgError::unsupported(
+            "cannot use a second shard in a SERIALIZABLE READ ONLY DEFERRABLE transaction",
+            "Each shard would wait for a safe snapshot of its own, and together they would not be one.",
+            "Leave out DEFERRABLE, or read each shard in a transaction of its own.",
+        )),
+        CrossShardIsolation::Refuse | CrossShardIsolation::PerShard => Ok(()),
+    }
 }
 
 fn several_shards_written(count: usize) -> PgError {

@@ -44,6 +44,9 @@ fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
     metrics.gauge(names::CLIENTS, &[]).set(gateway.clients.len() as f64);
     metrics.gauge(names::MAP_EPOCH, &[]).set(gateway.map.load().epoch.counter as f64);
     metrics.gauge(names::MAP_REACHABLE, &[]).set(if gateway.map.is_reachable() { 1.0 } else { 0.0 });
+    let (prepared, oldest) = gateway.recovery.last_seen();
+    metrics.gauge(names::PREPARED_TRANSACTIONS, &[]).set(prepared as f64);
+    metrics.gauge(names::PREPARED_SECONDS_MAX, &[]).set(oldest.as_secs_f64());
     let map = gateway.map.statistics();
     set_map_counters(metrics, map.full_loads, map.delta_loads, map.lookup_queries, map.lookup_keys);
     // One shard has a pool for each user.

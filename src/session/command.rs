@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::describe::Description;
+use super::listening::{ListenChange, Listening};
 use super::statement::Statement;
 use super::transaction::{Status, Told};
 use super::{Failure, Session, SessionEnd};
@@ -15,7 +16,9 @@ use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, ArgumentValue, CallArgument, Command, Discard, Scope, ShardgateCall, TransactionModes};
+use crate::sql::analysis::{
+    Analysis, ArgumentValue, CallArgument, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes,
+};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -44,6 +47,8 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::Shardgate(_)
         | Command::Ddl { .. }
         | Command::Maintenance
+        | Command::Listen(_)
+        | Command::Unlisten(_)
         | Command::Explain { .. }
         | Command::Empty => true,
         Command::Query(_)
@@ -51,8 +56,6 @@ pub(super) fn is_own(command: &Command) -> bool {
         | Command::DeclareCursor { .. }
         | Command::Fetch { .. }
         | Command::CloseCursor(_)
-        | Command::Listen(_)
-        | Command::Unlisten(_)
         | Command::Notify
         | Command::Copy(_)
         | Command::Truncate { .. }
@@ -125,6 +128,11 @@ impl Session {
             Command::Discard(what) => self.discard(*what).await,
             Command::Prepare { .. } => Box::pin(self.prepare_by_name(statement, text)).await,
             Command::Execute { .. } => Box::pin(self.execute_by_name(statement, text, bind)).await,
+            Command::Listen(channel) => Box::pin(self.listen(ListenChange::Listen(channel.clone()))).await,
+            Command::Unlisten(channel) => {
+                let change = channel.clone().map_or(ListenChange::UnlistenAll, ListenChange::Unlisten);
+                Box::pin(self.listen(change)).await
+            }
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
             Command::Shardgate(call) => Box::pin(self.shardgate_call(call, bind)).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
@@ -203,9 +211,14 @@ impl Session {
     // ---- transactions ----
 
     fn begin(&mut self, modes: &TransactionModes, tag: &str) -> Result<(), Failure> {
-        if self.transaction.is_open() && !std::mem::take(&mut self.batch.is_implicit) {
-            self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
-        } else if !self.transaction.is_open() {
+        if self.transaction.is_open() {
+            if !std::mem::take(&mut self.batch.is_implicit) {
+                self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
+            }
+            if *modes != TransactionModes::default() {
+                self.change_modes(modes)?;
+            }
+        } else {
             self.transaction.begin(modes.clone(), &self.settings);
             self.adopt_pipeline();
         }
@@ -287,6 +300,12 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
+        if !self.transaction.listens.is_empty()
+            && let Err(failure) = Box::pin(self.prepare_to_listen()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         if !self.transaction.alterations.is_empty()
             && let Err(failure) = Box::pin(self.note_alterations()).await
         {
@@ -316,6 +335,7 @@ impl Session {
             participant.forget_transaction();
         }
         let restarts = std::mem::take(&mut self.transaction.restarts);
+        let listens = std::mem::take(&mut self.transaction.listens);
         let has_local = self.transaction.sets.iter().filter_map(Told::setting).any(|setting| setting.is_local);
         self.transaction.end();
         if has_local {
@@ -327,6 +347,9 @@ impl Session {
         self.touched.clear();
         if !restarts.is_empty() {
             Box::pin(self.finish_restarts(restarts)).await;
+        }
+        if !listens.is_empty() {
+            Box::pin(self.change_listening(&listens)).await?;
         }
         Ok(())
     }
@@ -341,7 +364,10 @@ impl Session {
             .collect();
         for (shard, has_written) in begun {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
-            match self.finish_on(index, "COMMIT").await {
+            if self.gateway.commits.failpoints.has_planted("lost_before_commit") {
+                self.finish_on(index, "ROLLBACK").await?;
+            }
+            match self.commit_on(index).await {
                 Ok(()) => {}
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(Failure::Error(error)) if !has_written => {
@@ -357,7 +383,29 @@ impl Session {
         Ok(())
     }
 
-    /// COMMIT or ROLLBACK on one participant; its notices and errors go to the client.
+    /// COMMIT on one participant, which must say so: in a failed transaction PostgreSQL rolls back without an error, and without a
+    /// transaction it has nothing to commit.
+    pub(super) async fn commit_on(&mut self, index: usize) -> Result<(), Failure> {
+        match self.sync_and_commit(index).await {
+            Ok(()) | Err(Failure::Forwarded) => {}
+            Err(failure) => return Err(failure),
+        }
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let shard = participant.shard;
+        if participant.connection.status != b'T' {
+            return Err(not_committed(&participant.connection.pool().address.name).into());
+        }
+        participant.connection.hidden_tag.clear();
+        self.finish_on(index, "COMMIT").await?;
+        match self.participants.get(index).filter(|participant| participant.shard == shard) {
+            Some(participant) if *participant.connection.hidden_tag != *b"COMMIT" => {
+                Err(not_committed(&participant.connection.pool().address.name).into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A command of the transaction on one participant; its notices and errors go to the client.
     pub(super) async fn finish_on(&mut self, index: usize, text: &str) -> Result<(), Failure> {
         // An error in the extended protocol has left the shard skipping.
         match self.sync_and_commit(index).await {
@@ -404,7 +452,6 @@ impl Session {
             }
             if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
                 participant.forget_transaction();
-                participant.has_unlistened = false;
                 index += 1;
             }
         }
@@ -471,7 +518,6 @@ impl Session {
         let set_count = self.transaction.sets.len();
         for participant in &mut self.participants {
             participant.settings_known = participant.settings_known.min(set_count);
-            participant.has_unlistened = false;
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
         Ok(())
@@ -497,23 +543,33 @@ impl Session {
             originate::command_complete(&mut self.client.output, "SET");
             return Ok(());
         }
-        if self.participants.iter().any(|participant| participant.has_begun) {
-            if modes.isolation.is_some() {
+        self.change_modes(modes)?;
+        originate::command_complete(&mut self.client.output, "SET");
+        Ok(())
+    }
+
+    /// Of the open transaction. Once a shard has begun it must have them already.
+    fn change_modes(&mut self, modes: &TransactionModes) -> Result<(), PgError> {
+        let known = &self.transaction.modes;
+        let level = known.isolation.or((!self.has_snapshot()).then_some(Isolation::ReadCommitted));
+        let is_other_level = modes.isolation.is_some() && modes.isolation != level;
+        let is_other_access = modes.is_read_only.is_some() && modes.is_read_only != known.is_read_only;
+        let is_other = is_other_level || is_other_access || modes.is_deferrable.is_some();
+        if is_other && self.participants.iter().any(|participant| participant.has_begun) {
+            if is_other_level {
                 let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
-                return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+                return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
             return Err(PgError::unsupported(
                 "cannot change the mode of a transaction that has begun on a shard",
                 "Shards that joined before the change would not have it.",
                 "Give the mode with BEGIN, or before the first statement of the transaction.",
-            )
-            .into());
+            ));
         }
         let known = &mut self.transaction.modes;
         known.isolation = modes.isolation.or(known.isolation);
         known.is_read_only = modes.is_read_only.or(known.is_read_only);
         known.is_deferrable = modes.is_deferrable.or(known.is_deferrable);
-        originate::command_complete(&mut self.client.output, "SET");
         Ok(())
     }
 
@@ -549,6 +605,7 @@ impl Session {
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
                 self.participants.clear();
+                self.listening = Listening::default();
                 self.drawn.discard();
                 self.change_settings(Arc::clone(&self.login_settings));
                 "DISCARD ALL"
@@ -615,6 +672,12 @@ impl Session {
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
         Ok(())
     }
+}
+
+fn not_committed(shard: &str) -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "the transaction was rolled back at its commit")
+        .with_detail(format!("Shard \"{shard}\" had no transaction that it could commit."))
+        .with_hint("Retry the transaction.")
 }
 
 /// When the connection broke before the shard's answer to COMMIT, nobody knows.

@@ -5,9 +5,10 @@
 //!         └─► several ─► execute::commit on their connections ─► readers end ─► success, or the one error
 //! ```
 //! Participants that have only read end last: the locks of their reads count until the commit is everywhere. Temporary objects,
-//! LISTEN, NOTIFY and cursors WITH HOLD cannot be prepared: such a shard decides. Where two are such, PostgreSQL refuses the
-//! PREPARE, and everything is rolled back.
+//! NOTIFY and cursors WITH HOLD cannot be prepared: such a shard decides ([`super::decider`]). Where it was not seen beforehand that
+//! two are such, PostgreSQL refuses the PREPARE, and everything is rolled back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::backend::ConnectionError;
 use crate::config::CrossShardWrites;
 use crate::declare::CommitSupport;
 use crate::error::{PgError, SqlState};
-use crate::execute::commit::{self, Active, Fallback, Finished, Limits, Outcome, Report, Writer, rules};
+use crate::execute::commit::{self, Active, Fallback, Finished, Limits, Outcome, Report, TakenPlaces, Wanted, Writer, rules};
 use crate::execute::recovery::Recovery;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Isolation, TransactionModes};
@@ -35,7 +36,8 @@ impl Session {
         let may_write = self.transaction.modes.is_read_only.is_none_or(|is_read_only| !is_read_only);
         // What a serializable transaction has read counts as well, and a shard may refuse it at its commit.
         let is_serializable = self.transaction.modes.isolation == Some(Isolation::Serializable);
-        let counts = (may_write && participant.has_written) || participant.must_decide || (is_serializable && self.has_writer());
+        let counts =
+            (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
         participant.has_begun && participant.shard != MAP_DATABASE && counts
     }
 
@@ -110,8 +112,8 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
-        let active = match self.begin_commit().await {
-            Ok(active) => active,
+        let (active, places) = match self.begin_commit().await {
+            Ok(begun) => begun,
             Err(failure) => {
                 self.rollback_everywhere().await?;
                 return Err(failure);
@@ -126,7 +128,7 @@ impl Session {
             put_notice(&mut self.client.output, notice);
         }
         let id = active.id.as_str().to_owned();
-        drop(active);
+        drop((active, places));
         let lost = self.forget_lost(&report.lost);
         match report.outcome {
             Outcome::Committed => {
@@ -175,10 +177,12 @@ impl Session {
         Ok(())
     }
 
-    async fn begin_commit(&mut self) -> Result<Active, Failure> {
+    async fn begin_commit(&mut self) -> Result<(Active, TakenPlaces), Failure> {
         let home = self.home()?.id;
         // Who must decide does; the home shard, with its temporary tables and the schema, before others.
-        self.participants.sort_by_key(|participant| (!participant.must_decide, participant.shard != home, participant.shard));
+        let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
+        let place = |shard: ShardId| (Some(shard) != decider, shard != home, shard);
+        self.participants.sort_by_key(|participant| place(participant.shard));
         let writers: Vec<ShardId> = self
             .participants
             .iter()
@@ -186,9 +190,31 @@ impl Session {
             .map(|participant| participant.shard)
             .collect();
         self.check_commit_support(&writers).await?;
-        let decider = writers.first().ok_or_else(|| PgError::internal("no shard has written"))?;
+        let (decider, prepared) = writers.split_first().ok_or_else(|| PgError::internal("no shard has written"))?;
         let support = self.commit_support(*decider).await?;
-        Ok(self.gateway.commits.begin(&support.uuid))
+        let places = self.take_places(prepared).await?;
+        Ok((self.gateway.commits.begin(&support.uuid), places))
+    }
+
+    /// On the servers of the shards that will be prepared.
+    async fn take_places(&mut self, prepared: &[ShardId]) -> Result<TakenPlaces, Failure> {
+        let mut wanted = BTreeMap::<String, Wanted>::new();
+        for shard in prepared {
+            let support = self.commit_support(*shard).await?;
+            let of = usize::try_from(support.max_prepared_transactions).unwrap_or(0);
+            wanted.entry(support.server.clone()).or_insert(Wanted { places: 0, of }).places += 1;
+        }
+        let proxies = self.gateway.recovery.live_proxies();
+        let taking = self.gateway.places.take(&wanted, proxies);
+        tokio::select! {
+            biased;
+            taken = tokio::time::timeout(self.gateway.config.pool.checkout_timeout(), taking) => {
+                taken.map_err(|_| no_place(proxies).into())
+            }
+            () = self.cancel.cancelled() => {
+                Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
+            }
+        }
     }
 
     async fn run_commit(&mut self, active: &Active) -> Report {
@@ -243,7 +269,7 @@ impl Session {
             .collect();
         for shard in readers {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
-            match self.finish_on(index, "COMMIT").await {
+            match self.commit_on(index).await {
                 Ok(()) => {}
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(failure) => tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction"),
@@ -283,6 +309,15 @@ impl Fallback for Elsewhere<'_> {
     fn shield(&self) {
         self.cancel.finished();
     }
+}
+
+fn no_place(proxies: usize) -> PgError {
+    PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, "too many transactions over several shards are being committed")
+        .with_detail(format!(
+            "No place among a server's max_prepared_transactions, shared by {proxies} proxies, was free within \
+             pool.checkout_timeout_ms. The transaction was rolled back."
+        ))
+        .with_hint("Retry the transaction, or raise max_prepared_transactions on the servers of the shards.")
 }
 
 fn unknown(id: &str) -> PgError {

@@ -21,7 +21,7 @@ use crate::catalog::Catalog;
 use crate::config::{BackendUser, Config};
 use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
-use crate::execute::commit::Registry;
+use crate::execute::commit::{Places, Registry};
 use crate::execute::deadlock::Waits;
 use crate::execute::numbers::Numbers;
 use crate::execute::recovery::Recovery;
@@ -57,6 +57,8 @@ pub struct Gateway {
     pub(super) oids: KnownOids,
     /// Transactions over several shards that are under way here.
     pub(super) commits: Arc<Registry>,
+    /// For what they prepare.
+    pub(super) places: Places,
     pub recovery: Arc<Recovery>,
     /// Held by every session that changes the shards' schema.
     pub(super) schema_changes: Arc<()>,
@@ -134,6 +136,7 @@ impl Gateway {
             schema_changes: Arc::default(),
             numbers: Arc::new(Numbers::new(Arc::clone(&map), config.cross_shard.sequence_block)),
             commits,
+            places: Places::default(),
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             keys_pay: Cache::builder().max_capacity(KEYS_PAY_MAX).time_to_live(KEYS_PAY_LIFETIME).build(),
             rights: Cache::new(RIGHTS_MAX),

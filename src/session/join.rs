@@ -152,6 +152,16 @@ impl Session {
     /// Index of the shard's participant, ready for a statement: what has to come before it is in its output.
     #[inline]
     pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
+        let index = self.attach(id).await?;
+        if self.transaction.is_open() {
+            self.catch_up(index);
+        }
+        Ok(index)
+    }
+
+    /// As [`Session::join`], without taking part in the transaction yet.
+    #[inline]
+    pub(super) async fn attach(&mut self, id: ShardId) -> Result<usize, Failure> {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
             Some(index) => {
                 self.refresh_settings(index).await?;
@@ -171,9 +181,6 @@ impl Session {
                 self.participants.len() - 1
             }
         };
-        if self.transaction.is_open() {
-            self.catch_up(index);
-        }
         Ok(index)
     }
 
@@ -250,7 +257,6 @@ impl Session {
         if self.transaction.is_open() {
             return;
         }
-        self.participants.iter_mut().for_each(Participant::unpin_if_unlistened);
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
             if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {

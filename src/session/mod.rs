@@ -27,6 +27,7 @@ mod copy;
 mod copy_out;
 mod copy_rows;
 mod cursor;
+mod decider;
 mod describe;
 mod drain;
 mod drift;
@@ -45,6 +46,7 @@ mod instant;
 mod join;
 mod last_step;
 mod left_out;
+mod listening;
 mod lock_rows;
 mod merging;
 mod moved;
@@ -110,6 +112,7 @@ use cursor::{Cursors, HELD_CURSOR, OnShard};
 use extended::Batch;
 use failure::{Failure, SessionEnd};
 use greet::Greeting;
+use listening::Listening;
 use numbers::DrawnNumbers;
 use participant::Participant;
 use relations::{ClientRow, Held};
@@ -175,6 +178,7 @@ pub struct Session {
     batch: Batch,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
+    listening: Listening,
     drawn: DrawnNumbers,
     /// The transaction as the search for deadlocks sees it, while it has several shards.
     wait: Option<Listed>,
@@ -238,6 +242,7 @@ impl Session {
             is_staging: false,
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
+            listening: Listening::default(),
             drawn: DrawnNumbers::default(),
             wait: None,
             context_search_path: String::new(),
@@ -371,6 +376,9 @@ impl Session {
         if is_stoppable && self.cancel.stop.is_set() {
             return Err(shutting_down());
         }
+        if is_stoppable {
+            self.check_listening()?;
+        }
         if self.participants.is_empty() {
             let (client, stop) = (&mut self.client, &self.cancel.stop);
             std::future::poll_fn(|context| match client.poll_fill(context) {
@@ -383,7 +391,8 @@ impl Session {
         }
     }
 
-    /// As above, with connections in hand: a notification, or their end, may come at any time.
+    /// As above, with connections in hand: a notification, or their end, may come at any time. Of a session that listens,
+    /// connections that its transaction does not use are not read meanwhile: what they have to tell waits in the shard.
     async fn wait_beside_participants(&mut self, is_stoppable: bool) -> Result<(), SessionEnd> {
         enum Event {
             Client(Result<(), SessionEnd>),
@@ -392,10 +401,13 @@ impl Session {
         // Outside of a transaction block a client that has sent Flush and no Sync holds the connection for nothing.
         let idle_max =
             (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
+        let reads_all = is_stoppable || !self.listening.is_active();
         let (client, participants, stop) = (&mut self.client, &mut self.participants, &self.cancel.stop);
         let event = tokio::select! {
             biased;
             () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
+            // Looked at when it is waited again.
+            () = self.listening.map_changed(), if is_stoppable => Event::Client(Ok(())),
             event = std::future::poll_fn(|context| {
                 if let Poll::Ready(filled) = client.poll_fill(context) {
                     return Poll::Ready(Event::Client(filled));
@@ -404,6 +416,9 @@ impl Session {
                     return Poll::Ready(Event::Client(Err(shutting_down())));
                 }
                 for (index, participant) in participants.iter_mut().enumerate() {
+                    if !(reads_all || participant.has_begun || participant.needs_sync) {
+                        continue;
+                    }
                     if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
                         return Poll::Ready(Event::Shard(index, filled));
                     }
@@ -424,6 +439,9 @@ impl Session {
                         // What was sent without Sync and Flush has failed meanwhile.
                         Box::pin(self.fail_batch(Failure::Forwarded)).await?;
                     }
+                    if is_stoppable {
+                        self.give_notifications();
+                    }
                     self.client.flush().await
                 }
                 Err(Failure::End(end)) => Err(end),
@@ -440,11 +458,14 @@ impl Session {
         }
     }
 
-    /// What came among answers that were not forwarded as they are.
+    /// What shards have sent to a session that listens. Not within a transaction.
     fn give_notifications(&mut self) {
+        let own = self.cancel_key.0;
         for participant in &mut self.participants {
+            let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
             if !notifications.is_empty() {
+                listening::name_sender(notifications, backend, own);
                 self.client.output.extend_from_slice(&notifications.split());
             }
         }
@@ -507,9 +528,12 @@ impl Session {
         if self.wait.is_some() {
             Box::pin(self.end_wait()).await?;
         }
-        self.give_notifications();
+        if !self.transaction.is_open() {
+            self.give_notifications();
+        }
         self.release_idle();
         if !self.transaction.is_open() {
+            self.transaction.decider = None;
             self.using = None;
             if self.schema_change.is_some()
                 && let Err(error) = Box::pin(self.finish_schema_change()).await

@@ -12,7 +12,7 @@ use crate::error::{PgError, SqlState};
 use crate::net::ShardUrl;
 use crate::shardmap::Shard;
 use crate::sql::own_database::databases;
-use crate::sql::resumable::{Resumable, Thing, resumable};
+use crate::sql::resumable::{Resumable, Thing, resumable, waits_for_transactions};
 
 /// What it is about, on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,9 @@ impl Session {
                 steps(&found, thing.is_drop)
             }
         };
+        if waits_for_transactions(text) {
+            self.check_nothing_in_doubt().await?;
+        }
         let kind = thing.as_ref().map_or("", Resumable::kind);
         let named = databases(text);
         let mut done: Vec<&str> = Vec::new();
@@ -74,6 +77,19 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What a lost commit has left is finished first. What cannot be finished would be waited for without end, with an invalid index
+    /// when somebody gives up.
+    async fn check_nothing_in_doubt(&self) -> Result<(), PgError> {
+        let left = self.gateway.recovery.left_in_doubt().await;
+        let Some(first) = left.first() else { return Ok(()) };
+        Err(PgError::new(
+            SqlState::OBJECT_IN_USE,
+            "transactions over several shards are in doubt, and this statement waits for them",
+        )
+        .with_detail(format!("They are {}, the first one \"{first}\": the shard that decides cannot be asked.", left.len()))
+        .with_hint("Bring that shard back; SELECT * FROM shardgate.transactions shows them."))
     }
 
     async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable) -> Result<Found, Failure> {

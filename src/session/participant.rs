@@ -15,8 +15,6 @@ pub(super) struct Participant {
     pub has_written: bool,
     /// LOCK TABLE has run there.
     pub has_locked: bool,
-    /// It did what cannot be prepared (NOTIFY, a temporary table): in a commit on several shards it decides.
-    pub must_decide: bool,
     /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
     pub is_spare: bool,
     /// Extended-protocol messages were sent since the last Sync: the shard may be skipping until one.
@@ -25,8 +23,6 @@ pub(super) struct Participant {
     pub pinned_by: Option<&'static str>,
     /// It is kept for something else too.
     pub has_other_pins: bool,
-    /// UNLISTEN * has run in the transaction, and no LISTEN since.
-    pub has_unlistened: bool,
 }
 
 impl Participant {
@@ -39,19 +35,16 @@ impl Participant {
             settings_known: 0,
             has_written: false,
             has_locked: false,
-            must_decide: false,
             is_spare: false,
             needs_sync: false,
             pinned_by: None,
             has_other_pins: false,
-            has_unlistened: false,
         }
     }
 
     pub fn pin(&mut self, reason: &'static str) {
         let first = *self.pinned_by.get_or_insert(reason);
         self.has_other_pins |= first != reason;
-        self.has_unlistened &= reason != LISTEN;
         self.connection.is_pinned = true;
     }
 
@@ -60,9 +53,9 @@ impl Participant {
         self.has_written || self.has_locked
     }
 
-    /// No transaction is open: what was unlistened stays so. Kept for nothing else, the connection is like any other again.
-    pub fn unpin_if_unlistened(&mut self) {
-        if std::mem::take(&mut self.has_unlistened) && self.pinned_by == Some(LISTEN) && !self.has_other_pins {
+    /// Kept for nothing else, the connection is like any other again.
+    pub fn unpin(&mut self, reason: &'static str) {
+        if self.pinned_by == Some(reason) && !self.has_other_pins {
             self.pinned_by = None;
             self.connection.is_pinned = false;
         }
@@ -75,7 +68,6 @@ impl Participant {
         self.settings_known = 0;
         self.has_written = false;
         self.has_locked = false;
-        self.must_decide = false;
         self.is_spare = false;
     }
 }

@@ -109,7 +109,11 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                 move_run(connection, output, &mut run);
                 connection.input.advance(header.total);
             }
-            shard_tag::NOTICE | shard_tag::NOTIFICATION => run += header.total,
+            shard_tag::NOTICE => run += header.total,
+            shard_tag::NOTIFICATION => {
+                move_run(connection, output, &mut run);
+                put_aside(connection, header);
+            }
             shard_tag::PARAMETER_STATUS => {
                 move_run(connection, output, &mut run);
                 take_parameter(connection, header, noticed)?;
@@ -135,6 +139,11 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                     move_run(connection, output, &mut run);
                     match pending.reply {
                         Reply::Columns(id) => take_description(connection, header, id, noticed)?,
+                        Reply::Query if tag == shard_tag::COMMAND_COMPLETE => {
+                            let frame = connection.input.split_to(header.total);
+                            let tag = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+                            connection.hidden_tag = tag.strip_suffix(b"\0").unwrap_or(tag).into();
+                        }
                         _ => connection.input.advance(header.total),
                     }
                 }
@@ -149,6 +158,12 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
     };
     move_run(connection, output, &mut run);
     Ok(step)
+}
+
+/// The client gets it when its transaction is over.
+fn put_aside(connection: &mut Connection, header: FrameHeader) {
+    let notification = connection.input.split_to(header.total);
+    connection.notifications.extend_from_slice(&notification);
 }
 
 /// Clients know tables and types by the home shard's oids.
@@ -317,7 +332,11 @@ fn unasked(
     noticed: &mut Noticed,
 ) -> Result<Option<Step>, ConnectionError> {
     match header.tag {
-        shard_tag::NOTICE | shard_tag::NOTIFICATION => {
+        shard_tag::NOTIFICATION => {
+            put_aside(connection, header);
+            Ok(None)
+        }
+        shard_tag::NOTICE => {
             output.extend_from_slice(connection.input.get(..header.total).unwrap_or_default());
             connection.input.advance(header.total);
             Ok(None)

@@ -15,7 +15,7 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
-use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::lock_before_merge;
 use crate::sql::{Read, clock, gather, is_access_share};
@@ -123,6 +123,7 @@ impl Session {
         if self.transaction.has_own_numbers() {
             super::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
+        self.check_decider(statement, &route)?;
         Ok(route)
     }
 
@@ -377,6 +378,11 @@ impl Session {
 
     async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
+        // Heard from every shard, it goes where the transaction can commit with it.
+        let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
+        if let (Command::Notify, Some(shard)) = (&statement.command, decider) {
+            return self.admit(statement, shard).await;
+        }
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.shards_begun().next();
         let is_anywhere = matches!(statement.command, Command::Show(_))
@@ -449,6 +455,19 @@ impl Session {
         self.transaction.has_snapshot().unwrap_or_else(default)
     }
 
+    /// Its snapshot is waited for until it is a safe one.
+    fn is_deferrable(&self) -> bool {
+        let modes = &self.transaction.modes;
+        let is_on = |name: &str| self.effective(name).is_some_and(|value| matches!(value, "on" | "true" | "yes" | "1"));
+        let is_serializable = match modes.isolation {
+            Some(level) => level == Isolation::Serializable,
+            None => self.effective("default_transaction_isolation") == Some("serializable"),
+        };
+        is_serializable
+            && modes.is_read_only.unwrap_or_else(|| is_on("default_transaction_read_only"))
+            && modes.is_deferrable.unwrap_or_else(|| is_on("default_transaction_deferrable"))
+    }
+
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
         let mut holders = self.participants.iter().filter(|participant| participant.is_own());
@@ -458,6 +477,7 @@ impl Session {
             is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
+            is_deferrable: self.is_deferrable(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
@@ -477,7 +497,6 @@ impl Session {
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         self.note_drawn_there(index, statement);
         let reason = match &statement.command {
-            Command::Listen(_) => Some(super::participant::LISTEN),
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
@@ -499,15 +518,7 @@ impl Session {
             Command::CloseCursor(None) => self.cursors.clear(),
             _ => {}
         }
-        if let (Command::Unlisten(None), Some(participant)) = (&statement.command, self.participants.get_mut(index)) {
-            participant.has_unlistened = true;
-        }
-        let must_decide = matches!(
-            &statement.command,
-            Command::Listen(_) | Command::Unlisten(_) | Command::Notify | Command::DeclareCursor { is_hold: true, .. }
-        );
         if let Some(participant) = self.participants.get_mut(index) {
-            participant.must_decide |= must_decide;
             participant.has_locked |= matches!(statement.command, Command::Lock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::decider::TEMPORARY_OBJECTS;
 use super::describe::prepare_on;
 use super::participant::Participant;
 use super::route::Route;
@@ -88,10 +89,10 @@ impl Session {
 
     /// The connection of the temporary tables, which are about to change.
     pub(super) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
+        self.decide_on(home.id, TEMPORARY_OBJECTS)?;
         let index = self.join(home.id).await?;
         if let Some(participant) = self.participants.get_mut(index) {
             pin(participant);
-            participant.must_decide = true;
         }
         self.temporary_tables.is_used = true;
         self.temporary_tables.is_stale = true;

@@ -13,6 +13,8 @@
 
 use std::sync::Arc;
 
+use super::decider::Decider;
+use super::listening::ListenChange;
 use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
@@ -93,6 +95,10 @@ pub(super) struct Transaction {
     pub redefined: Vec<(usize, String)>,
     /// Nobody else draws from these.
     pub closed: Vec<SequenceName>,
+    /// LISTEN and UNLISTEN, and how many savepoints there were.
+    pub listens: Vec<(usize, ListenChange)>,
+    /// The shard that cannot be prepared.
+    pub decider: Option<Decider>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
     /// The session's settings at BEGIN, to go back to.
@@ -116,6 +122,8 @@ impl Transaction {
             dropped: Vec::new(),
             redefined: Vec::new(),
             closed: Vec::new(),
+            listens: Vec::new(),
+            decider: None,
             lost: None,
             settings_before: None,
         }
@@ -188,6 +196,8 @@ impl Transaction {
         self.dropped.clear();
         self.redefined.clear();
         self.closed.clear();
+        self.listens.clear();
+        self.decider = None;
         self.lost = None;
         self.settings_before.take()
     }
@@ -213,6 +223,7 @@ impl Transaction {
         self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.dropped.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.redefined.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.listens.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
     }
 
     /// Back to the savepoint, which stays. Returns the settings at that point.
@@ -223,6 +234,7 @@ impl Transaction {
         self.alterations.retain(|(depth, _)| *depth <= index);
         self.dropped.retain(|(depth, _)| *depth <= index);
         self.redefined.retain(|(depth, _)| *depth <= index);
+        self.listens.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
         self.sets.truncate(savepoint.set_count);
         Some(Arc::clone(&savepoint.settings))
@@ -237,6 +249,10 @@ impl Transaction {
     pub fn alteration_of(&mut self, sequence: &SequenceName) -> Option<&mut Alteration> {
         let mut altered = self.alterations.iter_mut().rev().map(|(_, alteration)| alteration);
         altered.find(|alteration| alteration.sequence == *sequence)
+    }
+
+    pub fn note_listen(&mut self, change: ListenChange) {
+        self.listens.push((self.savepoints.len(), change));
     }
 
     pub fn has_dropped(&self, sequence: &SequenceName) -> bool {

@@ -47,6 +47,8 @@ pub struct Analysis {
     pub copy_in: Option<Arc<CopyIn>>,
     /// What the second reading said; `None` where it was not asked, since no condition restricts the shards.
     pub opinion: Option<Opinion>,
+    /// What of it sends notifications, or may: `trigger "tell" of table "orders"`. A shard that sends any cannot be prepared.
+    pub notifies: Option<String>,
 }
 
 impl Analysis {

@@ -192,7 +192,7 @@ fn statement(node: Node<'_>, found: &mut Found) {
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
         // Each shard would send it.
         Node::NotifyStmt(_) if found.changes.is_some() => found.give_up("sends notifications"),
-        Node::NotifyStmt(_) => {}
+        Node::NotifyStmt(_) => found.references.notifies = true,
         _ => found.give_up("runs a statement that is neither a query nor a change of rows"),
     }
 }
@@ -244,6 +244,7 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         "lastval" => found.give_up("calls lastval"),
         "set_config" if !is_local_set_config(call) => found.give_up("changes a setting of the session"),
         name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
+        "pg_notify" => found.references.notifies = true,
         _ => {}
     }
     found.references.functions.push(name);

@@ -38,6 +38,8 @@ pub struct Notes {
     pub numbers: Numbers,
     /// Values that differ from one evaluation to the next: the first function found.
     pub volatile: Option<String>,
+    /// What sends notifications: the first found.
+    pub notifies: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +87,12 @@ impl Notes {
             SeenEffect::Lock => Effect::ReadLocking,
             SeenEffect::Write => Effect::Write,
         }
+    }
+
+    /// `what` sends notifications, which leave with the commit of one shard.
+    pub fn sends_notifications(&mut self, what: impl FnOnce() -> String) {
+        self.writes();
+        self.notifies.get_or_insert_with(what);
     }
 
     pub fn touches(&mut self, relation: Oid) {

@@ -31,6 +31,7 @@ pub struct Placement {
     pub copy_in: Option<Arc<CopyIn>>,
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
+    pub notifies: Option<String>,
 }
 
 impl Placement {
@@ -49,6 +50,7 @@ impl Placement {
             numbers: Numbers::None,
             copy_in: None,
             opinion: None,
+            notifies: None,
         }
     }
 }
@@ -73,6 +75,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         numbers: if may_touch_anything { reader.notes.numbers.max(Numbers::AtHome) } else { reader.notes.numbers },
         copy_in: None,
         opinion: None,
+        notifies: reader.notes.notifies.take(),
     }
 }
 
@@ -128,6 +131,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         is_template: !reader.notes.is_bound_to_text,
         has_unknown_names: reader.notes.has_unknown_names,
         numbers: reader.notes.numbers,
+        notifies: reader.notes.notifies.take(),
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
     }
 }

@@ -52,6 +52,18 @@ impl Resumable {
     }
 }
 
+/// Does it wait for every transaction of the database, prepared ones included?
+pub fn waits_for_transactions(text: &str) -> bool {
+    let Ok(tree) = parse::parse(text) else { return false };
+    let is_concurrent = |option: &nodes::DefElem| option.defname() == Some("concurrently");
+    match tree.stmts().next() {
+        Some(Node::IndexStmt(index)) => index.concurrent,
+        Some(Node::DropStmt(drop)) => drop.concurrent,
+        Some(Node::ReindexStmt(reindex)) => reindex.params().iter().any(is_concurrent),
+        Some(_) | None => false,
+    }
+}
+
 /// `None`: another statement, one that lets PostgreSQL choose the name, or one about several indexes.
 pub fn resumable(text: &str, context: &Context) -> Option<Resumable> {
     let tree = parse::parse(text).ok()?;

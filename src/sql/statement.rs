@@ -53,6 +53,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         numbers,
         copy_in,
         opinion,
+        notifies,
     } = placement;
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
@@ -74,6 +75,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         numbers: if numbers == Numbers::Drawn && !is_query && copy_in.is_none() { Numbers::Unseen } else { numbers },
         copy_in,
         opinion,
+        notifies,
     };
     Reading { analysis, fixed_literals }
 }
@@ -100,7 +102,10 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         Node::DeclareCursorStmt(cursor) => place_cursor(cursor, source, context),
         Node::CopyStmt(copy) => place_copy(copy, source, context),
         Node::CallStmt(call) => place_call(call, source, context),
-        Node::NotifyStmt(_) => Ok(Placement::new(Command::Notify, Scope::Tableless, Effect::Write)),
+        Node::NotifyStmt(_) => {
+            let placement = Placement::new(Command::Notify, Scope::Tableless, Effect::Write);
+            Ok(Placement { notifies: Some("NOTIFY".to_owned()), ..placement })
+        }
         Node::DoStmt(block) => {
             if let Some(changes) = do_block::changes(block, context) {
                 return place_changes(&changes, context);

@@ -40,6 +40,8 @@ pub const MAP_LOADS: &str = "shardgate_map_loads_total";
 pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
 pub const LOOKUP_QUERIES: &str = "shardgate_lookup_queries_total";
 pub const LOOKUP_KEYS: &str = "shardgate_lookup_keys_total";
+pub const PREPARED_TRANSACTIONS: &str = "shardgate_prepared_transactions";
+pub const PREPARED_SECONDS_MAX: &str = "shardgate_prepared_transactions_seconds_max";
 
 /// How a route was: `local`, `single_shard`, `scatter`, `gather`, `refused`.
 pub const LABEL_ROUTE: &str = "route";
@@ -57,7 +59,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 20] = [
+pub const ALL: [Metric; 22] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -78,6 +80,8 @@ pub const ALL: [Metric; 20] = [
     gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
     counter(LOOKUP_QUERIES, "Queries to the map database for lookup keys that were not in memory."),
     counter(LOOKUP_KEYS, "Lookup keys that these queries asked for."),
+    gauge(PREPARED_TRANSACTIONS, Unit::Count, "Transactions over several shards that recovery's last look has found prepared."),
+    gauge(PREPARED_SECONDS_MAX, Unit::Seconds, "Age of the oldest of these: more than a few seconds is a transaction in doubt."),
 ];
 
 const fn counter(name: &'static str, help: &'static str) -> Metric {

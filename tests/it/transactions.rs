@@ -12,6 +12,7 @@ mod ledger;
 mod leftover;
 mod levels;
 mod map_away;
+mod places;
 mod planted;
 mod refusals;
 mod rights;

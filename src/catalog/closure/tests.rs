@@ -31,6 +31,7 @@ fn reader() -> Bodies {
         ("execute", BodyReferences { unknown: Some("runs SQL that it makes itself".into()), ..Default::default() }),
         ("use operator", BodyReferences { operators: vec!["===".into()], ..Default::default() }),
         ("SELECT exists audit", BodyReferences { reads: vec![name("audit")], ..Default::default() }),
+        ("notify", BodyReferences { notifies: true, ..Default::default() }),
         ("xml", BodyReferences { functions: vec![name("query_to_xml")], ..Default::default() }),
     ]))
 }
@@ -150,6 +151,30 @@ fn triggers_count_for_writes_only() {
     let parts = catalog.closures_by_part(T, Access::Write, &reader());
     assert_eq!(parts.len(), 1);
     assert_eq!((parts[0].name.as_str(), parts[0].function), ("trigger \"tr\"", Some(10)));
+}
+
+#[test]
+fn what_notifies_is_known_even_where_nothing_else_is() {
+    let dynamic = Function { body: "execute 'Notify x'".into(), ..function(12, "dynamic", "plperl", "") };
+    let tcn = Function { is_extension_member: true, ..function(14, "triggered_change_notification", "c", "…") };
+    let mut catalog = catalog(vec![
+        function(10, "log", "plpgsql", "notify"),
+        function(11, "caller", "sql", "call log"),
+        dynamic,
+        function(13, "quiet", "plpgsql", "insert audit"),
+        tcn,
+    ]);
+    let notifies = [10, 11, 12, 13, 14].map(|oid| catalog.function_notifies(oid, &reader()));
+    assert_eq!(notifies, [true, true, true, false, true]);
+    catalog.closures = ClosureCache::default();
+    catalog.relations.get_mut(&T).unwrap().triggers.push(trigger(11));
+    let parts = catalog.closures_by_part(T, Access::Write, &reader());
+    assert_eq!(parts.len(), 1, "it touches nothing, and counts");
+    assert!(parts[0].notifies && parts[0].fires_on.meets(TriggerEvents::INSERT));
+    assert!(!parts[0].fires_on.meets(TriggerEvents::UPDATE));
+    // By what a trigger of another table does.
+    catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
+    assert!(catalog.function_notifies(13, &reader()));
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //! what every proxy reads to finish what another has left ([`super::recovery`]), so nothing depends on a proxy's disk.
 //!
 //! * [`rules`]: what is said and what the answers mean, pure · [`commit`]: the steps, on connections that the session lends
-//! * [`TransactionId`], [`Secret`]: names · [`Registry`]: what is under way in this process
+//! * [`TransactionId`], [`Secret`]: names · [`Registry`]: what is under way in this process ·
+//!   [`Places`]: how much may be
 //!
 //! One writing shard needs none of this and never comes here.
 
 mod answer;
 mod failpoint;
+mod places;
 mod registry;
 pub mod rules;
 mod run;
@@ -18,6 +20,7 @@ mod transaction_id;
 
 pub use answer::{Answer, End, ask, ask_one};
 pub use failpoint::Failpoints;
+pub use places::{Places, TakenPlaces, Wanted};
 pub use registry::{Active, Registry};
 pub use run::{Fallback, Finished, Limits, Outcome, Report, Writer, commit, report_lost_part};
 pub use transaction_id::{Secret, TransactionId};

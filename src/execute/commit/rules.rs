@@ -132,7 +132,19 @@ pub fn explained(answer: &Answer, shard: &str) -> Option<PgError> {
     let code = SqlState(answer.sqlstate()?);
     // SET CONSTRAINTS, the setting and the participant's row have succeeded; the role has not.
     let is_role = code == SqlState::INSUFFICIENT_PRIVILEGE && answer.tags.len() == 3;
-    (is_role || code == SqlState::INVALID_PARAMETER_VALUE && answer.tags.len() == 3).then(|| lacks_role(shard))
+    if is_role || code == SqlState::INVALID_PARAMETER_VALUE && answer.tags.len() == 3 {
+        return Some(lacks_role(shard));
+    }
+    // The role was taken: PREPARE itself has refused.
+    (code == SqlState::FEATURE_NOT_SUPPORTED && answer.tags.len() == 4).then(|| cannot_be_prepared(shard, &answer.message()))
+}
+
+fn cannot_be_prepared(shard: &str, message: &str) -> PgError {
+    PgError::unsupported(
+        "the transaction cannot be committed on several shards and was rolled back",
+        format!("Shard \"{shard}\" said: {message}."),
+        "Write the rows of each shard in a transaction of its own.",
+    )
 }
 
 pub fn lacks_role(shard: &str) -> PgError {
@@ -211,6 +223,15 @@ mod tests {
         assert_eq!(finished(&three(failed(&[], "42704", b'I')), true), Finish::Gone);
         assert_eq!(finished(&three(failed(&[], "55000", b'I')), true), Finish::Busy);
         assert_eq!(finished(&three(lost(&[])), true), Finish::Lost);
+    }
+
+    #[test]
+    fn what_cannot_be_prepared_is_told_by_its_shard() {
+        let tags = ["SET CONSTRAINTS", "SELECT 0", "SELECT 1", "SET"];
+        let error = explained(&failed(&tags, "0A000", b'I'), "two").expect("explained");
+        assert_eq!(error.code, SqlState::FEATURE_NOT_SUPPORTED);
+        assert!(error.detail.is_some_and(|detail| detail.contains("Shard \"two\" said: no.")));
+        assert!(explained(&failed(&tags[..2], "0A000", b'E'), "two").is_none(), "a deferred trigger's own error");
     }
 
     #[test]

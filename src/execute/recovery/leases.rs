@@ -31,6 +31,12 @@ impl Leases {
         self.is_known = true;
     }
 
+    /// How many proxies hold their leases, as far as is known; this one at least.
+    pub fn count_live(&self, now: Instant) -> usize {
+        let live = self.rows.values().filter(|(_, since)| now.duration_since(*since) <= LEASE);
+        live.count().max(1)
+    }
+
     /// Has this process certainly lost its lease?
     pub fn is_over(&self, proxy: i64, now: Instant) -> bool {
         match self.rows.get(&proxy) {
@@ -85,6 +91,18 @@ mod tests {
         leases.note(&[(7, 10)], later);
         assert!(is_orphan(&prepared(7, Duration::ZERO), 1, false, &leases, later));
         assert!(is_orphan(&prepared(8, Duration::ZERO), 1, false, &leases, later));
+    }
+
+    #[test]
+    fn proxies_count_while_they_renew() {
+        let start = Instant::now();
+        let mut leases = Leases::default();
+        assert_eq!(leases.count_live(start), 1, "this one");
+        leases.note(&[(7, 10), (8, 1)], start);
+        assert_eq!(leases.count_live(start), 2);
+        let later = start + LEASE + Duration::from_millis(1);
+        leases.note(&[(7, 11), (8, 1)], later);
+        assert_eq!(leases.count_live(later), 1);
     }
 
     #[test]

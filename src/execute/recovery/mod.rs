@@ -40,6 +40,8 @@ pub struct Recovery {
     registry: Arc<Registry>,
     links: Mutex<HashMap<ShardId, SharedLink>>,
     leases: Mutex<Leases>,
+    /// See [`Recovery::last_seen`].
+    seen: Mutex<(usize, Duration)>,
     /// Shards that were away, or have never been looked at: nobody uses them before they have been.
     unseen: Mutex<HashSet<ShardId>>,
     /// Spares sessions the lock above.
@@ -76,6 +78,7 @@ impl Recovery {
             registry,
             links: Mutex::default(),
             leases: Mutex::default(),
+            seen: Mutex::default(),
             runtime: Handle::current(),
         }
     }
@@ -84,6 +87,9 @@ impl Recovery {
     pub async fn round(&self) -> usize {
         self.registry.failpoints.reach("before_recovery_round").await;
         let look = self.look().await;
+        let ids: HashSet<&TransactionId> = look.prepared.iter().map(|(_, prepared)| &prepared.id).collect();
+        let oldest = look.prepared.iter().map(|(_, prepared)| prepared.age).max().unwrap_or_default();
+        *self.seen.lock() = (ids.len(), oldest);
         // Read after the prepared ones: a proxy that has just come is not taken for one that is gone.
         match self.map.store().proxy_renewals().await {
             Ok(rows) => self.leases.lock().note(&rows, Instant::now()),
@@ -95,6 +101,27 @@ impl Recovery {
             finished += Box::pin(self.settle(&id, participants)).await;
         }
         finished
+    }
+
+    /// How many proxies share the servers, as the last round saw it; at least one.
+    pub fn live_proxies(&self) -> usize {
+        self.leases.lock().count_live(Instant::now())
+    }
+
+    /// What the last round has found prepared: how many transactions, and the age of the oldest.
+    pub fn last_seen(&self) -> (usize, Duration) {
+        *self.seen.lock()
+    }
+
+    /// Finishes what can be finished now. Returns the transactions that nobody works on and that stay prepared all the same.
+    pub async fn left_in_doubt(self: &Arc<Self>) -> Vec<TransactionId> {
+        let this = Arc::clone(self);
+        let looking = self.runtime.spawn(async move {
+            Box::pin(this.round()).await;
+            let look = this.look().await;
+            this.orphans(look.prepared).into_keys().collect()
+        });
+        looking.await.unwrap_or_default()
     }
 
     /// Has this proxy certainly lost its lease, as the last round saw it?

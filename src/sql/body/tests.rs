@@ -180,3 +180,16 @@ fn what_would_outlive_the_transaction_is_not_understood() {
     assert!(unknown("sql", "SELECT pg_advisory_lock(1)").is_some());
     assert_eq!(unknown("sql", "SELECT pg_advisory_xact_lock(1)"), None);
 }
+
+#[test]
+fn what_sends_notifications_is_seen() {
+    for (language, body) in [
+        ("sql", "NOTIFY news, 'x'"),
+        ("sql", "select pg_notify('news', 'x')"),
+        ("plpgsql", "begin notify news; return null; end"),
+        ("plpgsql", "begin if new.a then perform pg_catalog.pg_notify('news', new.a::text); end if; return null; end"),
+    ] {
+        assert!(read(language, body).notifies, "{body}");
+    }
+    assert!(!read("plpgsql", "begin insert into news values ('notify'); return null; end").notifies);
+}

@@ -168,7 +168,7 @@ const QUERY_RUNNERS: [&str; 5] = ["cursor_to_xml", "database_to_xml", "query_to_
 const WRITERS: [&str; 3] = ["binary_upgrade_", "dblink", "lo_"];
 
 /// `pg_` functions that read one server's state.
-const SERVER_READERS: [&str; 34] = [
+const SERVER_READERS: [&str; 35] = [
     "pg_available_",
     "pg_backend_",
     "pg_blocking_pids",
@@ -184,6 +184,7 @@ const SERVER_READERS: [&str; 34] = [
     "pg_isolation_test_",
     "pg_jit_",
     "pg_last_",
+    "pg_listening_channels",
     "pg_lock_status",
     "pg_ls_",
     "pg_notification_queue_usage",

@@ -12,7 +12,7 @@ use super::leaves::LeafKey;
 use super::modify::{Target, TargetKind};
 use super::relations::{Resolved, resolve};
 use super::scope::Frame;
-use crate::catalog::{Column, Relation};
+use crate::catalog::{Column, Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::sql::analysis::{KeyCondition, Numbers};
@@ -34,6 +34,7 @@ impl<'c> Reader<'c> {
         self.notes.writes();
         let mut frame = Frame::default();
         let target = self.target(name, &mut frame)?;
+        self.note_notifying(&target, TriggerEvents::INSERT);
         let Some(relation) = target.relation else { return Ok(None) };
         let listed = listed_columns(copy);
         let columns: Vec<&str> = match listed.is_empty() {

@@ -169,6 +169,9 @@ impl<'c> Reader<'c> {
             Nature::Session => self.note_writing(name),
             Nature::Writing => {
                 self.note_writing(name);
+                if name == "pg_notify" {
+                    self.notes.sends_notifications(|| "pg_notify()".to_owned());
+                }
                 self.notes.needs_home(|| format!("{name}() concerns one server: the home shard."));
             }
             Nature::RunsQuery => {
@@ -232,6 +235,9 @@ impl<'c> Reader<'c> {
         };
         if writes {
             self.notes.writes();
+        }
+        if self.context.catalog.function_notifies(function.oid, &SqlBodyReader) {
+            self.notes.sends_notifications(|| format!("function \"{}\"", function.name));
         }
         match closure {
             Closure::Known(references) => self.note_references(&references, &function.name),

@@ -18,6 +18,7 @@ use super::set_default::hides_clock;
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Term};
 use crate::catalog::Column;
+use crate::catalog::TriggerEvents;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
@@ -75,6 +76,8 @@ impl<'c> Reader<'c> {
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
         self.check_copied_write(&target, is_values);
+        let updates = insert.on_conflict_clause().is_some();
+        self.note_notifying(&target, TriggerEvents { update: updates, ..TriggerEvents::INSERT });
         let is_split = self.notes.split_rows.is_some();
         if is_split && reads_rows {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));

@@ -16,6 +16,7 @@ use super::predicate::Operand;
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Facts, FromItem, Join, Output, Term};
+use crate::catalog::TriggerEvents;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::KeyCondition;
@@ -60,6 +61,7 @@ impl<'c> Reader<'c> {
             subqueries: Vec::new(),
         };
         self.check_copied_write(&target, true);
+        self.note_notifying(&target, TriggerEvents::ALL);
         self.place_write(&target, vec![join], Facts::new(), findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }

@@ -18,7 +18,7 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, Closure, Oid, References, Relation};
+use crate::catalog::{Access, Closure, Oid, References, Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, Test};
@@ -159,13 +159,16 @@ impl<'c> Reader<'c> {
         };
         self.notes.writes();
         let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
-        let closure = match language.as_str() {
+        let (closure, notifies) = match language.as_str() {
             "plpgsql" => {
                 let body = option("as").unwrap_or_default();
                 self.context.catalog.closure_of_block(body, &self.search_path, &SqlBodyReader)
             }
-            _ => Closure::Unknown(format!("the DO block is written in {language}")),
+            _ => (Closure::Unknown(format!("the DO block is written in {language}")), false),
         };
+        if notifies {
+            self.notes.sends_notifications(|| "the DO block".to_owned());
+        }
         match closure {
             Closure::Known(references) => {
                 match self.first_sharded(&references) {
@@ -201,6 +204,25 @@ impl<'c> Reader<'c> {
                     self.notes.touches_anything.get_or_insert(reason);
                 }
             }
+        }
+    }
+
+    /// Triggers that send notifications when the target is written so, its partitions' own among them.
+    pub fn note_notifying(&mut self, target: &Target<'c>, events: TriggerEvents) {
+        if let Some(relation) = target.relation {
+            self.note_notifying_relation(relation, events);
+        }
+    }
+
+    fn note_notifying_relation(&mut self, relation: &Relation, events: TriggerEvents) {
+        let catalog = &self.context.catalog;
+        for part in catalog.closures_by_part(relation.oid, Access::Write, &SqlBodyReader) {
+            if part.notifies && part.fires_on.meets(events) {
+                self.notes.sends_notifications(|| format!("{} of table \"{}\"", part.name, relation.name));
+            }
+        }
+        for child in relation.children.iter().filter_map(|child| catalog.relations.get(child)) {
+            self.note_notifying_relation(child, events);
         }
     }
 
@@ -250,6 +272,7 @@ impl<'c> Reader<'c> {
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
         let is_determined = self.meets_one(update, &target);
         self.check_copied_write(&target, is_determined);
+        self.note_notifying(&target, TriggerEvents::UPDATE);
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -268,6 +291,7 @@ impl<'c> Reader<'c> {
         let filter = self.filter(delete.where_clause(), &scope, &mut findings)?;
         let (outputs, is_complete) = self.returning(delete.returning_clause(), &scope, &mut findings)?;
         self.check_copied_write(&target, true);
+        self.note_notifying(&target, TriggerEvents::DELETE);
         let kept = filter.clone();
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, facts: kept, ..Modified::of(&target) })

@@ -51,6 +51,25 @@ async fn a_unique_violation_read_as_a_commit_is_seen() {
     }
 }
 
+/// The only shard that has written has no transaction any more when it is told to commit: PostgreSQL answers COMMIT all the same.
+#[tokio::test]
+async fn a_commit_of_nothing_is_no_success() {
+    for is_planted in [false, true] {
+        let points = Points::new();
+        let stage = Stage::start(2, points.options()).await;
+        if is_planted {
+            points.arm("planted.lost_before_commit", "");
+        }
+        let mut client = stage.client().await;
+        let update = format!("BEGIN; UPDATE accounts SET balance = 7 WHERE id = {}", stage.key(1, 0));
+        assert!(!client.ask(&update).await.contains("E("));
+        let told = commit(&mut client).await;
+        assert_eq!(told == Told::Failed("40001".to_owned()), is_planted, "{told:?}");
+        let there = client.value("SELECT count(*) FROM accounts WHERE balance = 7").await;
+        assert_eq!(there == "0", is_planted, "{told:?}");
+    }
+}
+
 /// A lock that was taken by reading is let go before the commit is everywhere: who waited for it misses what was written.
 #[tokio::test]
 async fn readers_that_end_first_are_seen() {

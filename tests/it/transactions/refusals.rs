@@ -41,6 +41,34 @@ async fn levels_with_one_snapshot_are_refused_at_the_second_shard_unless_asked_f
     assert_eq!(client.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "2");
 }
 
+/// Every shard would wait for a safe snapshot of its own.
+#[tokio::test]
+async fn a_safe_snapshot_is_of_one_shard() {
+    let settings = vec![("cross_shard.isolation", "per_shard".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let mut client = stage.client().await;
+    let read = |shard| format!("SELECT balance FROM accounts WHERE id = {}", stage.key(shard, 0));
+    for begin in [
+        "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+        "SET default_transaction_deferrable = on; BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+    ] {
+        for several in [
+            read(1),
+            "SELECT count(*) FROM accounts".to_owned(),
+            "SELECT a.id FROM accounts a JOIN accounts b USING (owner)".to_owned(),
+        ] {
+            assert!(!client.ask(begin).await.contains("E("));
+            assert_eq!(client.value(&read(0)).await, "100");
+            let told = client.ask(&several).await;
+            assert!(told.starts_with("E(0A000 ") && told.contains("DEFERRABLE"), "{begin}: {several}: {told}");
+            assert_eq!(client.ask("COMMIT").await, "C(ROLLBACK) Z(I)");
+        }
+    }
+    assert!(!client.ask("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY NOT DEFERRABLE").await.contains("E("));
+    assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+    assert_eq!(client.ask("COMMIT").await, "C(COMMIT) Z(I)");
+}
+
 /// Each shard's rows come from the transaction's own connection there, and so do those of home tables.
 #[tokio::test]
 async fn gathered_rows_are_those_of_the_snapshots_where_each_shard_has_one() {
