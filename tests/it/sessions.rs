@@ -18,6 +18,7 @@ mod gathered_keys;
 mod limits;
 mod linguistic;
 mod locks;
+mod many_rows;
 mod merges;
 mod mixed;
 mod numbered;
