@@ -40,12 +40,12 @@ async fn many_times_more_rows_than_are_kept_are_inserted_in_bounded_memory() {
     let from_both = "INSERT INTO accounts SELECT id + 1000000, owner, balance FROM accounts WHERE id > 90";
     assert_eq!(client.ask(from_both).await, "C(INSERT 0 3000) Z(I)");
     let before = resident_kib(&stage);
-    assert_eq!(patiently(&mut client, &from_home(4_000, 20_999)).await, "C(INSERT 0 17000)");
+    assert_eq!(patiently(&mut client, &from_home(4_000, 12_999)).await, "C(INSERT 0 9000)");
     assert_eq!(client.ask("DELETE FROM accounts WHERE id > 1000000").await, "C(DELETE 3000) Z(I)");
-    assert_eq!(patiently(&mut client, from_both).await, "C(INSERT 0 20000)");
+    assert_eq!(patiently(&mut client, from_both).await, "C(INSERT 0 12000)");
     let after = resident_kib(&stage);
-    assert!(after < before + 8 * 1024, "{before} KiB before, {after} KiB after 48 MB of rows");
-    assert_eq!(client.row("SELECT count(*), count(DISTINCT owner) FROM accounts").await, ["40090", "20090"]);
+    assert!(after < before + 6 * 1024, "{before} KiB before, {after} KiB after 26 MB of rows");
+    assert_eq!(client.row("SELECT count(*), count(DISTINCT owner) FROM accounts").await, ["24090", "12090"]);
     stage.assert_log_is_clean();
 }
 
