@@ -34,7 +34,7 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let run = match self.fill_table_as(table, statement, text).await {
+        let run = match Box::pin(self.fill_table_as(table, statement, text)).await {
             Ok(tag) if begins_here => self.commit_everywhere().await.map(|()| tag),
             Err(failure) if begins_here => {
                 self.rollback_everywhere().await?;

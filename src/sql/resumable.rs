@@ -86,7 +86,7 @@ pub fn resumable(text: &str, context: &Context) -> Option<Resumable> {
 fn word(argument: Node<'_>) -> Option<String> {
     match argument {
         Node::String(name) => name.sval().map(str::to_owned),
-        Node::TypeName(name) => name.names().iter().last().and_then(nodes::String::sval).map(str::to_owned),
+        Node::TypeName(name) => name.names().iter().next_back().and_then(nodes::String::sval).map(str::to_owned),
         _ => None,
     }
 }
