@@ -72,6 +72,10 @@ async fn many_rows_are_inserted_as_one_server_would() {
             .to_owned(),
         "INSERT INTO accounts SELECT id + 800000, owner, -1 FROM accounts".to_owned(),
         "INSERT INTO accounts SELECT id, owner, 1 FROM accounts".to_owned(),
+        // Rows that are longer than what is sent at once.
+        "INSERT INTO accounts SELECT g, repeat('wide', 50000), 1 FROM generate_series(3000000, 3000011) g".to_owned(),
+        "INSERT INTO accounts SELECT id + 100, owner, 2 FROM accounts WHERE id >= 3000000".to_owned(),
+        "UPDATE accounts SET owner = md5(owner) WHERE id >= 3000000".to_owned(),
         "BEGIN".to_owned(),
         "UPDATE accounts SET balance = balance + 1 WHERE id BETWEEN 1000 AND 4000".to_owned(),
         "SAVEPOINT s".to_owned(),
