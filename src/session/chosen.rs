@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::staged::{Asked, BATCH_VALUES_MAX, sqlstate};
+use super::batches::BATCH_VALUES_MAX;
+use super::staged::{Asked, sqlstate};
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
 use crate::sql::chosen::{Chosen, ROWS, star_name};

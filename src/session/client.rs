@@ -12,7 +12,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
 use super::SessionEnd;
-use super::staged::Diverted;
+use super::diversion::Diverted;
 use crate::execute::CopyRows;
 use crate::net::ClientStream;
 use crate::wire::FrameHeader;
@@ -26,8 +26,8 @@ pub(super) struct Client {
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
-    /// What is sent is kept instead, up to so many bytes.
-    diversion: Option<(Diverted, usize)>,
+    /// What is sent is kept instead.
+    diversion: Option<Diverted>,
     /// Rows of several shards go out as COPY data.
     pub copy_rows: Option<Box<CopyRows>>,
 }
@@ -89,8 +89,11 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
-        if self.diversion.is_some() {
-            self.keep_diverted();
+        if let Some(diverted) = &mut self.diversion {
+            diverted.keep(&mut self.output);
+            if diverted.has_too_much() {
+                Box::pin(diverted.put_aside()).await;
+            }
             return Ok(());
         }
         self.flushes += u64::from(!self.output.is_empty());
@@ -111,24 +114,17 @@ impl Client {
         .await
     }
 
-    /// From now on what is sent is kept, until [`Client::end_diversion`]. What is more than `bytes_max` is thrown away.
-    /// Returns what is kept already for a statement around this one.
-    pub fn divert(&mut self, bytes_max: usize) -> Option<(Diverted, usize)> {
-        self.diversion.replace((Diverted { is_whole: true, ..Diverted::default() }, bytes_max))
+    /// From now on what is sent is kept, until [`Client::end_diversion`]. Returns what is kept already for a statement around
+    /// this one.
+    pub fn divert(&mut self, diverted: Diverted) -> Option<Diverted> {
+        self.diversion.replace(diverted)
     }
 
-    pub fn end_diversion(&mut self, outer: Option<(Diverted, usize)>) -> Diverted {
-        self.keep_diverted();
-        std::mem::replace(&mut self.diversion, outer).map(|(diverted, _)| diverted).unwrap_or_default()
-    }
-
-    fn keep_diverted(&mut self) {
-        let Some((diverted, bytes_max)) = &mut self.diversion else { return };
-        diverted.is_whole &= diverted.frames.len().saturating_add(self.output.len()) <= *bytes_max;
-        if diverted.is_whole {
-            diverted.frames.unsplit(self.output.split());
+    pub fn end_diversion(&mut self, outer: Option<Diverted>) -> Diverted {
+        if let Some(diverted) = &mut self.diversion {
+            diverted.keep(&mut self.output);
         }
-        self.output.clear();
+        std::mem::replace(&mut self.diversion, outer).unwrap_or_default()
     }
 
     fn release_buffers(&mut self) {

@@ -11,9 +11,12 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use tokio::time::Instant as Moment;
 
+use super::batches::{Answered, Batches};
 use super::describe::Description;
+use super::diversion::StoredRows;
 use super::instant::Instant;
 use super::left_out::unless_left_out;
 use super::route::Route;
@@ -48,16 +51,6 @@ impl Staging {
     pub(super) fn refusal(&self) -> &PgError {
         &self.refusal
     }
-}
-
-/// An INSERT whose rows are too many for one statement.
-#[derive(Clone, Copy)]
-struct Batches<'a> {
-    stage: &'a Stage,
-    answer: &'a Answer,
-    /// The client's statement, and what else is replaced in it.
-    alone: &'a str,
-    others: &'a [Splice],
 }
 
 /// A write whose text is all constants, and where it goes.
@@ -222,6 +215,7 @@ impl Session {
         asked: &Asked<'_>,
         begins: bool,
     ) -> Result<String, Failure> {
+        let began_at = Moment::now();
         let clock = self.clock_of(&staging.stages).await?;
         let mut with = Vec::new();
         // WITH, its queries now constants.
@@ -254,13 +248,14 @@ impl Session {
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
         }
         for stage in &staging.stages.queries {
-            let answered = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await;
+            let answered = Box::pin(self.answer_source(stage, &with, &staging.stages, clock.as_ref())).await;
             match unless_left_out(&staging.stages, stage, answered) {
-                Ok(answer) if staging.stages.may_batch && value_count(&answer) > BATCH_VALUES_MAX => {
-                    let batches = Batches { stage, answer: &answer, alone, others: &with_names(&staging.stages, splices) };
-                    return Box::pin(self.write_batches(&batches, asked, begins)).await;
+                Ok(Answered::Many(rows)) => {
+                    let (stages, refusal) = (&staging.stages, &staging.refusal);
+                    let batches = Batches { stage, stages, clock: clock.as_ref(), alone, others: &splices, refusal, began_at };
+                    return Box::pin(self.write_batches(*rows, &batches, asked, begins)).await;
                 }
-                Ok(answer) => match stage.constant(&answer, &self.context.catalog)? {
+                Ok(Answered::Whole(answer)) => match stage.constant(&answer, &self.context.catalog)? {
                     Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
                     None => {
                         self.check_privileges(alone, asked).await?;
@@ -364,13 +359,26 @@ impl Session {
         stages: &Stages,
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
-        let clock_here = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
-        let query = under_with(with, &with_clock(&stage.query, clock_here))?;
+        let query = Self::query_of(stage, with, clock)?;
         let mut answer = self.answer_query(&query, &stage.kind).await?;
-        if let (StageKind::Source, Some(defaults), false) = (&stage.kind, &stages.defaults, answer.rows.is_empty()) {
-            answer.extend(&self.default_values(defaults, answer.rows.len(), clock).await?);
+        if stage.kind == StageKind::Source {
+            self.add_defaults(&mut answer, stages, clock).await?;
         }
         Ok(answer)
+    }
+
+    /// What is run.
+    pub(super) fn query_of(stage: &Stage, with: &[(String, String)], clock: Option<&Clock>) -> Result<String, PgError> {
+        let clock = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
+        under_with(with, &with_clock(&stage.query, clock))
+    }
+
+    /// What an INSERT leaves to defaults, after the values of its rows.
+    pub(super) async fn add_defaults(&mut self, rows: &mut Answer, stages: &Stages, clock: Option<&Clock>) -> Result<(), Failure> {
+        if let (Some(defaults), false) = (&stages.defaults, rows.rows.is_empty()) {
+            rows.extend(&self.default_values(defaults, rows.rows.len(), clock).await?);
+        }
+        Ok(())
     }
 
     pub(super) async fn default_values(
@@ -380,28 +388,6 @@ impl Session {
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
         self.answer_query(&with_clock(&defaults.query(row_count), clock), &StageKind::Source).await
-    }
-
-    /// The rows of an INSERT in several statements, each of a bounded size.
-    async fn write_batches(&mut self, batches: &Batches<'_>, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
-        let Batches { stage, answer, alone, others } = *batches;
-        let rows_max = (BATCH_VALUES_MAX / answer.columns.len().max(1)).max(1);
-        let mut is_begun = !begins;
-        let mut count = 0;
-        for rows in answer.rows.chunks(rows_max) {
-            let batch = Answer { columns: answer.columns.clone(), rows: rows.to_vec() };
-            let Some(text) = stage.constant(&batch, &self.context.catalog)? else { continue };
-            let mut splices = others.to_vec();
-            splices.push(Splice { start: stage.start, end: stage.end, text });
-            let Found { writing, text } = self.find_write(&spliced(alone, &splices), asked).await?;
-            if !std::mem::replace(&mut is_begun, true) {
-                self.begin_one_statement();
-            }
-            self.check_commit_support(&writing.shards).await?;
-            let tag = self.write_text_of(&writing, &text, asked).await?;
-            count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
-        }
-        Ok(format!("INSERT 0 {count}"))
     }
 
     /// Where the write goes now that its queries are constants. Its rows get their numbers first.
@@ -485,13 +471,9 @@ impl Session {
 
     /// The rows of one query.
     pub(super) async fn answer_query(&mut self, query: &str, kind: &StageKind) -> Result<Answer, Failure> {
-        // Whether it stands by itself is said by the home shard, before it runs anywhere.
-        let prepared = self.prepare(query.as_bytes(), Box::default()).await?;
-        let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));
-        let analysis = analysis.filter(|analysis| analysis.effect != Effect::Write).ok_or_else(not_answered)?;
-        self.describe_alone(&prepared).await?;
+        let prepared = self.checked_query(query).await?;
         let kept = self.divert();
-        let run = self.run_query(&prepared, analysis).await;
+        let run = self.run_query(&prepared).await;
         let mut answer = self.diverted(kept, run)?;
         self.check_types_are_exact(&answer.columns)?;
         if *kind != StageKind::Source {
@@ -500,43 +482,23 @@ impl Session {
         Ok(answer)
     }
 
-    /// From here on what is meant for the client is kept; what waited for it already is returned.
-    pub(super) fn divert(&mut self) -> Kept {
-        let output = self.client.output.split();
-        let outer = self.client.divert(self.kept_bytes_max());
-        Kept { output, outer }
+    /// The same of rows that may be more than memory holds.
+    pub(super) async fn answer_rows(&mut self, query: &str) -> Result<StoredRows, Failure> {
+        let prepared = self.checked_query(query).await?;
+        let kept = self.divert_many()?;
+        let run = self.run_query(&prepared).await;
+        let rows = self.diverted_many(kept, run)?;
+        self.check_types_are_exact(&rows.columns)?;
+        Ok(rows)
     }
 
-    /// What was kept since [`Session::divert`].
-    pub(super) fn end_diversion(&mut self, kept: Kept) -> Diverted {
-        let diverted = self.client.end_diversion(kept.outer);
-        self.client.output = kept.output;
-        diverted
-    }
-
-    pub(super) fn kept_bytes_max(&self) -> usize {
-        usize::try_from(self.gateway.config.cross_shard.merge_bytes_max).unwrap_or(usize::MAX)
-    }
-
-    /// The rows that were kept since [`Session::divert`]. `run`: what became of the statement.
-    pub(super) fn diverted(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<Answer, Failure> {
-        let bytes_max = self.kept_bytes_max();
-        let diverted = self.end_diversion(kept);
-        let (frames, is_whole) = (diverted.frames, diverted.is_whole);
-        let told = self.read_answer(frames.freeze());
-        match (run, told) {
-            (Err(Failure::End(end)), _) => Err(end.into()),
-            (_, Err(failure)) => Err(failure),
-            (Err(failure), _) => Err(failure),
-            (Ok(()), Ok(_)) if !is_whole => Err(PgError::new(
-                SqlState::CONFIGURATION_LIMIT_EXCEEDED,
-                format!("a sub-select has more than {bytes_max} bytes of rows"),
-            )
-            .with_detail("Its rows are kept until the write that they are for is sent. The limit is cross_shard.merge_bytes_max.")
-            .with_hint("Write fewer rows at a time, or raise the limit.")
-            .into()),
-            (Ok(()), Ok(answer)) => Ok(answer),
-        }
+    /// Whether it stands by itself is said by the home shard, before it runs anywhere.
+    async fn checked_query(&mut self, query: &str) -> Result<Arc<Statement>, Failure> {
+        let prepared = self.prepare(query.as_bytes(), Box::default()).await?;
+        let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));
+        analysis.filter(|analysis| analysis.effect != Effect::Write).ok_or_else(not_answered)?;
+        self.describe_alone(&prepared).await?;
+        Ok(prepared)
     }
 
     async fn describe_alone(&mut self, prepared: &Arc<Statement>) -> Result<(), Failure> {
@@ -548,7 +510,8 @@ impl Session {
         self.describe(prepared).await.map(drop)
     }
 
-    async fn run_query(&mut self, prepared: &Arc<Statement>, analysis: &Analysis) -> Result<(), Failure> {
+    async fn run_query(&mut self, prepared: &Arc<Statement>) -> Result<(), Failure> {
+        let analysis = prepared.analysis().ok_or_else(not_answered)?;
         let inputs = Inputs::literals(prepared.text(), &prepared.literals);
         let route = self.route(analysis, &inputs).await?;
         match self.counted(Ok(route))? {
@@ -558,7 +521,7 @@ impl Session {
     }
 
     /// Rows out of messages that were meant for a client; notices go on to it.
-    fn read_answer(&mut self, frames: Bytes) -> Result<Answer, Failure> {
+    pub(super) fn read_answer(&mut self, frames: Bytes) -> Result<Answer, Failure> {
         let mut answer = Answer::default();
         let mut rest = frames;
         let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
@@ -573,11 +536,7 @@ impl Session {
                     answer.columns = answer_columns(&body)?;
                 }
                 shard_tag::DATA_ROW => {
-                    let value = |value: Option<&[u8]>| value.map(|bytes| String::from_utf8(bytes.to_vec())).transpose();
-                    let row: Result<Vec<_>, PgError> = wire::data_row_columns(&body)
-                        .map(|column| value(column.map_err(broken)?).map_err(|_| PgError::internal("a row that is not UTF-8")))
-                        .collect();
-                    answer.rows.push(row?);
+                    answer.rows.push(row_of(&body)?);
                 }
                 shard_tag::ERROR => return Err(Failure::Shard(frame)),
                 shard_tag::NOTICE | shard_tag::PARAMETER_STATUS | shard_tag::NOTIFICATION => {
@@ -715,7 +674,7 @@ pub(super) fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices:
 }
 
 /// The same for the rows of a query, which have their values.
-fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
+pub(super) fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
     // Before what stands at the same place.
     splices.splice(0..0, stages.defaults.as_ref().map(named));
     splices
@@ -736,21 +695,6 @@ fn with_clock(query: &str, clock: Option<&Clock>) -> String {
     clock.and_then(|clock| clock.instant.fixed(query)).unwrap_or_else(|| query.to_owned())
 }
 
-/// Messages that a statement has for the client, kept.
-#[derive(Debug, Default)]
-pub(super) struct Diverted {
-    pub frames: BytesMut,
-    /// They were not more than the bound.
-    pub is_whole: bool,
-}
-
-/// What was there when what is meant for the client began to be kept.
-pub(super) struct Kept {
-    output: BytesMut,
-    /// A part of a statement may have parts of its own.
-    outer: Option<(Diverted, usize)>,
-}
-
 pub(super) fn is_about_names(frame: &[u8]) -> bool {
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
     // Undefined column, undefined table: what PostgreSQL says of a column of the outer statement.
@@ -758,7 +702,7 @@ pub(super) fn is_about_names(frame: &[u8]) -> bool {
 }
 
 /// A mistake in the statement itself, of whatever kind but rights.
-fn is_about_the_text(frame: &[u8]) -> bool {
+pub(super) fn is_about_the_text(frame: &[u8]) -> bool {
     sqlstate(frame).is_some_and(|sqlstate| sqlstate.0.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
@@ -768,8 +712,11 @@ pub(super) fn sqlstate(frame: &[u8]) -> Option<SqlState> {
     wire::error_fields(body).ok()?.sqlstate()?.try_into().ok().map(SqlState)
 }
 
-fn value_count(answer: &Answer) -> usize {
-    answer.rows.len().saturating_mul(answer.columns.len())
+/// The values of a DataRow.
+pub(super) fn row_of(body: &[u8]) -> Result<Vec<Option<String>>, PgError> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| PgError::internal("a row that is not UTF-8"));
+    let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
+    wire::data_row_columns(body).map(|column| column.map_err(broken)?.map(text).transpose()).collect()
 }
 
 fn not_answered() -> PgError {
@@ -788,8 +735,6 @@ fn not_exact(setting: &str) -> PgError {
     )
 }
 
-/// Values of one INSERT; a text has a bound of literals.
-pub(super) const BATCH_VALUES_MAX: usize = 10_000;
 /// Object, row and transaction identifiers.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
 /// And its array.

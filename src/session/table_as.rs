@@ -6,14 +6,18 @@
 //! The table is one of the home shard, and every shard has its definition, as of any other. All in one transaction: the client's,
 //! or one of its own. Where the table exists already, what PostgreSQL says of that comes before any row is read.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
+use super::batches::{BATCH_BYTES_MAX, BATCH_VALUES_MAX, Watch};
+use super::diversion::StoredRows;
 use super::{Failure, Session};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, TransactionModes};
-use crate::sql::staging::{Answer, StageKind};
 use crate::sql::table_as::TableAs;
 use crate::wire::originate;
 
@@ -30,7 +34,7 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let run = match self.fill_table_as(table, statement, text).await {
+        let run = match Box::pin(self.fill_table_as(table, statement, text)).await {
             Ok(tag) if begins_here => self.commit_everywhere().await.map(|()| tag),
             Err(failure) if begins_here => {
                 self.rollback_everywhere().await?;
@@ -46,6 +50,7 @@ impl Session {
 
     /// The tag; none where the client has one already.
     async fn fill_table_as(&mut self, table: &TableAs, statement: &Analysis, text: &str) -> Result<Option<String>, Failure> {
+        let began_at = Instant::now();
         let home = self.home()?;
         let shards = if table.is_temporary { vec![Arc::clone(&home)] } else { self.shards_home_first()? };
         let (schema, exists) = self.place_of(table, &home).await?;
@@ -54,7 +59,7 @@ impl Session {
             self.announce_schema_change(CREATE_TABLE_AS).await?;
             return self.run_on_each(&shards, &table.definition).await.map(|()| None);
         }
-        let answer = match self.answer_query(&table.query, &StageKind::Source).await {
+        let mut rows = match self.answer_rows(&table.query).await {
             Err(Failure::Shard(frame)) => return Err(self.told_of_the_text(frame, statement, text).await),
             answered => answered?,
         };
@@ -71,16 +76,36 @@ impl Session {
             self.run_on_one(shard, &table.definition, false).await?;
         }
         let target = format!("{schema}.{}", quoted_identifier(&table.name));
-        let rows_max = (BATCH_VALUES_MAX / answer.columns.len().max(1)).max(1);
-        for rows in answer.rows.chunks(rows_max) {
-            let batch = Answer { columns: answer.columns.clone(), rows: rows.to_vec() };
-            let insert = format!("INSERT INTO {target}{}", batch.inserted(&self.context.catalog)?);
-            self.run_on_one(&home, &insert, false).await?;
-        }
+        let count = self.insert_rows(&home, &target, &mut rows, began_at).await?;
+        rows.end().await?;
         for participant in self.participants.iter_mut().filter(|participant| participant.has_begun) {
             participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
         }
-        Ok(Some(format!("SELECT {}", answer.rows.len())))
+        Ok(Some(format!("SELECT {count}")))
+    }
+
+    /// The rows into the table, in statements of a bounded size. How many they were.
+    async fn insert_rows(
+        &mut self,
+        home: &Arc<Shard>,
+        target: &str,
+        rows: &mut StoredRows,
+        began_at: Instant,
+    ) -> Result<usize, Failure> {
+        let cancel = Arc::clone(&self.cancel);
+        let cancelled = pin!(cancel.cancelled());
+        let mut watch = Watch::new(self, cancelled, began_at);
+        let mut count = 0;
+        loop {
+            let batch = rows.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
+            if batch.rows.is_empty() {
+                return Ok(count);
+            }
+            let insert = format!("INSERT INTO {target}{}", batch.inserted(&self.context.catalog)?);
+            self.run_on_one(home, &insert, false).await?;
+            count += batch.rows.len();
+            self.check_goes_on(&mut watch).await?;
+        }
     }
 
     /// The schema in which the table would be, as SQL, and whether there is something of its name.
@@ -121,5 +146,3 @@ fn with_parameters() -> PgError {
 }
 
 const CREATE_TABLE_AS: &str = "CREATE TABLE AS";
-/// Values of one INSERT; a text has a bound of literals.
-const BATCH_VALUES_MAX: usize = 10_000;

@@ -29,7 +29,7 @@ use super::query::{Resolved, resolve};
 use super::tokens::{Tokens, may_spell_names};
 use super::tree;
 use super::value_rows::value_rows;
-use crate::catalog::{Relation, quoted_identifier};
+use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
@@ -295,6 +295,8 @@ impl Finder<'_> {
         self.stages.queries.sort_by_key(|stage| stage.start);
         // The columns of `SET (a, b) = (query)` share it.
         self.stages.queries.dedup();
+        // What stands after it in the text is answered after it.
+        self.stages.may_batch &= self.stages.queries.last().is_some_and(|stage| stage.kind == StageKind::Source);
         self.stages
     }
 
@@ -712,16 +714,35 @@ fn inserted_into<'c>(insert: &nodes::InsertStmt, context: &'c Context) -> Option
     resolve(context, insert.relation()?, &context.search_path).table()
 }
 
-/// No trigger and no row of the same table looks at the rows of one statement together.
+/// No trigger and no row of the same table looks at the rows of one statement together. One of two rows that conflict is left out
+/// in several statements as in one, but an update of a row by two others fails in one only.
 fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
-    insert.on_conflict_clause().is_none()
-        && insert.returning_clause().is_none()
-        && inserted_into(insert, context).is_some_and(|relation| {
-            relation.triggers.is_empty()
-                && relation.rules.is_empty()
-                && relation.children.is_empty()
-                && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid)
-        })
+    let conflict = insert.on_conflict_clause().map(|conflict| conflict.action);
+    let mut returned = insert.returning_clause().into_iter().flat_map(|clause| clause.exprs().iter());
+    matches!(conflict, None | Some(nodes::OnConflictAction::ONCONFLICT_NOTHING))
+        && !returned.any(may_read)
+        && inserted_into(insert, context).is_some_and(|relation| are_rows_alone(relation, relation.oid, context))
+}
+
+/// Of a table of this oid, or one of its partitions.
+fn are_rows_alone(relation: &Relation, table: Oid, context: &Context) -> bool {
+    relation.triggers.is_empty()
+        && relation.rules.is_empty()
+        && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid && key.referenced != table)
+        && relation
+            .children
+            .iter()
+            .all(|child| context.catalog.relations.get(child).is_some_and(|child| are_rows_alone(child, table, context)))
+}
+
+/// It may look at rows that another part of the statement has inserted.
+fn may_read(expression: Node<'_>) -> bool {
+    let mut may_read = false;
+    tree::walk(expression, &mut |node| {
+        may_read |= matches!(node, Node::SubLink(_) | Node::FuncCall(_));
+        !may_read
+    });
+    may_read
 }
 
 /// The rows of a query, which are inserted as constants, could be others: text has lost whether it was a string.

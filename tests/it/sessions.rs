@@ -20,6 +20,7 @@ mod limits;
 mod linguistic;
 mod listening;
 mod locks;
+mod many_rows;
 mod merges;
 mod mixed;
 mod numbered;

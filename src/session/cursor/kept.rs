@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::super::staged::Kept;
+use super::super::diversion::Kept;
 use super::super::statement::Portal;
 use super::super::{Failure, Session};
 use super::{Cursor, Life, Source};

@@ -161,6 +161,34 @@ impl Answer {
         lines
     }
 
+    /// The same of rows in their order, where those that are equal but for the scale of numbers may stand in any order. `is_cut`: of
+    /// the first and the last of these, some may have been left out for others.
+    pub fn lines_of_ties(&self, is_cut: bool) -> Vec<String> {
+        let mut columns: &[Column] = &[];
+        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut lines = Vec::new();
+        for part in &self.parts {
+            if let Part::Columns(described) = part {
+                columns = described;
+            }
+            match part {
+                Part::Row(row) => rows.push((Part::Row(without_scales(row, columns)).line(columns), part.line(columns))),
+                Part::Setting(..) => {}
+                // How many rows came before it, and of which kind it is.
+                part => lines.push(format!("{} {}", rows.len(), part.line(columns))),
+            }
+        }
+        let (first, last) = (rows.first().map(|row| row.0.clone()), rows.last().map(|row| row.0.clone()));
+        for ties in rows.chunk_by(|one, other| one.0 == other.0) {
+            let is_open =
+                is_cut && ties.first().is_some_and(|(alike, _)| [&first, &last].iter().any(|end| end.as_ref() == Some(alike)));
+            let mut ties: Vec<String> = ties.iter().map(|(alike, row)| if is_open { alike.clone() } else { row.clone() }).collect();
+            ties.sort();
+            lines.extend(ties);
+        }
+        lines
+    }
+
     fn lines_without_settings(parts: &[Part], order: RowOrder) -> Vec<String> {
         let failed_at = parts.iter().position(|part| matches!(part, Part::Error(_)));
         Self::lines_of(parts.get(failed_at.unwrap_or(0)..).unwrap_or_default(), order)
@@ -283,6 +311,26 @@ fn is_nan(type_oid: u32, bytes: &[u8]) -> bool {
     }
 }
 
+/// Numbers are equal whatever their scale.
+fn without_scales(row: &[Option<Vec<u8>>], columns: &[Column]) -> Vec<Option<Vec<u8>>> {
+    let value = |(index, value): (usize, &Option<Vec<u8>>)| {
+        let mut value = value.clone()?;
+        match columns.get(index) {
+            // Digits stand after four numbers of two bytes, the last of which is the scale.
+            Some(column) if column.type_oid == NUMERIC && column.format == 1 => {
+                value.iter_mut().skip(6).take(2).for_each(|byte| *byte = 0);
+            }
+            Some(column) if column.type_oid == NUMERIC && value.contains(&b'.') => {
+                let kept = value.iter().rposition(|digit| *digit != b'0').unwrap_or_default();
+                value.truncate(if value[kept] == b'.' { kept } else { kept + 1 });
+            }
+            Some(_) | None => {}
+        }
+        Some(value)
+    };
+    row.iter().enumerate().map(value).collect()
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -290,4 +338,5 @@ fn hex(bytes: &[u8]) -> String {
 /// File, line and routine in PostgreSQL's source.
 const UNTOLD: [char; 3] = ['F', 'L', 'R'];
 const FIRST_USER_OID: u32 = 16384;
+const NUMERIC: u32 = 1700;
 const LINES_SHOWN: usize = 12;

@@ -1,17 +1,20 @@
 //! Statements drawn from a seed, over tables drawn from it, are answered as by one PostgreSQL.
 //!
-//! Each round makes tables of every kind (`schema`) and asks many SELECTs (`query`, `expression`) of both sides, in the simple
-//! protocol and in the extended one with parameters, in text and binary. What differs is shrunk to the least statement that still
-//! differs and printed with the tables and the seed. What is refused is counted by construct.
+//! Each round makes tables of every kind (`schema`) and asks many SELECTs (`query`, `read`, `expression`) and writes (`write`) of
+//! both sides, in the simple protocol and in the extended one with parameters, in text and binary, and row by row. After a write
+//! the rows of all tables are compared, and made as they were. What differs is shrunk to the least statement that still differs
+//! and printed with the tables and the seed. What is refused is counted by construct.
 //!
 //! `SHARDGATE_GENERATED_SEED` makes the tables and statements of one round again, `SHARDGATE_GENERATED_ONLY` one statement of it,
 //! `SHARDGATE_GENERATED_COUNT` sets how many statements a round has.
 
 mod expression;
 mod query;
+mod read;
 mod schema;
 mod tree;
 mod values;
+mod write;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use super::answer::{Answer, Part, RowOrder};
 use super::raw_client::{Format, Message, RawClient};
 use super::world::World;
 use crate::support::volume;
-use query::Generator;
+use query::{Generator, Statement};
 use schema::Schema;
 use tree::{Tree, Written};
 
@@ -55,6 +58,8 @@ struct Tally {
 enum Mode {
     Simple,
     Extended(Format),
+    /// Through a portal, so many rows at a time.
+    Pieces(Format, i32),
 }
 
 enum Verdict {
@@ -62,7 +67,14 @@ enum Verdict {
     /// By one PostgreSQL too.
     Failed,
     Refused(String),
-    Differs,
+    Differs(Difference),
+}
+
+struct Difference {
+    plain: Answer,
+    proxy: Answer,
+    /// Of the rows that a write has left.
+    rows: Option<String>,
 }
 
 struct Sides {
@@ -82,41 +94,40 @@ async fn run(seed: u64, count: u64, tally: &mut Tally) {
         if fails_by_itself(&statement.tree) {
             continue;
         }
-        let mode = [Mode::Simple, Mode::Extended(Format::Text), Mode::Simple, Mode::Extended(Format::Binary)][number as usize % 4];
+        let mode = mode_of(&statement, number);
         tally.statements += 1;
         tally.writes += usize::from(statement.writes);
-        let verdict = sides.verdict(&statement.tree, statement.order, mode).await;
-        if statement.writes {
-            // What the rows are afterwards tells more than the count in the tag; back to the first ones.
-            let is_refused = matches!(verdict, Verdict::Refused(_));
-            if let Some(difference) = sides.world.check_and_restore(is_refused).await {
-                let Written { text, values } = statement.tree.write(mode != Mode::Simple);
-                tally.differences.push(format!(
-                    "seed {seed}, statement {number}, {mode:?}: rows differ\n{}{}\n{text}\nwith {values:?}\n{difference}",
-                    schema.schema, schema.rows
-                ));
-            }
-        }
-        match verdict {
+        match sides.verdict(&statement, mode).await {
             Verdict::Equal => {}
             Verdict::Failed => tally.failed += 1,
             Verdict::Refused(construct) => *tally.refused.entry((statement.writes, construct)).or_default() += 1,
-            Verdict::Differs => {
-                let least = match statement.writes {
-                    true => statement.tree,
-                    false => sides.shrunk(statement.tree, statement.order, mode).await,
-                };
-                let (plain, proxy) = sides.answers(&least, mode).await;
-                let Written { text, values } = least.write(mode != Mode::Simple);
+            Verdict::Differs(first) => {
+                let order = statement.order;
+                let (least, Difference { plain, proxy, rows }) = sides.shrunk(statement, mode, first).await;
+                let Written { text, values } = least.tree.write(mode != Mode::Simple);
+                let rows = rows.map(|rows| format!("Rows are left different:\n{rows}")).unwrap_or_default();
                 tally.differences.push(format!(
-                    "seed {seed}, statement {number}, {mode:?}, rows in {:?} order\n{}{}\n{text}\nwith {values:?}\nPostgreSQL:\n{plain}Shardgate:\n{proxy}",
-                    statement.order, schema.schema, schema.rows
+                    "seed {seed}, statement {number}, {mode:?}, rows in {order:?} order\n{}{}\n{text}\nwith {values:?}\n\
+                     PostgreSQL:\n{plain}Shardgate:\n{proxy}{rows}",
+                    schema.schema, schema.rows
                 ));
                 if tally.differences.len() == DIFFERENCES_MAX {
                     return;
                 }
             }
         }
+    }
+}
+
+/// Where rows come in any order, or only their number counts, pieces of them cannot be compared.
+fn mode_of(statement: &Statement, number: u64) -> Mode {
+    let formats = [Format::Text, Format::Binary];
+    let format = formats[(number / 4) as usize % 2];
+    match number % 4 {
+        1 => Mode::Extended(format),
+        3 if statement.order == RowOrder::Total => Mode::Pieces(format, (number / 8 % 5) as i32 + 1),
+        3 => Mode::Extended(format),
+        _ => Mode::Simple,
     }
 }
 
@@ -130,69 +141,102 @@ fn fails_by_itself(tree: &Tree) -> bool {
 impl Sides {
     async fn answers(&mut self, tree: &Tree, mode: Mode) -> (Answer, Answer) {
         let Written { text, values } = tree.write(mode != Mode::Simple);
-        let format = match mode {
+        let (format, pieces) = match mode {
             Mode::Simple => {
                 return (self.plain.query(&text, b"").await, self.proxy.query(&text, b"").await);
             }
-            Mode::Extended(format) => format,
+            Mode::Extended(format) => (format, vec![0]),
+            Mode::Pieces(format, rows) => (format, vec![rows, rows + 1, 0]),
         };
         let values: Vec<Option<Vec<u8>>> = values.into_iter().map(|value| value.map(String::into_bytes)).collect();
-        let messages = [
+        let mut messages = vec![
             Message::Parse { name: String::new(), text, types: Vec::new() },
             Message::DescribeStatement(String::new()),
             Message::Bind { portal: String::new(), statement: String::new(), format: Format::Text, values, results: vec![format] },
-            Message::Execute { portal: String::new(), rows: 0 },
         ];
+        messages.extend(pieces.into_iter().map(|rows| Message::Execute { portal: String::new(), rows }));
         for client in [&mut self.plain, &mut self.proxy] {
             messages.iter().for_each(|message| client.put(message));
         }
         (self.plain.sync(b"").await, self.proxy.sync(b"").await)
     }
 
-    async fn verdict(&mut self, tree: &Tree, order: RowOrder, mode: Mode) -> Verdict {
-        let (plain, proxy) = self.answers(tree, mode).await;
-        if plain.is_closed() || proxy.is_closed() {
+    async fn verdict(&mut self, statement: &Statement, mode: Mode) -> Verdict {
+        let (plain, proxy) = self.answers(&statement.tree, mode).await;
+        let is_closed = plain.is_closed() || proxy.is_closed();
+        if is_closed {
             self.plain = self.world.connect_plain().await;
             self.proxy = self.world.connect_proxy().await;
-            return Verdict::Differs;
         }
-        let (one, other) = (plain.error().cloned(), proxy.error().cloned());
-        match (one, other) {
-            (_, Some(refusal)) if refusal.is_refusal() => Verdict::Refused(construct(refusal.get('M').unwrap_or_default())),
-            (Some(one), Some(other)) if one.get('C') == other.get('C') => Verdict::Failed,
-            // Which row is evaluated first is open.
-            (Some(one), _) if one.get('C').is_some_and(|code| code.starts_with("22")) => Verdict::Failed,
-            (Some(_), _) | (None, Some(_)) => Verdict::Differs,
-            (None, None) if comparable(plain, mode).lines(order) == comparable(proxy, mode).lines(order) => Verdict::Equal,
-            (None, None) => Verdict::Differs,
+        let refusal = proxy.error().filter(|error| error.is_refusal()).cloned();
+        // What the rows are afterwards tells more than the count in the tag; back to the first ones.
+        let rows = match statement.writes {
+            true => self.world.check_and_restore(refusal.is_some()).await,
+            false => None,
+        };
+        let is_same = match (plain.error(), proxy.error()) {
+            _ if is_closed || rows.is_some() => false,
+            (_, Some(_)) if refusal.is_some() => true,
+            // Which row is looked at first is open, and what is wrong with it.
+            (Some(one), Some(other)) => is_alike(one.get('C'), other.get('C')),
+            (Some(one), None) => one.get('C').is_some_and(|code| code.starts_with("22")),
+            (None, Some(_)) => false,
+            (None, None) => {
+                let (plain, proxy) = (comparable(plain.clone(), mode), comparable(proxy.clone(), mode));
+                plain.lines(statement.order) == proxy.lines(statement.order)
+                    || (statement.order == RowOrder::Total && {
+                        let is_cut = is_cut(&statement.tree);
+                        plain.lines_of_ties(is_cut) == proxy.lines_of_ties(is_cut)
+                    })
+            }
+        };
+        match (is_same, refusal) {
+            (false, _) => Verdict::Differs(Difference { plain, proxy, rows }),
+            (true, Some(refusal)) => Verdict::Refused(construct(refusal.get('M').unwrap_or_default())),
+            (true, None) if plain.error().is_some() => Verdict::Failed,
+            (true, None) => Verdict::Equal,
         }
     }
 
-    /// The least tree that is still answered differently, as far as so many tries find it.
-    async fn shrunk(&mut self, mut tree: Tree, order: RowOrder, mode: Mode) -> Tree {
+    /// The least statement that is still answered differently, as far as so many tries find it.
+    async fn shrunk(&mut self, mut least: Statement, mode: Mode, mut difference: Difference) -> (Statement, Difference) {
         let mut tries = 0;
         'simpler: loop {
-            for simpler in tree.simpler() {
+            for tree in least.tree.simpler() {
                 tries += 1;
                 if tries > TRIES_MAX {
-                    return tree;
+                    return (least, difference);
                 }
-                let (plain, _) = self.answers(&simpler, mode).await;
-                if plain.error().is_none() && matches!(self.verdict(&simpler, order, mode).await, Verdict::Differs) {
-                    tree = simpler;
+                let simpler = Statement { tree, ..least };
+                if let Verdict::Differs(found) = self.verdict(&simpler, mode).await
+                    && found.plain.error().is_none()
+                {
+                    (least, difference) = (simpler, found);
                     continue 'simpler;
                 }
             }
-            return tree;
+            return (least, difference);
         }
     }
+}
+
+/// Of two errors: the same, or both about values, constraints or rows that are met twice, of which there may be several.
+fn is_alike(one: Option<&str>, other: Option<&str>) -> bool {
+    let is_of_rows = |code: Option<&str>| code.is_some_and(|code| ["21", "22", "23"].iter().any(|class| code.starts_with(class)));
+    one == other || (is_of_rows(one) && is_of_rows(other))
+}
+
+/// Of rows that are alike to its order, some may be left out.
+fn is_cut(tree: &Tree) -> bool {
+    let Written { text, .. } = tree.write(false);
+    [" LIMIT ", " OFFSET ", " FETCH ", "DISTINCT"].iter().any(|word| text.contains(word))
 }
 
 impl Tally {
     fn finish(self) {
         let Tally { statements, writes, failed, refused, differences } = self;
         println!("{statements} statements, {failed} of them errors on both sides");
-        for (is_write, name, count) in [(false, "SELECT", statements - writes), (true, "UPDATE and DELETE", writes)] {
+        for (is_write, name, count) in [(false, "SELECT", statements - writes), (true, "writes", writes)] {
             let mut own: Vec<(&str, usize)> =
                 refused.iter().filter(|(key, _)| key.0 == is_write).map(|(key, count)| (key.1.as_str(), *count)).collect();
             own.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

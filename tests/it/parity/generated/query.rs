@@ -15,10 +15,10 @@ use crate::parity::answer::RowOrder;
 
 pub struct Generator<'s> {
     pub random: StdRng,
-    schema: &'s Schema,
+    pub schema: &'s Schema,
     aliases: usize,
     /// WITH queries that are visible.
-    named: Vec<Source>,
+    pub named: Vec<Source>,
 }
 
 pub struct Statement {
@@ -37,20 +37,30 @@ impl<'s> Generator<'s> {
         self.random.random_ratio(percent, 100)
     }
 
-    fn alias(&mut self) -> String {
+    pub fn alias(&mut self) -> String {
         self.aliases += 1;
         format!("r{}", self.aliases)
     }
 
     pub fn statement(&mut self) -> Statement {
-        if self.chance(8) {
+        if self.chance(20) {
             return self.changing();
+        }
+        if self.chance(6) {
+            return self.distinct_on();
+        }
+        if self.chance(6) {
+            return self.locking();
         }
         if self.chance(12) {
             return self.by_key();
         }
         let depth = *[1, 2, 2, 3].choose(&mut self.random).expect("depths");
-        let with = if self.chance(15) { Some(self.with(depth)) } else { None };
+        let with = match self.random.random_range(0..20) {
+            0..=2 => Some(self.with(depth)),
+            3 => Some(self.recursion()),
+            _ => None,
+        };
         let (query, kinds) = self.query(None, &Scope::default(), depth);
         let (end, order) = self.end(kinds.len());
         Statement { tree: all![with.unwrap_or(Tree::from("")), query, end], order, writes: false }
@@ -67,31 +77,8 @@ impl<'s> Generator<'s> {
         Statement { tree: all!["SELECT ", select, " FROM ", from, filter, end], order, writes: false }
     }
 
-    /// UPDATE or DELETE of what one key has, or what a condition over other tables finds.
-    fn changing(&mut self) -> Statement {
-        let tables: Vec<_> = self.schema.tables.iter().filter(|table| table.name != "shown").collect();
-        let table = *tables.choose(&mut self.random).expect("tables");
-        let alias = self.alias();
-        let scope = Scope::default().with(vec![Source { alias: alias.clone(), columns: table.columns.clone() }]);
-        let filter = match self.random.random_range(0..4) {
-            0 => self.condition(&scope, 2),
-            1 => all![self.pinned(&scope), all![" OR ", self.condition(&scope, 1)].optional()],
-            _ => all![self.pinned(&scope), all![" AND ", self.condition(&scope, 2)].optional()],
-        };
-        // Not of the key.
-        let others: Vec<(String, Kind)> = table.columns.iter().filter(|(name, _)| name != "k" && name != "n").cloned().collect();
-        let set = others.choose(&mut self.random).cloned();
-        let tree = match set.filter(|_| self.chance(50)) {
-            Some((name, kind)) => {
-                all![format!("UPDATE {} AS {alias} SET {name} = ", table.name), self.expression(kind, &scope, 1), " WHERE ", filter]
-            }
-            None => all![format!("DELETE FROM {} AS {alias} WHERE ", table.name), filter],
-        };
-        Statement { tree, order: RowOrder::Free, writes: true }
-    }
-
     /// A key, said in one of many ways.
-    fn pinned(&mut self, scope: &Scope) -> Tree {
+    pub fn pinned(&mut self, scope: &Scope) -> Tree {
         let key = keys(scope.inner()).choose(&mut self.random).cloned();
         match key {
             Some((name, kind)) => {
@@ -128,7 +115,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    fn total_order(&mut self, columns: usize) -> String {
+    pub fn total_order(&mut self, columns: usize) -> String {
         let mut ordinals: Vec<usize> = (1..=columns).collect();
         ordinals.shuffle(&mut self.random);
         let items: Vec<String> = ordinals
@@ -142,17 +129,29 @@ impl<'s> Generator<'s> {
         format!(" ORDER BY {}", items.join(", "))
     }
 
-    fn limit(&mut self) -> Tree {
-        let limit = self.random.random_range(0..12);
+    pub fn limit(&mut self) -> Tree {
         match self.random.random_range(0..4) {
-            0 => Tree::from(format!(" OFFSET {limit}")),
-            1 => Tree::from(format!(" LIMIT {limit} OFFSET {}", self.random.random_range(0..5))),
-            2 => Tree::from(format!(" FETCH FIRST {} ROWS WITH TIES", limit + 1)),
-            _ => Tree::from(format!(" LIMIT {limit}")),
+            0 => all![" OFFSET ", self.count(12)],
+            1 => Tree::from(format!(" FETCH FIRST {} ROWS WITH TIES", self.random.random_range(1..13))),
+            _ => self.plain_limit(),
         }
     }
 
-    fn with(&mut self, depth: usize) -> Tree {
+    pub fn plain_limit(&mut self) -> Tree {
+        let offset = if self.chance(30) { all![" OFFSET ", self.count(5)].optional() } else { Tree::from("") };
+        all![" LIMIT ", self.count(12), offset]
+    }
+
+    /// A number of rows, as text or as a parameter.
+    fn count(&mut self, end: u32) -> Tree {
+        let count = self.random.random_range(0..end).to_string();
+        match self.chance(50) {
+            true => Tree::from(count),
+            false => Tree::Constant(super::tree::Constant { value: Some(count), kind: Kind::Int8, is_literal: false }),
+        }
+    }
+
+    pub fn with(&mut self, depth: usize) -> Tree {
         let mut queries = Vec::new();
         for _ in 0..self.random.random_range(1..3) {
             let (query, kinds) = self.query(None, &Scope::default(), depth.saturating_sub(1));
@@ -276,7 +275,7 @@ impl<'s> Generator<'s> {
             false => Tree::from(""),
         };
         let kind = self.any_kind(scope);
-        let (tree, result) = match self.random.random_range(0..16) {
+        let (tree, result) = match self.random.random_range(0..17) {
             0 | 1 => (Tree::from("count(*)"), Kind::Int8),
             2 => (all!["count(", self.expression(kind, scope, 1), ")"], Kind::Int8),
             3 => (all!["count(DISTINCT ", self.expression(kind, scope, 0), ")"], Kind::Int8),
@@ -296,7 +295,15 @@ impl<'s> Generator<'s> {
                 (all!["array_agg(", argument.clone(), " ORDER BY ", argument, ")"], Kind::Array)
             }
             13 => (all!["sum(", self.expression(Kind::Float, scope, 0), ")"], Kind::Float),
-            14 => (all!["percentile_disc(0.5) WITHIN GROUP (ORDER BY ", self.expression(Kind::Int4, scope, 0), ")"], Kind::Int4),
+            14 | 15 => match self.random.random_range(0..4) {
+                0 => {
+                    let argument = self.expression(Kind::Float, scope, 0);
+                    (all!["percentile_cont(0.25) WITHIN GROUP (ORDER BY ", argument, ")"], Kind::Float)
+                }
+                1 => (all!["mode() WITHIN GROUP (ORDER BY ", self.expression(Kind::Text, scope, 0), ")"], Kind::Text),
+                2 => (all!["mode() WITHIN GROUP (ORDER BY ", self.expression(Kind::Int4, scope, 0), " DESC)"], Kind::Int4),
+                _ => (all!["percentile_disc(0.5) WITHIN GROUP (ORDER BY ", self.expression(Kind::Int4, scope, 0), ")"], Kind::Int4),
+            },
             _ => {
                 let kind = if kind.has_min() && kind != Kind::Char { kind } else { Kind::Int4 };
                 let name = if self.chance(50) { "min(" } else { "max(" };
@@ -341,11 +348,37 @@ impl<'s> Generator<'s> {
             };
             let partition = if self.chance(60) { all!["PARTITION BY ", by].optional() } else { Tree::from("") };
             let direction = if self.chance(30) { " DESC" } else { "" };
-            let order = all![" ORDER BY ", self.expression(sort, &own, 0), direction].optional();
+            let order = match self.random.random_range(0..3) {
+                0 => self.framed(&own),
+                _ => all![" ORDER BY ", self.expression(sort, &own, 0), direction].optional(),
+            };
             items.push(all![call, " OVER (", partition, order, ")"]);
             kinds.push(result);
         }
         (all!["SELECT ", Tree::Items(items, ", "), " FROM ", from, filter], kinds)
+    }
+
+    /// ORDER BY with a frame. Where this counts rows, their order is total.
+    fn framed(&mut self, scope: &Scope) -> Tree {
+        let between = ["UNBOUNDED PRECEDING", "2 PRECEDING", "1 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "UNBOUNDED FOLLOWING"];
+        let end = self.random.random_range(1..between.len());
+        let start = self.random.random_range(0..=end.min(between.len() - 2));
+        let excluded = ["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"];
+        let excluded = excluded.choose(&mut self.random).expect("exclusions");
+        let frame = format!(" BETWEEN {} AND {}{excluded}", between[start], between[end]);
+        let total: Vec<String> = scope
+            .inner()
+            .iter()
+            .flat_map(|source| source.columns.iter().map(|(name, _)| format!("{}.{name}", source.alias)).collect::<Vec<_>>())
+            .collect();
+        match self.random.random_range(0..3) {
+            0 => all![format!(" ORDER BY {} ROWS{frame}", total.join(", "))].optional(),
+            1 => {
+                let kind = self.any_kind(scope);
+                all![" ORDER BY ", self.expression(kind, scope, 0), format!(" GROUPS{frame}")].optional()
+            }
+            _ => all![" ORDER BY ", self.expression(Kind::Int4, scope, 0), format!(" RANGE{frame}")].optional(),
+        }
     }
 
     /// FROM: one item, a join, or a list.
@@ -366,15 +399,34 @@ impl<'s> Generator<'s> {
             if is_lateral && matches!(word, "RIGHT JOIN" | "FULL JOIN") {
                 word = "LEFT JOIN";
             }
-            let on = match word {
-                "CROSS JOIN" => Tree::from(""),
+            let merged = if is_lateral || word == "CROSS JOIN" { None } else { self.merged_columns(&sources, &joined) };
+            let natural = if merged.as_deref() == Some("") { "NATURAL " } else { "" };
+            let on = match (word, merged) {
+                ("CROSS JOIN", _) => Tree::from(""),
+                (_, Some(merged)) => Tree::from(merged),
                 // Such a join needs an equality.
-                _ => all![" ON ", self.joined_by(outer, &sources, &joined, word == "FULL JOIN")],
+                (_, None) => all![" ON ", self.joined_by(outer, &sources, &joined, word == "FULL JOIN")],
             };
             sources.extend(joined);
-            tree = Tree::Of(Sort::Source, Box::new(all!["(", tree, format!(" {word} "), right, on, ")"]), String::new());
+            tree = Tree::Of(Sort::Source, Box::new(all!["(", tree, format!(" {natural}{word} "), right, on, ")"]), String::new());
         }
         (tree, sources)
+    }
+
+    /// USING, where both sides have a column of one name and type; nothing for NATURAL. Rarely.
+    fn merged_columns(&mut self, left: &[Source], right: &[Source]) -> Option<String> {
+        let of = |sources: &[Source]| -> Vec<(String, Kind)> {
+            sources.iter().flat_map(|source| source.columns.iter().cloned()).collect()
+        };
+        let (left, right) = (of(left), of(right));
+        let is_alone = |name: &str, columns: &[(String, Kind)]| columns.iter().filter(|(own, _)| own == name).count() == 1;
+        let shared: Vec<&(String, Kind)> = right.iter().filter(|(name, _)| left.iter().any(|(own, _)| own == name)).collect();
+        let is_merged =
+            |column: &&&(String, Kind)| left.contains(column) && is_alone(&column.0, &left) && is_alone(&column.0, &right);
+        let common: Vec<&str> = shared.iter().filter(is_merged).map(|(name, _)| name.as_str()).collect();
+        let name = common.choose(&mut self.random).filter(|_| self.random.random_ratio(15, 100))?;
+        let is_natural = common.len() == shared.len() && self.random.random_ratio(1, 4);
+        Some(if is_natural { String::new() } else { format!(" USING ({name})") })
     }
 
     fn joined_by(&mut self, outer: &Scope, left: &[Source], right: &[Source], needs_equality: bool) -> Tree {

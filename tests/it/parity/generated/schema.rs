@@ -60,8 +60,15 @@ impl Schema {
         let count = random.random_range(3..9);
         columns.extend(kinds.into_iter().take(count).map(|kind| (kind.column().to_owned(), kind)));
         let collation = |kind: Kind| if kind == Kind::Code { " COLLATE \"C\"" } else { "" };
-        let list: Vec<String> =
-            columns.iter().map(|(name, kind)| format!("{name} {}{}", kind.type_name(), collation(*kind))).collect();
+        let mut default = |name: &str, kind: Kind| match name != "k" && name != "n" && random.random_ratio(1, 4) {
+            true => format!(" DEFAULT {}", quoted(&kind.value(random))),
+            false => String::new(),
+        };
+        let list = columns.iter().map(|(name, kind)| {
+            let (of_type, default) = (kind.type_name(), default(name, *kind));
+            format!("{name} {of_type}{}{default}", collation(*kind))
+        });
+        let list: Vec<String> = list.collect();
         let primary = if has_number { "k, n" } else { "k" };
         writeln!(self.schema, "CREATE TABLE {name} ({}, PRIMARY KEY ({primary}));", list.join(", ")).expect("text");
         // Few keys have most rows.
