@@ -155,7 +155,7 @@ impl Recovery {
     /// Asks the decider, then finishes the participants.
     async fn settle(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
         if self.registry.failpoints.has_planted("violation_read_as_committed") {
-            return self.settle_wrongly(id, participants).await;
+            return Box::pin(self.settle_wrongly(id, participants)).await;
         }
         let is_committed = match self.resolve(id).await {
             Ok(is_committed) => is_committed,
