@@ -53,6 +53,8 @@ pub struct PartClosure {
     pub closure: Closure,
     /// It sends notifications, or may.
     pub notifies: bool,
+    /// It changes a setting for the transaction.
+    pub sets_local: bool,
     /// Of a trigger: when it fires. What is no trigger takes part in every write.
     pub fires_on: TriggerEvents,
 }
@@ -80,6 +82,8 @@ pub struct BodyReferences {
     pub assigned_new: Option<Vec<String>>,
     /// NOTIFY, or a call of pg_notify().
     pub notifies: bool,
+    /// SET LOCAL, or set_config(…, true).
+    pub sets_local: bool,
 }
 
 /// Reads bodies; implemented where SQL is parsed.
@@ -98,6 +102,7 @@ struct Walked {
     closure: Arc<Closure>,
     /// Apart from the closure: it is asked for too of what is declared because it is not known.
     notifies: bool,
+    sets_local: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,13 +128,18 @@ impl Catalog {
         self.walked_function(function, reader).notifies
     }
 
+    /// Does calling the function change a setting for the transaction?
+    pub fn function_sets_local(&self, function: Oid, reader: &dyn BodyReader) -> bool {
+        self.walked_function(function, reader).sets_local
+    }
+
     fn walked_function(&self, function: Oid, reader: &dyn BodyReader) -> Walked {
         self.cached(CacheKey::Function(function), reader, |walk| walk.function(function))
     }
 
     /// What running the PL/pgSQL body of a DO block touches: under this search path, unless the body, or a function that it calls,
-    /// may change it. And whether it sends notifications.
-    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> (Closure, bool) {
+    /// may change it. And whether it sends notifications, and changes a setting for the transaction.
+    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> (Closure, bool, bool) {
         let of = "the DO block";
         let mut walk = Walk::new(self, reader);
         let found = reader.references("plpgsql", body);
@@ -139,8 +149,8 @@ impl Catalog {
         let calls_users = found.functions.iter().any(|function| self.function_names.contains_key(&function.name));
         let keeps_path = !calls_users && !body.to_ascii_lowercase().contains("search_path");
         walk.references(&found, keeps_path.then_some(search_path), of);
-        let notifies = walk.notifies;
-        (walk.finish(), notifies)
+        let (notifies, sets_local) = (walk.notifies, walk.sets_local);
+        (walk.finish(), notifies, sets_local)
     }
 
     /// What using the relation touches beyond the relation itself.
@@ -155,8 +165,8 @@ impl Catalog {
         // Not under the lock: two may walk the same at once, with the same result.
         let mut state = Walk::new(self, reader);
         walk(&mut state);
-        let notifies = state.notifies;
-        let walked = Walked { closure: Arc::new(state.finish()), notifies };
+        let (notifies, sets_local) = (state.notifies, state.sets_local);
+        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local };
         self.closures.0.lock().insert(key, walked.clone());
         walked
     }
@@ -169,10 +179,10 @@ impl Catalog {
         let mut add = |name: String, function: Option<Oid>, fires_on: TriggerEvents, visit: &dyn Fn(&mut Walk<'_>)| {
             let mut walk = Walk::new(self, reader);
             visit(&mut walk);
-            let notifies = walk.notifies;
+            let (notifies, sets_local) = (walk.notifies, walk.sets_local);
             let closure = walk.finish();
-            if notifies || closure != Closure::Known(References::default()) {
-                parts.push(PartClosure { name, function, closure, notifies, fires_on });
+            if notifies || sets_local || closure != Closure::Known(References::default()) {
+                parts.push(PartClosure { name, function, closure, notifies, sets_local, fires_on });
             }
         };
         if access == Access::Write {
@@ -268,6 +278,7 @@ struct Walk<'a> {
     sequences: BTreeSet<Oid>,
     unknown: Option<String>,
     notifies: bool,
+    sets_local: bool,
 }
 
 /// Functions of pg_catalog that run SQL or look at tables that their arguments name.
@@ -310,6 +321,7 @@ impl<'a> Walk<'a> {
             sequences: BTreeSet::new(),
             unknown: None,
             notifies: false,
+            sets_local: false,
         }
     }
 
@@ -371,6 +383,7 @@ impl<'a> Walk<'a> {
 
     fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
         self.notifies |= found.notifies;
+        self.sets_local |= found.sets_local;
         for name in &found.reads {
             for oid in self.resolve(name, search_path) {
                 self.read(oid);

@@ -132,6 +132,9 @@ impl Session {
         if !self.transaction.redefined.is_empty() {
             self.check_not_redefined(statement, inputs.text())?;
         }
+        if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
+            self.check_sets_locally(statement)?;
+        }
         let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
         if statement.session_calls.iter().any(is_set) {
@@ -360,6 +363,18 @@ impl Session {
         {
             self.gateway.counters.statement(RouteKind::Refused);
         }
+    }
+
+    /// A function that sets something for the transaction does so on the shard where it runs.
+    fn check_sets_locally(&self, statement: &Analysis) -> Result<(), PgError> {
+        if self.is_staging || self.gateway.map.load().shards.len() < 2 || self.hinted(statement)?.is_some() {
+            return Ok(());
+        }
+        Err(PgError::unsupported(
+            "SET LOCAL in a function is not supported in a transaction block",
+            "The setting would count on one shard, and not for the transaction's statements on others.",
+            "Call set_config(name, value, true) by itself, or, if only the function needs it, declare the function with shardgate.declare_function().",
+        ))
     }
 
     /// `SET shardgate.shard`, or the comment in the text.

@@ -188,7 +188,8 @@ fn statement(node: Node<'_>, found: &mut Found) {
         }
         // What outlives the transaction would be met by the next client of the connection.
         Node::VariableSetStmt(set) if !set.is_local => found.give_up("changes a setting of the session"),
-        Node::VariableSetStmt(_) | Node::VariableShowStmt(_) => {}
+        Node::VariableSetStmt(_) => found.references.sets_local = true,
+        Node::VariableShowStmt(_) => {}
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
         // Each shard would send it.
         Node::NotifyStmt(_) if found.changes.is_some() => found.give_up("sends notifications"),
@@ -244,6 +245,7 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         "lastval" => found.give_up("calls lastval"),
         "set_config" if !is_local_set_config(call) => found.give_up("changes a setting of the session"),
         name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
+        "set_config" => found.references.sets_local = true,
         "pg_notify" => found.references.notifies = true,
         _ => {}
     }

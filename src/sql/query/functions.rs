@@ -239,12 +239,19 @@ impl<'c> Reader<'c> {
         if self.context.catalog.function_notifies(function.oid, &SqlBodyReader) {
             self.notes.sends_notifications(|| format!("function \"{}\"", function.name));
         }
+        if !self.is_declared(function) && self.context.catalog.function_sets_local(function.oid, &SqlBodyReader) {
+            self.notes.session_call(SessionCall::SetsLocally);
+        }
         match closure {
             Closure::Known(references) => self.note_references(&references, &function.name),
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert(reason);
             }
         }
+    }
+
+    pub fn is_declared(&self, function: &Function) -> bool {
+        self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone()))
     }
 
     /// What a function touches: declared, or proven from its body.

@@ -21,7 +21,7 @@ use super::{Block, Body, Bound, Facts, FromItem, Output, Predicate, Term};
 use crate::catalog::{Access, Closure, Oid, References, Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, Test};
+use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, SessionCall, Test};
 use crate::sql::body::SqlBodyReader;
 
 /// A write that was read and placed.
@@ -159,13 +159,16 @@ impl<'c> Reader<'c> {
         };
         self.notes.writes();
         let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
-        let (closure, notifies) = match language.as_str() {
+        let (closure, notifies, sets_local) = match language.as_str() {
             "plpgsql" => {
                 let body = option("as").unwrap_or_default();
                 self.context.catalog.closure_of_block(body, &self.search_path, &SqlBodyReader)
             }
-            _ => (Closure::Unknown(format!("the DO block is written in {language}")), false),
+            _ => (Closure::Unknown(format!("the DO block is written in {language}")), false, false),
         };
+        if sets_local {
+            self.notes.session_call(SessionCall::SetsLocally);
+        }
         if notifies {
             self.notes.sends_notifications(|| "the DO block".to_owned());
         }
@@ -198,6 +201,10 @@ impl<'c> Reader<'c> {
     /// Triggers, rules and defaults of a table that is written. Sequences of defaults are asked for where rows are made.
     pub fn written_relation(&mut self, relation: &Relation) {
         for part in self.context.catalog.closures_by_part(relation.oid, Access::Write, &SqlBodyReader) {
+            let function = part.function.and_then(|function| self.context.catalog.functions.get(&function));
+            if part.sets_local && !function.is_some_and(|function| self.is_declared(function)) {
+                self.notes.session_call(SessionCall::SetsLocally);
+            }
             match part.closure {
                 Closure::Known(references) => self.note_references(&references, &part.name),
                 Closure::Unknown(reason) => {
