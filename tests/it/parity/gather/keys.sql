@@ -20,6 +20,12 @@ SELECT count(*), count(s.id), sum(o.id) FROM (people p FULL JOIN shop.people s O
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT * FROM people p WHERE o.person_id = p.id AND p.age IN (17, 31)) AND o.total > 10 ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) ORDER BY 1;
+-- The q of an inner ON is not the table beside the join.
+SELECT (SELECT count(*) FROM edges q JOIN (people a JOIN posts b ON a.boss = b.n AND a.boss = q.target) ON true WHERE q.source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM edges q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target WHERE q.source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM edges, people a JOIN posts b ON a.boss = b.n AND a.boss = target WHERE source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM (SELECT target FROM edges WHERE source = 5) q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target) FROM (SELECT 2 AS target) q;
+SELECT q.source, (SELECT count(*) FROM edges q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target WHERE q.source = 5) FROM edges q WHERE q.target IN (2, 3) ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) OR o.total < 20 ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) IS NOT TRUE ORDER BY 1;
 SELECT count(*) FROM shop.orders o WHERE EXISTS (SELECT count(*) FROM people p WHERE p.id = o.person_id AND p.age = 31);
