@@ -91,6 +91,8 @@ impl<'n> Reading<'n> {
         let has_hidden_tables = self.has_hidden_tables;
         self.has_hidden_names |= join.is_natural;
         self.has_hidden_tables |= join.alias().is_some();
+        // It is a name of this level, and none of a table.
+        self.has_tables_only &= join.join_using_alias().is_none();
         let both = || [left.as_slice(), right.as_slice()].concat();
         let (filtered, kept) = match join.jointype {
             nodes::JoinType::JOIN_INNER => (both(), both()),
