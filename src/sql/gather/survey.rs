@@ -77,6 +77,8 @@ pub struct ColumnUse {
     pub is_ignored: bool,
     /// The direct argument of this function, unqualified.
     pub argument_of: Option<String>,
+    /// Levels whose tables it may name; `None`: others too, which are not known where it is met.
+    pub around: Option<Vec<usize>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,6 +214,21 @@ pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
 }
 
 impl Survey {
+    /// The table's name may mean this table where the column stands: it is of a level that is visible there, and no level further
+    /// inside has another item of that name.
+    pub fn may_be_named(&self, relation: usize, column: &ColumnUse) -> bool {
+        let (Some(around), Some(used)) = (&column.around, self.relations.get(relation)) else { return true };
+        for level in around.iter().rev().filter_map(|level| self.levels.get(*level)) {
+            if level.relations.contains(&relation) {
+                return true;
+            }
+            if level.unqualified != Unqualified::Hidden && level.names.iter().any(|name| name == used.effective_name()) {
+                return false;
+            }
+        }
+        false
+    }
+
     /// The relation is kept at a level around this one.
     pub fn is_outer(&self, relation: usize, level: usize) -> bool {
         let parent = |level: usize| self.levels.get(level).and_then(|level| level.parent);
@@ -641,7 +658,8 @@ impl Walk {
         self.survey.trace.push(Step::Column(self.survey.columns.len()));
         let is_ignored = is_star && self.ignores_star;
         let location = usize::try_from(column.location).ok();
-        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of });
+        let around = self.around.iter().copied().collect();
+        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of, around });
     }
 
     /// Notes a call; the places of its direct arguments that are columns.
