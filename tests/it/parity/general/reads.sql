@@ -266,6 +266,15 @@ SELECT id, b FROM kitchen ORDER BY b, id;
 SELECT id, "by" FROM kitchen ORDER BY "by", id;
 SELECT id, u FROM kitchen ORDER BY u DESC, id;
 SELECT id, nm FROM kitchen ORDER BY nm, id;
+-- What the proxy does not put in order, also where NULLs come first.
+SELECT id, m FROM kitchen ORDER BY m DESC, id;
+SELECT id, jb FROM kitchen ORDER BY jb DESC, id;
+SELECT id, ip FROM kitchen ORDER BY ip NULLS FIRST, id;
+SELECT id, iv FROM kitchen ORDER BY iv DESC, id LIMIT 15;
+SELECT id, ia FROM kitchen ORDER BY ia DESC, id;
+SELECT id, j ->> 'i' FROM kitchen ORDER BY j ->> 'i' DESC, id;
+SELECT DISTINCT m FROM kitchen ORDER BY m DESC;
+SELECT m, count(*) FROM kitchen GROUP BY m ORDER BY m DESC;
 SELECT id, m FROM kitchen WHERE id < 9 ORDER BY id;
 SELECT id, j, jb, ia, ta FROM kitchen ORDER BY id;
 SELECT id, ip, iv FROM kitchen ORDER BY id;
