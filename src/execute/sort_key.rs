@@ -22,10 +22,12 @@ pub enum SortValue {
 
 /// Decodes a value of a type whose order is known; `None` for any other type, or bytes that do not fit it.
 pub fn decode(type_oid: u32, format: Format, is_bytewise: bool, value: Option<&[u8]>) -> Option<SortValue> {
-    let Some(bytes) = value else { return Some(SortValue::Null) };
-    let datum = |key_type: KeyType| match KeyDatum::convert(key_type, type_oid, format, bytes) {
-        Conversion::Exactly(datum) => Some(SortValue::Datum(datum)),
-        Conversion::NoValue | Conversion::Unknown => None,
+    // Or rows would be on their way before the first value that cannot be put in order is met.
+    let Some(bytes) = value else { return is_ordered(type_oid, is_bytewise).then_some(SortValue::Null) };
+    let datum = |key_type: KeyType| match (KeyDatum::convert(key_type, type_oid, format, bytes), format) {
+        (Conversion::Exactly(datum), _) => Some(SortValue::Datum(datum)),
+        (Conversion::NoValue | Conversion::Unknown, Format::Text) => KeyDatum::printed(key_type, bytes).map(SortValue::Datum),
+        (Conversion::NoValue | Conversion::Unknown, Format::Binary) => None,
     };
     match (type_oid, format) {
         (INT2 | INT4 | INT8 | OID, Format::Text) => std::str::from_utf8(bytes).ok()?.parse().ok().map(SortValue::Int),
@@ -170,10 +172,52 @@ mod tests {
     }
 
     #[test]
+    fn days_of_far_years_have_their_place() {
+        let value = |type_oid: u32, text: &str| vec![decode(type_oid, Format::Text, false, Some(text.as_bytes())).unwrap()];
+        let keys = [key(false, false)];
+        for (type_oid, texts) in [
+            (DATE, ["-infinity", "4713-11-24 BC", "0044-03-15 BC", "0001-01-01", "20044-02-29", "5874897-12-31", "infinity"]),
+            (
+                TIMESTAMP,
+                [
+                    "0044-03-14 23:59:59.5 BC",
+                    "0044-03-15 00:00:00 BC",
+                    "0001-12-31 00:00:00 BC",
+                    "0001-01-01 00:00:00",
+                    "9999-12-31 23:59:59",
+                    "10000-01-01 00:00:00",
+                    "294276-12-31 23:59:59",
+                ],
+            ),
+            (
+                TIMESTAMPTZ,
+                [
+                    "0044-03-15 00:00:00+00:53:28 BC",
+                    "0044-03-15 00:00:00+00 BC",
+                    "2000-01-01 00:00:00+00",
+                    "9999-12-31 23:00:00-02",
+                    "10000-01-01 02:00:00+00",
+                    "20044-02-29 00:00:00+00",
+                    "infinity",
+                ],
+            ),
+        ] {
+            for (low, high) in texts.iter().zip(texts.iter().skip(1)) {
+                assert_eq!(compare(&keys, &value(type_oid, low), &value(type_oid, high)), Ordering::Less, "{low}, {high}");
+            }
+        }
+        for text in ["5874898-01-01", "20044-02-30", "20043-02-29", "01-15-20044", "20044-01-01 AD"] {
+            assert_eq!(decode(DATE, Format::Text, false, Some(text.as_bytes())), None, "{text}");
+        }
+    }
+
+    #[test]
     fn types_of_unknown_order_are_refused() {
         assert_eq!(decode(TEXT, Format::Text, false, Some(b"a")), None, "a linguistic collation");
         assert!(!is_ordered(NAME, false) && is_ordered(NAME, true), "a name may have another collation than C");
         assert_eq!(decode(3802, Format::Text, true, Some(b"{}")), None, "jsonb");
+        assert_eq!(decode(3802, Format::Text, true, None), None, "a NULL of such a type");
+        assert_eq!(decode(INT8, Format::Text, false, None), Some(SortValue::Null));
         assert_eq!(decode(INT8, Format::Binary, false, Some(b"123")), None, "cut short");
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::boxes::{Boxes, ColumnSet, KeyBox};
 use super::inputs::{Inputs, Value};
 use crate::error::{PgError, SqlState};
-use crate::shard_key::{Conversion, Key, KeyDatum, Position, after_prefix};
+use crate::shard_key::{Conversion, Key, KeyDatum, KeyType, Position, after_prefix, oid};
 use crate::shardmap::{Group, Strategy};
 use crate::sql::analysis::{Comparison, KeyCondition, KeyTest, KeyValue, StoredValue, Test};
 
@@ -85,7 +85,13 @@ impl Binder<'_> {
     fn test(&self, test: &KeyTest) -> Result<ColumnSet, PgError> {
         Ok(match &test.test {
             Test::Equals(value) => self.equals(test, value),
-            Test::In(values) => self.any(test, values.iter().map(|value| self.conversion(test, value))),
+            Test::In(values) => {
+                let is_alone = values.len() == 1;
+                self.any(
+                    test,
+                    values.iter().map(|value| if is_alone { self.conversion(test, value) } else { self.listed(test, value) }),
+                )
+            }
             Test::AnyOf(array) => self.any_of(test, array),
             Test::Compare(comparison, value) => self.compare(test, *comparison, value),
             Test::Stored(stored) => self.stored(test, stored)?,
@@ -129,6 +135,15 @@ impl Binder<'_> {
             Value::Null => Conversion::NoValue,
             Value::Unknown => Conversion::Unknown,
             Value::Typed { oid, format, bytes } => KeyDatum::convert(test.column_type, oid, format, &bytes),
+        }
+    }
+
+    /// Among other values: of char(n) and text PostgreSQL makes one type for all, which need not be the one that a single value
+    /// would be compared by, where blanks at the end count.
+    fn listed(&self, test: &KeyTest, value: &KeyValue) -> Conversion {
+        match (test.column_type, self.inputs.value(value)) {
+            (KeyType::Bpchar, Value::Typed { oid: oid::TEXT, bytes, .. }) if bytes.ends_with(b" ") => Conversion::Unknown,
+            _ => self.conversion(test, value),
         }
     }
 

@@ -62,6 +62,17 @@ pub(super) fn timestamptz_from_text(bytes: &[u8]) -> Option<Micros> {
     Some(midnight(days) + time - offset(rest)?)
 }
 
+/// Of a text that PostgreSQL prints under `DateStyle = ISO`, of any year: the same in a year of four digits that has the same
+/// calendar, and by how many days what is meant is later.
+pub(super) fn near(text: &str) -> Option<(String, i64)> {
+    let (text, is_before_christ) = text.strip_suffix(" BC").map_or((text, false), |text| (text, true));
+    let (year, rest) = text.split_once('-').filter(|(year, _)| YEAR_DIGITS.contains(&year.len()))?;
+    let (year, _) = number(year.as_bytes(), year.len())?;
+    let year = if is_before_christ { 1 - year } else { year };
+    let cycles = (year - 2000).div_euclid(400);
+    Some((format!("{:04}-{rest}", year - cycles * 400), cycles * DAYS_OF_400_YEARS))
+}
+
 /// Midnight of a finite day that is a timestamp too.
 pub(super) fn midnight(days: Days) -> Micros {
     i64::from(days) * MICROS_PER_DAY
@@ -251,6 +262,9 @@ fn expect(bytes: &[u8], wanted: u8) -> Option<&[u8]> {
     bytes.split_first().filter(|(first, _)| **first == wanted).map(|(_, rest)| rest)
 }
 
+const YEAR_DIGITS: std::ops::RangeInclusive<usize> = 4..=7;
+/// After which the calendar repeats.
+const DAYS_OF_400_YEARS: i64 = 146_097;
 /// From 0000-03-01, where the arithmetic's years begin, to 2000-01-01.
 const DAYS_FROM_MARCH_0000_TO_EPOCH: i64 = 730_425;
 

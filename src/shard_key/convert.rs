@@ -11,7 +11,7 @@
 use std::ops::RangeInclusive;
 
 use super::calendar::{
-    MICROS_PER_DAY, TIMESTAMP_END, checked_date, checked_timestamp, date_from_text, day_of, midnight, timestamp_from_text,
+    MICROS_PER_DAY, TIMESTAMP_END, checked_date, checked_timestamp, date_from_text, day_of, midnight, near, timestamp_from_text,
     timestamptz_from_text,
 };
 use super::input::{bool_from_text, bytea_from_text, uuid_from_text};
@@ -56,6 +56,21 @@ impl KeyDatum {
             Position::At(datum) => Conversion::Exactly(datum.to_datum()),
             Position::JustBelow(_) | Position::AboveAll | Position::BelowAll | Position::Elsewhere => Conversion::NoValue,
             Position::Unknown => Conversion::Unknown,
+        }
+    }
+
+    /// A day or time as PostgreSQL prints it under `DateStyle = ISO`, of any year. Not for what clients write: they are read as
+    /// settings say.
+    pub fn printed(key_type: KeyType, bytes: &[u8]) -> Option<Self> {
+        let (text, later_days) = near(std::str::from_utf8(bytes).ok()?)?;
+        match Self::position(key_type, key_type.oid(), Format::Text, text.as_bytes()) {
+            Position::At(DatumRef::Date(days)) => {
+                checked_date(i32::try_from(i64::from(days) + later_days).ok()?).map(KeyDatum::Date)
+            }
+            Position::At(DatumRef::Timestamp(micros)) => {
+                checked_timestamp(micros.checked_add(later_days.checked_mul(MICROS_PER_DAY)?)?).map(KeyDatum::Timestamp)
+            }
+            _ => None,
         }
     }
 

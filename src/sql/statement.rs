@@ -545,11 +545,13 @@ fn after_explain(source: Source<'_>, has_options: bool) -> Option<usize> {
     let text = source.text.get(source.start..source.end)?;
     let mut tokens = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).skip(1).peekable();
     let mut depth = 0usize;
+    // A list of options comes at once or not at all: after ANALYZE, a parenthesis is the statement's own.
+    let mut is_first = true;
     while let Some(token) = tokens.peek() {
         let piece = text.get(token.start..token.end)?;
         let is_option_word = ["analyze", "analyse", "verbose"].iter().any(|word| piece.eq_ignore_ascii_case(word));
         match piece {
-            "(" if has_options => depth += 1,
+            "(" if has_options && (is_first || depth > 0) => depth += 1,
             ")" if depth > 0 => {
                 depth -= 1;
                 if depth == 0 {
@@ -560,6 +562,7 @@ fn after_explain(source: Source<'_>, has_options: bool) -> Option<usize> {
             _ if depth > 0 || (has_options && is_option_word) => {}
             _ => return Some(source.start + token.start),
         }
+        is_first = false;
         tokens.next();
     }
     None

@@ -364,7 +364,7 @@ impl<'c> Inputs<'c> {
         let columns = columns.filter(|(index, _)| !computed.iter().any(|computed| computed.inner.columns.contains(index)));
         let columns: Vec<&ColumnUse> = columns.map(|(_, column)| column).collect();
         self.uses_all |= survey.uses_all_columns || columns.iter().any(|column| column.is_star && !column.is_ignored);
-        for (used, class) in survey.relations.iter().zip(classes) {
+        for (index, (used, class)) in survey.relations.iter().zip(classes).enumerate() {
             let relation = match class {
                 Class::InPlace | Class::Computed => continue,
                 Class::Input(input) => self.list.get(*input).map(|wanted| wanted.relation),
@@ -374,7 +374,7 @@ impl<'c> Inputs<'c> {
             let name = used.effective_name();
             // A column wins over a row of the same name.
             let has_column = relation.is_some_and(|relation| relation.column(name).is_some());
-            for column in columns.iter().filter(|column| !column.is_star) {
+            for column in columns.iter().filter(|column| !column.is_star && survey.may_be_named(index, column)) {
                 match column.path.as_slice() {
                     [single] if single == name && !has_column => {
                         self.uses_all = true;

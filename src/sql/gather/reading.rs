@@ -8,9 +8,11 @@ use super::survey::{STACK_BYTES, STACK_LEFT_BYTES_MIN};
 
 /// Tables by the places of their names.
 pub struct Reading<'n> {
-    /// Conditions, and the tables whose rows they filter.
-    pub conditions: Vec<(Node<'n>, Vec<i32>)>,
+    pub conditions: Vec<ConditionRead<'n>>,
     pub places: Vec<i32>,
+    /// Names of the items, in their order.
+    pub names: Vec<String>,
+    /// No name of an item is that of anything else.
     pub has_tables_only: bool,
     /// Columns of USING.
     pub merged: Vec<String>,
@@ -20,6 +22,15 @@ pub struct Reading<'n> {
     /// Aliases of joins.
     pub has_hidden_tables: bool,
     outer_joins: usize,
+}
+
+/// A condition of the level.
+pub struct ConditionRead<'n> {
+    pub root: Node<'n>,
+    /// The tables whose rows it filters.
+    pub filtered: Vec<i32>,
+    /// Which of the names an ON sees: those of its join. `None`: all.
+    pub visible: Option<Range<usize>>,
 }
 
 /// A column of USING, of tables that are certain to have the values that it compares.
@@ -43,6 +54,7 @@ impl Default for Reading<'_> {
         Self {
             conditions: Vec::new(),
             places: Vec::new(),
+            names: Vec::new(),
             has_tables_only: true,
             merged: Vec::new(),
             usings: Vec::new(),
@@ -56,6 +68,7 @@ impl Default for Reading<'_> {
 impl<'n> Reading<'n> {
     /// Reads an item; the places of its tables that no outer join in it extends by NULLs.
     pub fn item(&mut self, item: Node<'n>) -> Vec<i32> {
+        self.names.extend(name(item).map(str::to_owned));
         match item {
             Node::RangeVar(relation) => {
                 self.places.push(relation.location);
@@ -71,12 +84,15 @@ impl<'n> Reading<'n> {
 
     fn join(&mut self, join: &'n nodes::JoinExpr) -> Vec<i32> {
         let (first, outer_joins) = (self.places.len(), self.outer_joins);
+        let first_name = self.names.len();
         let left = self.item(join.larg());
         let middle = self.places.len();
         let right = self.item(join.rarg());
         let has_hidden_tables = self.has_hidden_tables;
         self.has_hidden_names |= join.is_natural;
         self.has_hidden_tables |= join.alias().is_some();
+        // It is a name of this level, and none of a table.
+        self.has_tables_only &= join.join_using_alias().is_none();
         let both = || [left.as_slice(), right.as_slice()].concat();
         let (filtered, kept) = match join.jointype {
             nodes::JoinType::JOIN_INNER => (both(), both()),
@@ -103,7 +119,8 @@ impl<'n> Reading<'n> {
         self.usings.extend(usings);
         self.merged.extend(names.map(str::to_owned));
         self.outer_joins += usize::from(join.jointype != nodes::JoinType::JOIN_INNER);
-        self.conditions.push((join.quals(), filtered));
+        let visible = Some(first_name..self.names.len());
+        self.conditions.push(ConditionRead { root: join.quals(), filtered, visible });
         kept
     }
 

@@ -13,6 +13,8 @@
 //! The partner may be any table of the level, extended by NULLs or not, since a NULL equals nothing; and a column of a sub-select
 //! or WITH query in FROM that hands on the column of a table: its rows are made of those that are loaded.
 
+use std::ops::Range;
+
 use super::filters::{ColumnName, Unqualified};
 use super::keys::are_comparable;
 use super::semijoins::Known;
@@ -59,7 +61,7 @@ pub fn handed_on<'r>(survey: &Survey, known: &[Option<Known<'r>>], level: usize)
     let names = Names { survey, known };
     let outputs = survey.levels.get(level).map(|level| level.outputs.as_slice()).unwrap_or_default();
     let named = outputs.iter().filter_map(|output| match output {
-        Output::Column { name, column } => match names.at_level(column, level) {
+        Output::Column { name, column } => match names.at_level(column, level, None) {
             Here::Means(found) => Some((found.at, name.clone())),
             Here::Around | Here::Unknown => None,
         },
@@ -74,14 +76,14 @@ pub fn is_same(one: At<'_>, other: At<'_>) -> bool {
 
 impl<'r> Names<'_, 'r> {
     fn steps_of(&self, equality: &Equality) -> Vec<(At<'r>, At<'r>)> {
-        let Some(left) = self.meaning(&equality.left, equality.level) else { return Vec::new() };
+        let Some(left) = self.meaning(&equality.left, equality) else { return Vec::new() };
         let filters = |meaning: &Meaning<'_>| !meaning.is_derived && equality.relations.contains(&meaning.at.0);
         let right = match &equality.right {
             Right::SubSelect(place) => {
                 let right = self.output_of(*place).filter(|right| filters(&left) && are_comparable(left.at.1, right.1));
                 return right.map(|right| (left.at, right)).into_iter().collect();
             }
-            Right::Column(column) => self.meaning(column, equality.level),
+            Right::Column(column) => self.meaning(column, equality),
         };
         let Some(right) = right.filter(|right| are_comparable(left.at.1, right.at.1)) else { return Vec::new() };
         let is_there =
@@ -97,7 +99,7 @@ impl<'r> Names<'_, 'r> {
         let side = |side: &Side| match side {
             Side::Item(item) => {
                 let name = ColumnName { qualifier: Some(item.clone()), name: using.name.clone() };
-                match self.at_level(&name, using.level) {
+                match self.at_level(&name, using.level, None) {
                     Here::Means(Meaning { at, is_derived, .. }) => Some((at, is_derived)),
                     Here::Around | Here::Unknown => None,
                 }
@@ -128,25 +130,25 @@ impl<'r> Names<'_, 'r> {
     fn output_of(&self, place: i32) -> Option<At<'r>> {
         let mut levels = self.survey.levels.iter().enumerate();
         let (index, level) = levels.find(|(_, level)| level.entered_by == Some(place))?;
-        let Here::Means(found) = self.at_level(level.output.as_ref()?, index) else { return None };
+        let Here::Means(found) = self.at_level(level.output.as_ref()?, index, None) else { return None };
         (found.is_derived || level.kept.contains(&found.at.0)).then_some(found.at)
     }
 
-    /// What a column's name means, as far as that is certain.
-    fn meaning(&self, name: &ColumnName, level: usize) -> Option<Meaning<'r>> {
-        let mut next = Some(level);
+    /// What a column's name means in an equality, as far as that is certain.
+    fn meaning(&self, name: &ColumnName, equality: &Equality) -> Option<Meaning<'r>> {
+        let (mut next, mut visible) = (Some(equality.level), equality.visible.as_ref());
         while let Some(level) = next {
-            match self.at_level(name, level) {
+            match self.at_level(name, level, visible) {
                 Here::Means(found) => return Some(found),
-                Here::Around => next = self.survey.levels.get(level)?.parent,
+                Here::Around => (next, visible) = (self.survey.levels.get(level)?.parent, None),
                 Here::Unknown => return None,
             }
         }
         None
     }
 
-    /// Were there two of one name, PostgreSQL would refuse the statement.
-    fn at_level(&self, name: &ColumnName, index: usize) -> Here<'r> {
+    /// Were there two of one name, PostgreSQL would refuse the statement. `visible`: of the level's names, when not all are.
+    fn at_level(&self, name: &ColumnName, index: usize, visible: Option<&Range<usize>>) -> Here<'r> {
         let Some(level) = self.survey.levels.get(index) else { return Here::Unknown };
         let is_certain = match (&name.qualifier, &level.unqualified) {
             (_, Unqualified::Hidden) | (None, Unqualified::Unknown) => false,
@@ -154,7 +156,9 @@ impl<'r> Names<'_, 'r> {
             (Some(_), Unqualified::Own { .. } | Unqualified::Unknown) => true,
         };
         let used = |relation: &usize| self.survey.relations.get(*relation);
-        let is_named = |table: &str| name.qualifier.as_deref().is_none_or(|qualifier| qualifier == table);
+        let names = visible.map(|visible| level.names.get(visible.clone()).unwrap_or_default());
+        let is_visible = |table: &str| names.is_none_or(|names| names.iter().any(|name| name == table));
+        let is_named = |table: &str| is_visible(table) && name.qualifier.as_deref().is_none_or(|qualifier| qualifier == table);
         let is_known = |relation: &usize| {
             self.known.get(*relation).is_some_and(Option::is_some) && used(relation).is_some_and(|used| !used.has_column_aliases)
         };
@@ -176,7 +180,7 @@ impl<'r> Names<'_, 'r> {
     /// The column of a table that a sub-select in FROM hands on by this name.
     fn handed_on(&self, name: &str, index: usize) -> Option<At<'r>> {
         let outputs = &self.survey.levels.get(index)?.outputs;
-        let of = |column: ColumnName| match self.at_level(&column, index) {
+        let of = |column: ColumnName| match self.at_level(&column, index, None) {
             Here::Means(found) => Some(found.at),
             Here::Around | Here::Unknown => None,
         };

@@ -5,6 +5,7 @@
 //! is proven. A node that is not known is an error: it might name a table.
 
 use std::mem::discriminant;
+use std::ops::Range;
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
@@ -13,7 +14,7 @@ use super::filters::{self, ColumnName, Filter, Unqualified};
 use super::groups::{self, Groups};
 use super::inner::Inner;
 use super::lookups::{self, Lookup};
-use super::reading::{Operand, Reading};
+use super::reading::{ConditionRead, Operand, Reading};
 use super::refusals;
 use crate::error::PgError;
 use crate::sql::tree;
@@ -76,6 +77,8 @@ pub struct ColumnUse {
     pub is_ignored: bool,
     /// The direct argument of this function, unqualified.
     pub argument_of: Option<String>,
+    /// Levels whose tables it may name; `None`: others too, which are not known where it is met.
+    pub around: Option<Vec<usize>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +103,8 @@ pub struct Level {
     pub unqualified: Unqualified,
     /// There is nothing else in FROM.
     pub is_closed: bool,
+    /// Names of the items of FROM.
+    pub names: Vec<String>,
     /// Sub-selects and WITH queries in FROM that are one SELECT each.
     pub derived: Vec<Derived>,
     /// Columns of its own that it hands on.
@@ -119,6 +124,8 @@ pub struct Equality {
     pub level: usize,
     /// Tables of the level whose rows it filters.
     pub relations: Vec<usize>,
+    /// Which of the level's names it sees, in an ON; `None`: all.
+    pub visible: Option<Range<usize>>,
     pub left: ColumnName,
     pub right: Right,
 }
@@ -207,6 +214,21 @@ pub fn survey(query: Node<'_>) -> Result<Survey, PgError> {
 }
 
 impl Survey {
+    /// The table's name may mean this table where the column stands: it is of a level that is visible there, and no level further
+    /// inside has another item of that name.
+    pub fn may_be_named(&self, relation: usize, column: &ColumnUse) -> bool {
+        let (Some(around), Some(used)) = (&column.around, self.relations.get(relation)) else { return true };
+        for level in around.iter().rev().filter_map(|level| self.levels.get(*level)) {
+            if level.relations.contains(&relation) {
+                return true;
+            }
+            if level.unqualified != Unqualified::Hidden && level.names.iter().any(|name| name == used.effective_name()) {
+                return false;
+            }
+        }
+        false
+    }
+
     /// The relation is kept at a level around this one.
     pub fn is_outer(&self, relation: usize, level: usize) -> bool {
         let parent = |level: usize| self.levels.get(level).and_then(|level| level.parent);
@@ -331,7 +353,7 @@ impl Walk {
         for item in select.from_clause() {
             kept.extend(read.item(item));
         }
-        read.conditions.push((select.where_clause(), kept.clone()));
+        read.conditions.push(ConditionRead { root: select.where_clause(), filtered: kept.clone(), visible: None });
         let only_output = match select.target_list().iter().collect::<Vec<_>>().as_slice() {
             [only] if select.op == nodes::SetOperation::SETOP_NONE => filters::column(only.val()),
             _ => None,
@@ -346,6 +368,7 @@ impl Walk {
         self.survey.levels.push(Level {
             parent: self.around.last().copied().flatten(),
             is_closed: read.has_tables_only && relations.len() == read.places.len(),
+            names: std::mem::take(&mut read.names),
             relations,
             kept: self.at(&kept),
             unqualified: unqualified.clone(),
@@ -356,9 +379,8 @@ impl Walk {
             groups: groups::groups(select),
             is_membership,
         });
-        for (root, places) in read.conditions {
-            let relations = self.at(&places);
-            self.conjuncts(root, &relations, &unqualified, level, is_repeated);
+        for condition in read.conditions {
+            self.conjuncts(&condition, &unqualified, level, is_repeated);
         }
         for using in read.usings {
             let side = |operand: Operand| match operand.name {
@@ -378,9 +400,10 @@ impl Walk {
         self.survey.relations.iter().enumerate().filter(|(_, relation)| is_meant(relation)).map(|(index, _)| index).collect()
     }
 
-    fn conjuncts(&mut self, root: Node<'_>, relations: &[usize], unqualified: &Unqualified, level: usize, is_repeated: bool) {
+    fn conjuncts(&mut self, read: &ConditionRead<'_>, unqualified: &Unqualified, level: usize, is_repeated: bool) {
+        let relations = &self.at(&read.filtered);
         let (mut equal, mut in_all_cases) = (Vec::new(), Vec::new());
-        let mut conjuncts = vec![root];
+        let mut conjuncts = vec![read.root];
         while let Some(conjunct) = conjuncts.pop().filter(|_| !relations.is_empty()) {
             match conjunct {
                 Node::None => {}
@@ -389,8 +412,9 @@ impl Walk {
                     equal.extend(lookups::equal_columns(other));
                     in_all_cases.extend(lookups::equal_in_all_cases(other));
                     if let Some((left, place)) = membership(other) {
-                        let relations = relations.to_vec();
-                        self.survey.equalities.push(Equality { level, relations, left, right: Right::SubSelect(place) });
+                        let (relations, visible) = (relations.clone(), read.visible.clone());
+                        let right = Right::SubSelect(place);
+                        self.survey.equalities.push(Equality { level, relations, visible, left, right });
                     }
                     if let Node::SubLink(sublink) = other
                         && matches!(sublink.sub_link_type, nodes::SubLinkType::EXISTS_SUBLINK | nodes::SubLinkType::ANY_SUBLINK)
@@ -407,7 +431,8 @@ impl Walk {
         }
         for (left, right) in equal.iter().chain(&in_all_cases) {
             let (left, right) = (left.clone(), Right::Column(right.clone()));
-            self.survey.equalities.push(Equality { level, relations: relations.to_vec(), left, right });
+            let (relations, visible) = (relations.clone(), read.visible.clone());
+            self.survey.equalities.push(Equality { level, relations, visible, left, right });
         }
         if is_repeated && !equal.is_empty() {
             self.survey.lookups.push(Lookup { relations: relations.to_vec(), equal });
@@ -633,7 +658,8 @@ impl Walk {
         self.survey.trace.push(Step::Column(self.survey.columns.len()));
         let is_ignored = is_star && self.ignores_star;
         let location = usize::try_from(column.location).ok();
-        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of });
+        let around = self.around.iter().copied().collect();
+        self.survey.columns.push(ColumnUse { location, path, is_star, is_ignored, argument_of, around });
     }
 
     /// Notes a call; the places of its direct arguments that are columns.

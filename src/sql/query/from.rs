@@ -8,7 +8,7 @@ use super::bind::{QUERY_DEPTH_MAX, Reader, too_complex};
 use super::expression::{Findings, Place, Scope};
 use super::leaves::{Columns, Leaf, LeafKey, LeafKind, same_family};
 use super::relations::{self, Resolved};
-use super::scope::{Frame, Visible, VisibleColumns};
+use super::scope::{Frame, Mark, Visible, VisibleColumns, merged_as};
 use super::with::{CteList, find_cte};
 use super::{Bound, Column, Facts, FromItem, Join, Predicate, Subquery, Term};
 use crate::error::PgError;
@@ -70,7 +70,9 @@ impl<'c> Reader<'c> {
                     "Restrict the statement to one shard key.",
                 ));
                 let mut findings = Findings::default();
-                let scope = Scope { frame, ctes, windows: None };
+                // Unlike those of functions, its arguments do not see what stands before it.
+                let around = Frame::inside(frame.outer);
+                let scope = Scope { frame: &around, ctes, windows: None };
                 for argument in sample.args() {
                     self.scan(argument, &scope, Place::Inside, &mut findings)?;
                 }
@@ -255,23 +257,25 @@ impl<'c> Reader<'c> {
             nodes::JoinType::JOIN_RIGHT => Join::Right,
             _ => Join::Full,
         };
-        let before = frame.items.len();
+        let before = frame.mark();
         let left = Box::new(self.item_of_from(join.larg(), frame, ctes, subqueries)?);
-        let between = frame.items.len();
+        let between = frame.mark();
         let right = Box::new(self.item_of_from(join.rarg(), frame, ctes, subqueries)?);
         let mut on = self.merge_columns(join, kind, frame, before, between);
         let mut findings = Findings::default();
+        let own = frame.split_off(before);
         {
-            let scope = Scope { frame, ctes, windows: None };
+            let scope = Scope { frame: &own, ctes, windows: None };
             if kind == Join::Inner {
                 on.extend(self.filter(join.quals(), &scope, &mut findings)?);
             } else {
                 on.extend(self.outer_on(join.quals(), &scope, &mut findings)?);
             }
         }
+        frame.append(own);
         if let Some(alias) = join.join_using_alias() {
-            let names: Vec<&str> = join.using_clause().iter().filter_map(|name| name.sval()).collect();
-            let columns = frame.merged.iter().filter(|(name, _)| names.contains(&name.as_str())).cloned().collect();
+            let names = join.using_clause().iter().filter_map(|name| name.sval());
+            let columns = names.filter_map(|name| Some((name.to_owned(), frame.merged_as(name)?))).collect();
             let columns = VisibleColumns::Join { columns, is_complete: true };
             frame.items.push(Visible { name: alias.aliasname().map(str::to_owned), schema: None, columns });
         }
@@ -299,9 +303,9 @@ impl<'c> Reader<'c> {
     }
 
     /// USING and NATURAL: equalities, and names that stand for one of two columns.
-    fn merge_columns(&mut self, join: &nodes::JoinExpr, kind: Join, frame: &mut Frame<'_>, before: usize, between: usize) -> Facts {
+    fn merge_columns(&mut self, join: &nodes::JoinExpr, kind: Join, frame: &mut Frame<'_>, before: Mark, between: Mark) -> Facts {
         let names: Option<Vec<String>> = if join.is_natural {
-            self.common_columns(frame, before, between)
+            self.common_columns(frame, before.items, between.items)
         } else {
             Some(join.using_clause().iter().filter_map(|name| name.sval()).map(str::to_owned).collect())
         };
@@ -310,9 +314,10 @@ impl<'c> Reader<'c> {
             return Facts::new();
         };
         let mut facts = Facts::new();
+        let end = frame.mark();
         for name in names {
             let left = self.column_among(&name, frame, before, between);
-            let right = self.column_among(&name, frame, between, frame.items.len());
+            let right = self.column_among(&name, frame, between, end);
             if let (Some(left), Some(right)) = (left, right) {
                 let types = (self.comparable_type(left), self.comparable_type(right));
                 if let (Some(left_type), Some(right_type), true) = (types.0, types.1, self.operators_are_plain())
@@ -328,7 +333,6 @@ impl<'c> Reader<'c> {
                 Join::Right if is_alike => right,
                 Join::Inner | Join::Left | Join::Right | Join::Full => None,
             };
-            frame.merged.retain(|(known, _)| *known != name);
             frame.merged.push((name, merged));
         }
         facts
@@ -342,11 +346,11 @@ impl<'c> Reader<'c> {
             && left.is_collation_c == right.is_collation_c
     }
 
-    fn column_among(&self, name: &str, frame: &Frame<'_>, from: usize, to: usize) -> Option<Column> {
+    fn column_among(&self, name: &str, frame: &Frame<'_>, from: Mark, to: Mark) -> Option<Column> {
         // A column merged by a join further inside is what the name means there.
-        let merged = frame.merged.iter().find(|(known, _)| known == name).and_then(|(_, column)| *column);
+        let merged = merged_as(frame.merged.get(from.merged..to.merged)?, name).flatten();
         let mut found = None;
-        for item in frame.items.get(from..to)? {
+        for item in frame.items.get(from.items..to.items)? {
             match &item.columns {
                 VisibleColumns::Leaf(leaf) => match self.leaves.get(*leaf)?.find(name) {
                     Some(Some(index)) => {
@@ -389,16 +393,17 @@ impl<'c> Reader<'c> {
     }
 
     /// `(a JOIN b …) AS j`: only j is visible from here on.
-    fn hide_behind_alias(&mut self, alias: &nodes::Alias, frame: &mut Frame<'_>, before: usize) {
-        let hidden = frame.items.split_off(before.min(frame.items.len()));
+    fn hide_behind_alias(&mut self, alias: &nodes::Alias, frame: &mut Frame<'_>, before: Mark) {
+        let hidden = frame.split_off(before);
         let mut outputs = Vec::new();
-        let mut is_complete = frame.merged.is_empty() && !frame.has_unknown_merge && alias.colnames().is_empty();
-        if !alias.colnames().is_empty() && !frame.merged.is_empty() {
+        let mut is_complete = hidden.merged.is_empty() && !hidden.has_unknown_merge && alias.colnames().is_empty();
+        if alias.colnames().is_empty() {
+            frame.merged.extend(hidden.merged);
+        } else {
             // The merged columns have other names now.
-            frame.merged.clear();
-            frame.has_unknown_merge = true;
+            frame.has_unknown_merge |= !hidden.merged.is_empty();
         }
-        for item in &hidden {
+        for item in &hidden.items {
             is_complete &= self.star_of(item, &mut outputs);
         }
         let columns = if is_complete {

@@ -177,6 +177,10 @@ impl Reader<'_> {
     }
 
     fn in_operands(&mut self, term: Term, term_type: KeyType, list: &NodeList, frame: &Frame<'_>) -> Predicate {
+        // The values among them get a common type, which for these may be another than that of each comparison.
+        if term_type == KeyType::Bpchar && list.len() > 1 {
+            return Predicate::Unknown;
+        }
         Predicate::Or(
             list.iter()
                 .map(|item| {

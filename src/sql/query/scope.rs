@@ -7,11 +7,18 @@ use super::leaves::Leaf;
 #[derive(Debug, Default)]
 pub struct Frame<'f> {
     pub items: Vec<Visible>,
-    /// Columns merged by USING and NATURAL, which an unqualified name means; `None`: of both sides (FULL JOIN).
+    /// Columns merged by USING and NATURAL, which an unqualified name means, inner joins first; `None`: of both sides (FULL JOIN).
     pub merged: Vec<(String, Option<Column>)>,
     /// A NATURAL join whose common columns are not known: unqualified names and `*` are not resolved.
     pub has_unknown_merge: bool,
     pub outer: Option<&'f Frame<'f>>,
+}
+
+/// How much of a level was visible at one place of its FROM.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub items: usize,
+    pub merged: usize,
 }
 
 /// One table alias.
@@ -45,6 +52,32 @@ impl<'f> Frame<'f> {
         Self { outer, ..Self::default() }
     }
 
+    pub fn mark(&self) -> Mark {
+        Mark { items: self.items.len(), merged: self.merged.len() }
+    }
+
+    /// Takes out what has become visible since then: what the ON of a join sees of its level. Other items of the level that have
+    /// such names are not meant there, but those of levels around are.
+    pub fn split_off(&mut self, mark: Mark) -> Frame<'f> {
+        Self {
+            items: self.items.split_off(mark.items.min(self.items.len())),
+            merged: self.merged.split_off(mark.merged.min(self.merged.len())),
+            has_unknown_merge: self.has_unknown_merge,
+            outer: self.outer,
+        }
+    }
+
+    /// Puts back what was taken out.
+    pub fn append(&mut self, inner: Frame<'f>) {
+        self.items.extend(inner.items);
+        self.merged.extend(inner.merged);
+    }
+
+    /// What a merged column of this name stands for: of several, that of the outermost join.
+    pub fn merged_as(&self, name: &str) -> Option<Option<Column>> {
+        merged_as(&self.merged, name)
+    }
+
     /// `[column]`, `[table, column]` or `[schema, table, column]`.
     pub fn resolve(&self, path: &[&str], leaves: &[Leaf<'_>]) -> Resolution {
         let mut frame = Some(self);
@@ -76,7 +109,7 @@ impl<'f> Frame<'f> {
     }
 
     fn unqualified(&self, name: &str, leaves: &[Leaf<'_>]) -> Found {
-        if let Some((_, column)) = self.merged.iter().find(|(merged, _)| merged == name) {
+        if let Some(column) = self.merged_as(name) {
             return column.map_or(Found::Unknown, Found::Column);
         }
         let mut found = if self.has_unknown_merge { Found::Unknown } else { Found::Nothing };
@@ -104,6 +137,10 @@ impl<'f> Frame<'f> {
             (Some(_), Some(_)) => Found::Unknown,
         }
     }
+}
+
+pub fn merged_as(merged: &[(String, Option<Column>)], name: &str) -> Option<Option<Column>> {
+    merged.iter().rev().find(|(known, _)| known == name).map(|(_, column)| *column)
 }
 
 impl Visible {

@@ -4,7 +4,7 @@
 //! one is opaque when it names a column that the shard key might hang on, and silent otherwise.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use sqlparser::ast::{
     BinaryOperator, Expr, FromTable, Ident, Insert, JoinConstraint, JoinOperator, Query, Select, SetExpr, Statement, TableFactor,
@@ -60,7 +60,7 @@ pub enum Constant {
 
 /// `None`: not a plain statement.
 pub fn of<'c>(statement: &Statement, names: &Names, context: &'c Context) -> Option<Sketch<'c>> {
-    let mut reader = Reader { context, items: Vec::new(), watched: BTreeSet::new(), conjuncts: Vec::new() };
+    let mut reader = Reader { context, items: Vec::new(), visible: 0..0, watched: BTreeSet::new(), conjuncts: Vec::new() };
     match statement {
         Statement::Query(query) if names.query_count == 1 => reader.select(plain_select(query)?, statement),
         Statement::Update(update) if names.query_count == 0 => reader.update(update, statement),
@@ -85,6 +85,8 @@ fn plain_select(query: &Query) -> Option<&Select> {
 struct Reader<'c> {
     context: &'c Context,
     items: Vec<Item<'c>>,
+    /// Those that the condition sees which is looked at.
+    visible: Range<usize>,
     /// Names of columns that the key is, or may be equal to.
     watched: BTreeSet<String>,
     conjuncts: Vec<Formula>,
@@ -108,14 +110,16 @@ impl<'c> Reader<'c> {
         selection: Option<&Expr>,
         statement: &Statement,
     ) -> Option<()> {
-        let mut conditions: Vec<&Expr> = selection.into_iter().collect();
+        let mut conditions: Vec<(&Expr, Range<usize>)> = Vec::new();
         for table in tables {
+            let first = self.items.len();
             self.item(&table.relation)?;
             for join in &table.joins {
                 self.item(&join.relation)?;
                 match &join.join_operator {
                     JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
-                        conditions.extend(self.constraint(constraint)?);
+                        let condition = self.constraint(constraint, first)?;
+                        conditions.extend(condition.map(|condition| (condition, first..self.items.len())));
                     }
                     // Its ON counts for one side only, and that side may be kept after all: not looked at.
                     JoinOperator::Left(_) | JoinOperator::LeftOuter(_) | JoinOperator::Right(_) | JoinOperator::RightOuter(_) => {
@@ -126,7 +130,9 @@ impl<'c> Reader<'c> {
             }
         }
         self.watch(statement);
-        for condition in conditions {
+        conditions.extend(selection.map(|condition| (condition, 0..self.items.len())));
+        for (condition, visible) in conditions {
+            self.visible = visible;
             self.conjunction(condition, 0);
         }
         Some(())
@@ -163,8 +169,8 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// ON gives a condition; USING makes equalities with the table that was added last.
-    fn constraint<'s>(&mut self, constraint: &'s JoinConstraint) -> Option<Option<&'s Expr>> {
+    /// ON gives a condition; USING makes equalities with the table that was added last. `first`: of the tables that are joined.
+    fn constraint<'s>(&mut self, constraint: &'s JoinConstraint, first: usize) -> Option<Option<&'s Expr>> {
         match constraint {
             JoinConstraint::On(condition) => Some(Some(condition)),
             JoinConstraint::None => Some(None),
@@ -175,7 +181,7 @@ impl<'c> Reader<'c> {
                     };
                     let last = self.items.len().checked_sub(1)?;
                     let right = self.column_of(last, &name)?;
-                    let mut left = (0..last).filter_map(|item| self.column_of(item, &name));
+                    let mut left = (first..last).filter_map(|item| self.column_of(item, &name));
                     self.conjuncts.push(Formula::Equal(left.next()?, right));
                     self.watched.insert(name);
                 }
@@ -264,12 +270,12 @@ impl<'c> Reader<'c> {
             Expr::Identifier(name) => {
                 let name = folded(name);
                 // In several only when USING has merged them: otherwise PostgreSQL calls it ambiguous.
-                (0..self.items.len()).find_map(|item| self.column_of(item, &name))
+                self.visible.clone().find_map(|item| self.column_of(item, &name))
             }
             Expr::CompoundIdentifier(path) => match path.as_slice() {
                 [table, name] => {
                     let table = folded(table);
-                    let item = self.items.iter().position(|item| item.alias == table)?;
+                    let item = self.visible.clone().find(|item| self.items.get(*item).is_some_and(|item| item.alias == table))?;
                     self.column_of(item, &folded(name))
                 }
                 _ => None,

@@ -20,6 +20,12 @@ SELECT count(*), count(s.id), sum(o.id) FROM (people p FULL JOIN shop.people s O
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT * FROM people p WHERE o.person_id = p.id AND p.age IN (17, 31)) AND o.total > 10 ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) ORDER BY 1;
+-- The q of an inner ON is not the table beside the join.
+SELECT (SELECT count(*) FROM edges q JOIN (people a JOIN posts b ON a.boss = b.n AND a.boss = q.target) ON true WHERE q.source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM edges q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target WHERE q.source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM edges, people a JOIN posts b ON a.boss = b.n AND a.boss = target WHERE source = 5) FROM (SELECT 2 AS target) q;
+SELECT (SELECT count(*) FROM (SELECT target FROM edges WHERE source = 5) q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target) FROM (SELECT 2 AS target) q;
+SELECT q.source, (SELECT count(*) FROM edges q, people a JOIN posts b ON a.boss = b.n AND a.boss = q.target WHERE q.source = 5) FROM edges q WHERE q.target IN (2, 3) ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) OR o.total < 20 ORDER BY 1;
 SELECT o.id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = o.person_id AND p.age = 31) IS NOT TRUE ORDER BY 1;
 SELECT count(*) FROM shop.orders o WHERE EXISTS (SELECT count(*) FROM people p WHERE p.id = o.person_id AND p.age = 31);
@@ -43,6 +49,12 @@ SELECT id, p.age, s.nick, o.total FROM people p LEFT JOIN shop.people s USING (i
 SELECT id, p.age, s.nick, o.total FROM people p JOIN shop.people s USING (id) JOIN shop.orders o USING (id) WHERE s.nick = 'bob' ORDER BY 1;
 SELECT id, p.age, s.nick, o.total FROM people p RIGHT JOIN shop.people s USING (id) LEFT JOIN shop.orders o USING (id) WHERE s.id > 40 OR p.age = 31 ORDER BY 1;
 SELECT count(*), sum(o.id) FROM people p NATURAL JOIN (SELECT id, nick FROM shop.people) s JOIN shop.orders o USING (id) WHERE nick = 'bob';
+-- The alias of USING is a name of the join's own level.
+SELECT (SELECT count(*) FROM posts p JOIN shop.items i USING (n) AS q WHERE q.n = i.amount) FROM posts q WHERE q.person_id = 2 AND q.n = 1;
+SELECT (SELECT count(*) FROM posts p LEFT JOIN shop.items i USING (n) AS q WHERE q.n = p.person_id) FROM posts q WHERE q.person_id = 2 AND q.n = 1;
+SELECT (SELECT count(*) FROM (posts p JOIN shop.items i USING (n) AS q) JOIN skus s ON q.n = i.amount AND s.sku = i.sku) FROM posts q WHERE q.person_id = 2 AND q.n = 1;
+SELECT (SELECT count(*) FROM posts p JOIN shop.items i USING (n) AS q WHERE i.amount IN (SELECT q.n)) FROM posts q WHERE q.person_id = 2 AND q.n = 1;
+SELECT count(*) FROM posts p JOIN shop.items i USING (n) AS q JOIN people o ON o.id = q.n AND o.age = 17;
 SELECT x.id, (SELECT count(*) FROM posts o JOIN shop.orders s USING (person_id) WHERE person_id = o.n) FROM notes x WHERE x.person_id = 8;
 SELECT x.id FROM notes x WHERE x.id = 2 AND EXISTS (SELECT 1 FROM posts o JOIN shop.orders s USING (person_id) WHERE person_id = o.n AND o.n = 3);
 -- Tables of the home shard.

@@ -12,6 +12,22 @@ SELECT count(*) FROM people CROSS JOIN posts CROSS JOIN ranks;
 SELECT name, count(*) FROM people NATURAL JOIN shop.people GROUP BY name ORDER BY name;
 SELECT id, people.name, nick FROM people JOIN shop.people USING (id) WHERE nick IS NOT NULL AND public.people.age > 0 ORDER BY id;
 SELECT name, count(*) FROM people p NATURAL JOIN shop.people s GROUP BY name ORDER BY name;
+-- The statement that is explained begins with a parenthesis.
+--! runs
+EXPLAIN ANALYZE (SELECT id FROM people ORDER BY age LIMIT 3) UNION ALL (SELECT id FROM shop.people ORDER BY nick LIMIT 2);
+--! runs
+EXPLAIN ANALYZE VERBOSE (SELECT count(*) FROM people p JOIN shop.orders o ON o.person_id = p.id);
+--! runs
+EXPLAIN (ANALYZE, COSTS OFF) (SELECT id FROM people LIMIT 3) UNION ALL (SELECT id FROM shop.people LIMIT 2);
+--! runs
+EXPLAIN VERBOSE (SELECT id FROM people WHERE id = 1);
+--! runs
+EXPLAIN (SELECT id FROM people WHERE id = 1) UNION ALL (SELECT id FROM people WHERE id = 1);
+-- One name for two tables, where each is not visible to the other's columns.
+WITH w AS (SELECT q.target FROM edges q WHERE q.source = 3) SELECT count(q.age), max(w.target) FROM people q, w;
+SELECT count(q.age), (SELECT max(q.total) FROM shop.orders q) FROM people q;
+SELECT (SELECT count(q.total) FROM shop.orders q), (SELECT max(q.age) FROM people q);
+SELECT max(age) FROM people q UNION ALL SELECT max(q.target) FROM edges q ORDER BY 1;
 SELECT id, age, nick FROM people p NATURAL JOIN (SELECT id, nick FROM shop.people) s ORDER BY id;
 SELECT id, x.name FROM people JOIN shop.people x USING (id) ORDER BY x.name DESC LIMIT 4;
 SELECT j.id FROM (people p JOIN shop.orders o ON o.person_id = p.id) AS j (id, b, c) WHERE b IS NOT NULL ORDER BY 1 LIMIT 7;

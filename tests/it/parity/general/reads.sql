@@ -106,6 +106,19 @@ SELECT * FROM places WHERE region = ANY ($1) AND tenant = $2 ORDER BY v COLLATE 
 SELECT p.v, x.n FROM places p JOIN visits x ON x.region = p.region AND x.tenant = p.tenant WHERE p.region = 'us' AND p.tenant = 3 ORDER BY p.k;
 SELECT p.v, x.n FROM places p JOIN visits x USING (region, tenant) ORDER BY p.v COLLATE "C";
 SELECT p.v, x.n FROM places p LEFT JOIN visits x USING (region, tenant) WHERE p.k = 1 ORDER BY p.v COLLATE "C";
+-- An ON sees the two sides of its join; what else has such a name is of a level around, or of none.
+SELECT q.n, (SELECT count(*) FROM entries q JOIN (accounts a JOIN entries b ON a.id = b.account_id AND a.id = q.n) ON true WHERE q.account_id = 2 AND q.n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT q.n, (SELECT count(*) FROM entries q, (accounts a JOIN entries b ON a.id = b.account_id AND a.id = q.n) WHERE q.account_id = 2 AND q.n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT q.n, (SELECT count(b.n) FROM entries q, (accounts a LEFT JOIN entries b ON a.id = b.account_id AND b.account_id = q.n) WHERE q.account_id = 2 AND q.n = 2 AND b.n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT q.n, (SELECT count(*) FROM entries, (accounts a JOIN accounts b ON a.id = b.id AND a.id = n) WHERE account_id = 2 AND n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT q.n, (SELECT count(*) FROM entries e JOIN entries f USING (account_id, n), accounts a JOIN accounts b ON a.id = b.id AND a.id = n WHERE account_id = 2 AND n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT q.n, (SELECT count(*) FROM entries q, accounts a JOIN accounts b ON a.id = b.id AND a.id IN (SELECT q.n) WHERE q.account_id = 2 AND q.n = 2) FROM entries q WHERE q.account_id = 2 ORDER BY q.n;
+SELECT count(*) FROM entries q, accounts a JOIN LATERAL (SELECT e.n FROM entries e WHERE e.account_id = q.n AND a.id = q.account_id) l ON l.n > 1 WHERE q.account_id = 2 AND q.n = 2;
+SELECT count(*) FROM entries q, accounts a JOIN generate_series(1, q.n) g ON g = a.id WHERE q.account_id = 2 AND q.n = 2;
+SELECT count(*) FROM entries q, accounts a JOIN accounts b ON a.id = q.n AND a.id = b.id WHERE q.account_id = 2;
+SELECT count(*) FROM entries, accounts a JOIN sales.accounts b ON a.id = b.id AND n = 2 WHERE account_id = 2;
+SELECT count(*) FROM accounts a, entries e JOIN sales.invoices i ON n = i.id AND account_id = i.customer AND e.account_id = 3 WHERE a.id = 3;
+SELECT count(*) FROM entries f, entries e JOIN sales.invoices i ON account_id = i.customer WHERE e.account_id = 3 AND f.account_id = 2 AND i.customer = 3;
 SELECT region, tenant, count(*) FROM places GROUP BY region, tenant ORDER BY region COLLATE "C", tenant;
 SELECT * FROM readings WHERE sensor = 4 AND at = '2024-06-01 03:00';
 SELECT * FROM readings WHERE sensor = 4 ORDER BY at;
@@ -253,6 +266,15 @@ SELECT id, b FROM kitchen ORDER BY b, id;
 SELECT id, "by" FROM kitchen ORDER BY "by", id;
 SELECT id, u FROM kitchen ORDER BY u DESC, id;
 SELECT id, nm FROM kitchen ORDER BY nm, id;
+-- What the proxy does not put in order, also where NULLs come first.
+SELECT id, m FROM kitchen ORDER BY m DESC, id;
+SELECT id, jb FROM kitchen ORDER BY jb DESC, id;
+SELECT id, ip FROM kitchen ORDER BY ip NULLS FIRST, id;
+SELECT id, iv FROM kitchen ORDER BY iv DESC, id LIMIT 15;
+SELECT id, ia FROM kitchen ORDER BY ia DESC, id;
+SELECT id, j ->> 'i' FROM kitchen ORDER BY j ->> 'i' DESC, id;
+SELECT DISTINCT m FROM kitchen ORDER BY m DESC;
+SELECT m, count(*) FROM kitchen GROUP BY m ORDER BY m DESC;
 SELECT id, m FROM kitchen WHERE id < 9 ORDER BY id;
 SELECT id, j, jb, ia, ta FROM kitchen ORDER BY id;
 SELECT id, ip, iv FROM kitchen ORDER BY id;

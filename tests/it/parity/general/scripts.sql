@@ -678,3 +678,16 @@ COMMIT;
  CREATE TABLE nobody (id bigint, t nosuch);
    ALTER TABLE nobody ADD COLUMN x nosuch;
 --! end
+-- Days of far years are in their order.
+--! script
+BEGIN;
+INSERT INTO entries SELECT a, 80, 1, 'fee', d::date FROM (VALUES (1, '20044-02-29'), (2, '2024-01-01'), (3, '0044-03-15 BC'), (4, '5874897-12-31'), (5, 'infinity'), (6, '0001-01-01'), (7, '-infinity')) v (a, d);
+UPDATE accounts SET opened = CASE id WHEN 1 THEN '20044-02-29 12:00+00' WHEN 2 THEN '0044-03-15 12:00+00 BC' ELSE 'infinity' END::timestamptz WHERE id < 4;
+SELECT account_id, booked FROM entries WHERE n = 80 ORDER BY booked;
+SELECT account_id, booked FROM entries WHERE n = 80 ORDER BY booked DESC LIMIT 3;
+SELECT booked, count(*) FROM entries WHERE n = 80 GROUP BY booked ORDER BY booked;
+SELECT min(booked), max(booked) FROM entries WHERE account_id < 4 AND n = 80;
+SELECT id, opened FROM accounts WHERE id < 6 ORDER BY opened, id;
+SELECT id FROM accounts ORDER BY opened DESC, id LIMIT 5;
+ROLLBACK;
+--! end

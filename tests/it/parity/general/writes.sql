@@ -45,6 +45,9 @@ INSERT INTO entries SELECT account_id, n + 100, amount FROM entries WHERE accoun
 INSERT INTO entries (account_id, n) SELECT 3, 60;
 INSERT INTO places VALUES ('eu', 1, 9, 'new') RETURNING *;
 INSERT INTO places VALUES ('eu', 1, 9, 'new'), ('eu', 1, 10, 'newer');
+-- The q of the inner ON is the row that is deleted, not the one beside the join.
+DELETE FROM entries q WHERE q.account_id = 2 AND NOT EXISTS (SELECT 1 FROM entries q JOIN (accounts a JOIN entries b ON a.id = b.account_id AND a.id = q.n) ON true WHERE q.account_id = 2 AND q.n = 2) RETURNING q.n;
+UPDATE entries q SET kind = 'lost' WHERE q.account_id = 2 AND NOT EXISTS (SELECT 1 FROM entries q, (accounts a JOIN entries b ON a.id = b.account_id AND a.id = q.n) WHERE q.account_id = 2 AND q.n = 2) RETURNING q.n;
 --! us | 77 | 1
 --! '' | 0 | 1
 INSERT INTO places (region, tenant, k) VALUES ($1, $2, $3) RETURNING region, tenant;

@@ -265,6 +265,9 @@ SELECT * FROM k_varchar WHERE k = $1::varchar;
 --! nothing | NULL
 SELECT * FROM k_varchar WHERE k IN ($1, $2) ORDER BY v COLLATE "C";
 SELECT * FROM k_varchar WHERE k IN ('a', 'abc', NULL) OR k = 'ab';
+SELECT * FROM k_varchar WHERE k = 'a '::bpchar ORDER BY v COLLATE "C";
+SELECT * FROM k_varchar WHERE k IN ('a '::bpchar, 'x') ORDER BY v COLLATE "C";
+SELECT * FROM k_varchar WHERE k IN ('a '::text, 'x');
 --! {"a","abc",""}
 --! {"a",NULL}
 --! {}
@@ -325,6 +328,21 @@ SELECT * FROM k_char WHERE k = $1::char(5);
 --! x | NULL
 SELECT * FROM k_char WHERE k IN ($1, $2) ORDER BY v COLLATE "C";
 SELECT * FROM k_char WHERE k IN ('a', 'abc', NULL) OR k = 'ab';
+-- Among several values, text is compared as the column's type; by itself, as text. In an array the first one says.
+SELECT * FROM k_char WHERE k IN ('a '::text, 'x');
+SELECT * FROM k_char WHERE k IN ('a '::text);
+SELECT * FROM k_char WHERE k IN ('a '::text, NULL);
+SELECT * FROM k_char WHERE k IN ('a '::varchar, 'x');
+SELECT * FROM k_char WHERE k IN ('x', 'ab  '::text, 'a '::text) ORDER BY v COLLATE "C";
+SELECT * FROM k_char WHERE k = 'a '::text OR k = 'x';
+--! x
+SELECT * FROM k_char WHERE k IN ('a '::text, $1::text);
+SELECT c.k, d.k FROM k_char c JOIN k_char d ON c.k IN (d.k, 'a '::text, 'x') WHERE d.k = 'ab' ORDER BY c.v COLLATE "C";
+SELECT c.k, d.k FROM k_char c JOIN k_char d ON c.k = ANY (ARRAY[d.k, 'a '::text]) WHERE d.k = 'ab' ORDER BY c.v COLLATE "C";
+SELECT * FROM k_char WHERE k = ANY (ARRAY['a '::text, 'x']);
+SELECT * FROM k_char WHERE k = ANY (ARRAY['x'::bpchar, 'a '::text]);
+SELECT * FROM k_char WHERE k = ANY (ARRAY['a ', 'x']::text[]);
+DELETE FROM k_char WHERE k IN ('1 '::text, 'x') RETURNING k;
 --! {"a","abc",""}
 --! {"a",NULL}
 --! {}
