@@ -42,6 +42,9 @@ pub enum Access {
     Read,
     /// Triggers, defaults, checks, indexes and rules too.
     Write,
+    /// A write on behalf of one to another relation, by a foreign key's action or by the table that it is a part of: policies do
+    /// not look on.
+    Action,
 }
 
 /// A closure together with what it is of: `trigger "audit" (function "public.log")`.
@@ -149,7 +152,7 @@ impl Catalog {
                 parts.push(PartClosure { name, function, closure });
             }
         };
-        if access == Access::Write {
+        if access != Access::Read {
             for trigger in &found.triggers {
                 add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), &|walk| walk.function(trigger.function));
             }
@@ -157,7 +160,7 @@ impl Catalog {
                 add(format!("rule \"{rule}\""), None, &|walk| walk.rule(found, rule));
             }
         }
-        for policy in &found.policies {
+        for policy in found.policies.iter().filter(|_| access != Access::Action) {
             add(format!("policy \"{}\"", policy.name), None, &|walk| walk.policies(found, Some(&policy.name)));
         }
         let mut others: Vec<(DependentKind, &str)> = self
@@ -207,12 +210,12 @@ impl Catalog {
 impl DependentKind {
     fn takes_part_in(self, access: Access) -> bool {
         match self {
-            DependentKind::View | DependentKind::Policy => true,
+            DependentKind::View | DependentKind::Policy => access != Access::Action,
             DependentKind::Rule
             | DependentKind::Default
             | DependentKind::Check
             | DependentKind::Index
-            | DependentKind::TriggerWhen => access == Access::Write,
+            | DependentKind::TriggerWhen => access != Access::Read,
         }
     }
 
@@ -402,11 +405,13 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(relation) = self.catalog.relations.get(&oid) else { return };
-        self.policies(relation, None);
+        if access != Access::Action {
+            self.policies(relation, None);
+        }
         self.dependencies(relation, access, None);
         match access {
             Access::Read => {}
-            Access::Write => self.written(relation),
+            Access::Write | Access::Action => self.written(relation),
         }
     }
 
@@ -419,7 +424,11 @@ impl<'a> Walk<'a> {
         }
         // Rows of a parent may go to any child.
         for child in &relation.children {
-            self.relation(*child, Access::Write);
+            self.relation(*child, Access::Action);
+        }
+        for reached in self.catalog.actions_after_any(relation, self.reader) {
+            self.writes.insert(reached.relation.oid);
+            self.relation(reached.relation.oid, Access::Action);
         }
     }
 

@@ -6,12 +6,14 @@
 
 use std::collections::HashMap;
 
+mod actions;
 mod closure;
 mod definitions;
 mod dependents;
 mod numbering;
 mod quote;
 
+pub use actions::{ActionOn, ForeignKeyAction, RowChange};
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::mentions;
@@ -173,6 +175,10 @@ pub struct ForeignKey {
     pub columns: Vec<String>,
     pub referenced: Oid,
     pub referenced_columns: Vec<String>,
+    pub on_delete: ForeignKeyAction,
+    pub on_update: ForeignKeyAction,
+    /// `ON DELETE SET NULL (columns)`; empty: all.
+    pub columns_set_on_delete: Vec<String>,
 }
 
 /// A trigger that is enabled; disabled ones are only in [`Catalog::definitions`].

@@ -471,6 +471,7 @@ impl<'c> Reader<'c> {
         }
         self.scan(conflict.where_clause(), scope, Place::Inside, findings)?;
         self.check_key_assignments(conflict.target_list(), target, scope, &Facts::new());
+        self.updated_rows(conflict.target_list().iter(), target, scope, &Facts::new());
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ fn is_default(value: Node<'_>) -> bool {
 }
 
 /// Nothing is computed, drawn or read.
-fn is_same_on_every_copy(column: &Column) -> bool {
+pub fn is_same_on_every_copy(column: &Column) -> bool {
     if column.is_numbered_by_shard() || column.is_drawn_by_proxy() {
         return false;
     }
