@@ -38,6 +38,8 @@ pub struct Notes {
     pub numbers: Numbers,
     /// Values that differ from one evaluation to the next: the first function found.
     pub volatile: Option<String>,
+    /// Values that may differ from one copy of a reference table to the next: the first one found.
+    pub of_one_copy: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -221,6 +221,9 @@ FROM (
     UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, polname::text, 'policy' FROM pg_policy
     UNION ALL SELECT 'pg_attrdef'::regclass, ad.oid, ad.adrelid, a.attname::text, 'default'
               FROM pg_attrdef ad JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+    UNION ALL SELECT 'pg_type'::regclass, a.atttypid, a.attrelid, a.attname::text, 'default'
+              FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+              WHERE t.typtype = 'd' AND t.typdefaultbin IS NOT NULL AND a.attnum > 0
     UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, conname::text, 'check' FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
     UNION ALL SELECT 'pg_constraint'::regclass, con.oid, a.attrelid, a.attname::text, 'check'
               FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0

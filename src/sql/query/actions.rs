@@ -9,15 +9,15 @@ use std::collections::BTreeSet;
 use pg_raw_parse::nodes;
 
 use super::bind::Reader;
-use super::expression::Scope;
+use super::expression::{Place, Scope};
 use super::modify::{Target, TargetKind};
 use super::placement::classes;
 use super::predicate::Operand;
 use super::relations::{self, Resolved};
-use super::set_default::is_same_on_every_copy;
+use super::set_default::{is_same_on_every_copy, sets_default};
 use super::{Facts, Predicate, Term, facts};
-use crate::catalog::{Access, ActionOn, Closure, ForeignKeyAction, Relation, RelationKind, RowChange};
-use crate::error::PgError;
+use crate::catalog::{Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange};
+use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::TableKind;
 use crate::sql::analysis::{KeyValue, Test};
@@ -28,6 +28,13 @@ impl<'c> Reader<'c> {
     /// asked for where rows are made.
     pub fn written_relation(&mut self, relation: &Relation) {
         self.note_parts(relation, Access::Write, false);
+        // Values that are assigned may be cast.
+        let catalog = &self.context.catalog;
+        let types = relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid));
+        let functions = types.filter_map(|known| catalog.type_functions.get(&known.name)).flatten();
+        for function in functions.filter_map(|oid| catalog.functions.get(oid)) {
+            self.note_user_function(function, Place::Stored);
+        }
         for member in self.context.catalog.family(relation).into_iter().skip(1) {
             self.note_parts(member, Access::Action, false);
         }
@@ -72,6 +79,7 @@ impl<'c> Reader<'c> {
     ) {
         let mut columns = BTreeSet::new();
         for assignment in assignments {
+            self.check_generated(assignment, target);
             if !self.keeps_value(assignment, target, scope, filter) {
                 columns.extend(assignment.name().map(str::to_owned));
             }
@@ -81,6 +89,19 @@ impl<'c> Reader<'c> {
             columns.retain(|column| key.iter().all(|key| key.column.column != *column));
         }
         self.changed_rows(target, RowChange::Updated(columns));
+    }
+
+    /// The shards do not know of identity columns that the whole cluster numbers, nor see what moves to another shard as an UPDATE.
+    fn check_generated(&mut self, assignment: &nodes::ResTarget, target: &Target<'c>) {
+        let column = target.relation.and_then(|relation| relation.column(assignment.name()?));
+        let is_shared = matches!(target.kind, TargetKind::Sharded { .. } | TargetKind::Replicated);
+        let is_always = |column: &&Column| is_shared && (column.is_generated || column.identity == Some('a'));
+        if let Some(column) = column.filter(is_always).filter(|_| !sets_default(assignment.val())) {
+            let kind = if column.is_generated { "a generated column" } else { "an identity column defined as GENERATED ALWAYS" };
+            let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+            let error = PgError::new(SqlState::GENERATED_ALWAYS, message);
+            self.notes.refuse(error.with_detail(format!("Column \"{}\" is {kind}.", column.name)));
+        }
     }
 
     fn changed_rows(&mut self, target: &Target<'c>, change: RowChange) {

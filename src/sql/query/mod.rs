@@ -40,6 +40,7 @@ mod predicate;
 mod relations;
 mod scope;
 mod select_list;
+mod server;
 mod set_default;
 mod through_view;
 mod with;

@@ -17,3 +17,8 @@ SELECT shardgate.distribute_table('plain_uses', 'k', colocate_with => 'paints');
 SELECT shardgate.distribute_table('loose', 'k', colocate_with => 'paints');
 SELECT shardgate.distribute_table('keyed', 'k', colocate_with => 'paints');
 ALTER TABLE touches ADD FOREIGN KEY (k) REFERENCES paints ON DELETE CASCADE ON UPDATE CASCADE;
+SELECT shardgate.reference_table('stars');
+SELECT shardgate.distribute_table('dated', 'k', colocate_with => 'paints');
+SELECT shardgate.distribute_table('numbered', 'id', partitions => 12);
+SELECT shardgate.distribute_table('doubles', 'k', colocate_with => 'paints');
+SELECT shardgate.distribute_table('drawn', 'id', partitions => 12);

@@ -17,3 +17,5 @@ INSERT INTO plain SELECT i, 'plain ' || i FROM generate_series(1, 10) i;
 INSERT INTO plain_uses SELECT i, 'use' FROM generate_series(1, 5) i;
 INSERT INTO loose SELECT i, i % 2 + 1, 'loose' FROM generate_series(1, 20) i;
 INSERT INTO keyed SELECT i, i % 2 + 1, 'keyed' FROM generate_series(1, 20) i;
+INSERT INTO stars SELECT i, 'star', 0.5 FROM generate_series(1, 5) i;
+INSERT INTO doubles SELECT i FROM generate_series(1, 10) i;
