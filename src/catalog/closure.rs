@@ -42,6 +42,9 @@ pub enum Access {
     Read,
     /// Triggers, defaults, checks, indexes and rules too.
     Write,
+    /// A write on behalf of one to another relation, by a foreign key's action or by the table that it is a part of: policies do
+    /// not look on.
+    Action,
 }
 
 /// A closure together with what it is of: `trigger "audit" (function "public.log")`.
@@ -185,7 +188,7 @@ impl Catalog {
                 parts.push(PartClosure { name, function, closure, notifies, sets_local, fires_on });
             }
         };
-        if access == Access::Write {
+        if access != Access::Read {
             for trigger in &found.triggers {
                 let visit = |walk: &mut Walk<'_>| walk.function(trigger.function);
                 add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), trigger.fires_on, &visit);
@@ -194,7 +197,7 @@ impl Catalog {
                 add(format!("rule \"{rule}\""), None, TriggerEvents::ALL, &|walk| walk.rule(found, rule));
             }
         }
-        for policy in &found.policies {
+        for policy in found.policies.iter().filter(|_| access != Access::Action) {
             let visit = |walk: &mut Walk<'_>| walk.policies(found, Some(&policy.name));
             add(format!("policy \"{}\"", policy.name), None, TriggerEvents::ALL, &visit);
         }
@@ -245,12 +248,12 @@ impl Catalog {
 impl DependentKind {
     fn takes_part_in(self, access: Access) -> bool {
         match self {
-            DependentKind::View | DependentKind::Policy => true,
+            DependentKind::View | DependentKind::Policy => access != Access::Action,
             DependentKind::Rule
             | DependentKind::Default
             | DependentKind::Check
             | DependentKind::Index
-            | DependentKind::TriggerWhen => access == Access::Write,
+            | DependentKind::TriggerWhen => access != Access::Read,
         }
     }
 
@@ -459,11 +462,13 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(relation) = self.catalog.relations.get(&oid) else { return };
-        self.policies(relation, None);
+        if access != Access::Action {
+            self.policies(relation, None);
+        }
         self.dependencies(relation, access, None);
         match access {
             Access::Read => {}
-            Access::Write => self.written(relation),
+            Access::Write | Access::Action => self.written(relation),
         }
     }
 
@@ -476,7 +481,11 @@ impl<'a> Walk<'a> {
         }
         // Rows of a parent may go to any child.
         for child in &relation.children {
-            self.relation(*child, Access::Write);
+            self.relation(*child, Access::Action);
+        }
+        for reached in self.catalog.actions_after_any(relation, self.reader) {
+            self.writes.insert(reached.relation.oid);
+            self.relation(reached.relation.oid, Access::Action);
         }
     }
 

@@ -6,12 +6,14 @@
 
 use std::collections::HashMap;
 
+mod actions;
 mod closure;
 mod definitions;
 mod dependents;
 mod numbering;
 mod quote;
 
+pub use actions::{ActionOn, ForeignKeyAction, RowChange};
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::mentions;
@@ -49,6 +51,8 @@ pub struct Catalog {
     pub function_dependencies: HashMap<Oid, Vec<Oid>>,
     /// Functions behind operators that users made, by operator name. Not those of pg_catalog or of an extension.
     pub operator_functions: HashMap<String, Vec<Oid>>,
+    /// Functions of users behind casts to a type and checks of a domain, by the type's name. Not those of an extension.
+    pub type_functions: HashMap<String, Vec<Oid>>,
     /// Kept by the closure walks; empty at first.
     pub closures: ClosureCache,
 }
@@ -143,7 +147,7 @@ pub struct Column {
     pub is_collation_c: bool,
     /// The column's collation as SQL may name it, quoted and with its schema; `None` for types without one.
     pub collation: Option<String>,
-    /// `pg_get_expr` of the default; also of a generated column.
+    /// `pg_get_expr` of the default, its own or else that of its type (a domain); also of a generated column.
     pub default: Option<String>,
     pub is_generated: bool,
     /// `a`lways or by `d`efault.
@@ -173,6 +177,10 @@ pub struct ForeignKey {
     pub columns: Vec<String>,
     pub referenced: Oid,
     pub referenced_columns: Vec<String>,
+    pub on_delete: ForeignKeyAction,
+    pub on_update: ForeignKeyAction,
+    /// `ON DELETE SET NULL (columns)`; empty: all.
+    pub columns_set_on_delete: Vec<String>,
 }
 
 /// A trigger that is enabled; disabled ones are only in [`Catalog::definitions`].
@@ -261,6 +269,8 @@ pub struct Type {
     pub kind: char,
     /// Base type of a domain; element of an array; 0 otherwise.
     pub base: Oid,
+    /// What columns of a domain get that have no default of their own.
+    pub default: Option<String>,
 }
 
 impl Catalog {

@@ -40,6 +40,8 @@ pub struct Notes {
     pub volatile: Option<String>,
     /// What sends notifications: the first found.
     pub notifies: Option<String>,
+    /// Values that may differ from one copy of a reference table to the next: the first one found.
+    pub of_one_copy: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -119,7 +119,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         Some(reference_refusal(&reason))
     } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
         Some(reference_refusal("The statement also reads tables that not every shard has in full."))
-    } else if let Some(name) = reader.notes.volatile.take() {
+    } else if let Some(name) = reader.notes.volatile.take().or(reader.notes.of_one_copy.take()) {
         Some(reference_refusal(&format!("Each shard would get a value of its own from {name}.")))
     } else {
         reader.notes.pushdown.take()

@@ -381,6 +381,8 @@ impl Finder<'_> {
                 let rows = self.rows.clone();
                 self.defaults(insert, context, Some(&rows));
             }
+            // Rows without columns cannot be written as VALUES.
+            Node::SelectStmt(select) if select.target_list().is_empty() && select.larg().is_none() => self.is_unknown = true,
             Node::SelectStmt(select) => match self.source_range().filter(|_| !casts_text(insert, context)) {
                 Some((start, end)) => {
                     self.add(start, end, (start, end), StageKind::Source, has_locks(select));

@@ -230,7 +230,8 @@ pub(super) fn library() -> Fixture {
     fixture.map.epoch = Epoch { incarnation: 1, counter: 1 };
     fixture.map.shards = (1..=2).map(|id| Arc::new(shard(id))).collect();
     fixture.catalog.schemas = ["public", "app", "ops", "shadow"].map(str::to_owned).to_vec();
-    let domain = Type { oid: DOMAIN, schema: "public".to_owned(), name: "d8".to_owned(), kind: 'd', base: oid::INT8 };
+    let domain =
+        Type { oid: DOMAIN, schema: "public".to_owned(), name: "d8".to_owned(), kind: 'd', base: oid::INT8, default: None };
     fixture.catalog.types.insert(DOMAIN, domain);
     tables(&mut fixture);
     views(&mut fixture);

@@ -7,7 +7,7 @@
 //!
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
-//! `partitioned`, declaratively partitioned tables; `collations`, text in other orders than that of its bytes. The others are told
+//! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `collations`, text in other orders than that of its bytes. The others are told
 //! in databases with such an order too.
 
 mod answer;
@@ -61,6 +61,13 @@ const PARTITIONED: Scene = Scene {
     locate: "SELECT shardgate.locate('events', '1')",
 };
 
+const ACTIONS: Scene = Scene {
+    schema: include_str!("parity/actions/schema.sql"),
+    rows: include_str!("parity/actions/rows.sql"),
+    declare: include_str!("parity/actions/declare.sql"),
+    locate: "SELECT shardgate.locate('paints', '1')",
+};
+
 const COLLATIONS: Scene = Scene {
     schema: include_str!("parity/collations/schema.sql"),
     rows: include_str!("parity/collations/rows.sql"),
@@ -109,6 +116,14 @@ async fn partitioned_tables_are_read_and_written_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     run_files(&mut runner, "partitioned", None).await;
     runner.tally.finish("partitioned");
+}
+
+#[tokio::test]
+async fn what_a_write_does_unseen_is_as_by_one_postgresql() {
+    let mut world = World::start(ACTIONS).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "actions", None).await;
+    runner.tally.finish("actions");
 }
 
 /// In databases whose default collation is not C.

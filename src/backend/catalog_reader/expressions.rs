@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use super::relations::whole;
 use super::{CatalogError, failed, oid, oids};
 use crate::catalog::{
-    Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ObjectName, Policy, Trigger, TriggerEvents,
+    Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents,
 };
 
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
@@ -24,6 +24,9 @@ struct ConstraintRow {
     columns: Vec<String>,
     referenced: i64,
     referenced_columns: Vec<String>,
+    on_delete: String,
+    on_update: String,
+    columns_set_on_delete: Vec<String>,
     definition: String,
 }
 
@@ -36,6 +39,9 @@ SELECT con.conrelid::int8 AS relation, con.conname::text AS name, con.contype = 
        con.confrelid::int8 AS referenced,
        ARRAY(SELECT a.attname::text FROM unnest(con.confkey) WITH ORDINALITY k(attnum, n)
              JOIN pg_attribute a ON a.attrelid = con.confrelid AND a.attnum = k.attnum ORDER BY k.n) AS referenced_columns,
+       con.confdeltype::text AS on_delete, con.confupdtype::text AS on_update,
+       ARRAY(SELECT a.attname::text FROM unnest(con.confdelsetcols) k
+             JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k ORDER BY a.attnum) AS columns_set_on_delete,
        pg_get_constraintdef(con.oid) AS definition
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
@@ -57,10 +63,23 @@ async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog) -> Res
                 columns: row.columns,
                 referenced: oid(row.referenced)?,
                 referenced_columns: row.referenced_columns,
+                on_delete: action(&row.on_delete),
+                on_update: action(&row.on_update),
+                columns_set_on_delete: row.columns_set_on_delete,
             });
         }
     }
     Ok(())
+}
+
+/// `pg_constraint.confdeltype` and its twin.
+fn action(letter: &str) -> ForeignKeyAction {
+    match letter {
+        "c" => ForeignKeyAction::Cascades,
+        "n" => ForeignKeyAction::SetsNull,
+        "d" => ForeignKeyAction::SetsDefault,
+        _ => ForeignKeyAction::Looks,
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -202,6 +221,9 @@ FROM (
     UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, polname::text, 'policy' FROM pg_policy
     UNION ALL SELECT 'pg_attrdef'::regclass, ad.oid, ad.adrelid, a.attname::text, 'default'
               FROM pg_attrdef ad JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+    UNION ALL SELECT 'pg_type'::regclass, a.atttypid, a.attrelid, a.attname::text, 'default'
+              FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+              WHERE t.typtype = 'd' AND t.typdefaultbin IS NOT NULL AND a.attnum > 0
     UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, conname::text, 'check' FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
     UNION ALL SELECT 'pg_constraint'::regclass, con.oid, a.attrelid, a.attname::text, 'check'
               FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0

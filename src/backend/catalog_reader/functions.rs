@@ -8,7 +8,8 @@ use crate::catalog::{Catalog, Function, ObjectName, Type};
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
     read_functions(conn, catalog).await?;
     read_operators(conn, catalog).await?;
-    read_types(conn, catalog).await
+    read_types(conn, catalog).await?;
+    read_type_functions(conn, catalog).await
 }
 
 #[derive(sqlx::FromRow)]
@@ -160,13 +161,15 @@ struct TypeRow {
     name: String,
     kind: String,
     base: i64,
+    default: Option<String>,
     definition: Option<String>,
 }
 
 // Row types of tables are left out; arrays are there for their element, not to be compared.
-const TYPES: &str = "
+const TYPES: &str = r#"
 SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
        CASE WHEN t.typtype = 'd' THEN t.typbasetype::int8 WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END AS base,
+       pg_get_expr(t.typdefaultbin, 0) AS "default",
        CASE WHEN n.nspname IN ('pg_catalog', 'information_schema') OR t.typcategory = 'A'
                  OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
             THEN NULL
@@ -187,7 +190,7 @@ FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname <> 'shardgate' AND t.typisdefined
   AND (t.typrelid = 0 OR EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
   AND NOT EXISTS (SELECT FROM pg_type el JOIN pg_class c ON c.oid = el.typrelid
-                  WHERE el.oid = t.typelem AND t.typcategory = 'A' AND c.relkind <> 'c')";
+                  WHERE el.oid = t.typelem AND t.typcategory = 'A' AND c.relkind <> 'c')"#;
 
 async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
     let rows: Vec<TypeRow> = sqlx::query_as(TYPES).fetch_all(conn).await.map_err(failed("types"))?;
@@ -198,7 +201,26 @@ async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
         let oid = oid(row.oid)?;
         let kind = letter("typtype", &row.kind)?;
         let base = super::oid(row.base)?;
-        catalog.types.insert(oid, Type { oid, schema: row.schema, name: row.name, kind, base });
+        catalog.types.insert(oid, Type { oid, schema: row.schema, name: row.name, kind, base, default: row.default });
+    }
+    Ok(())
+}
+
+const TYPE_FUNCTIONS: &str = "
+SELECT t.typname::text, ca.castfunc::oid::int8
+FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
+WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
+  AND p.pronamespace <> 'pg_catalog'::regnamespace
+UNION
+SELECT t.typname::text, d.refobjid::int8
+FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
+JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+ORDER BY 1, 2";
+
+async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    let rows: Vec<(String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
+    for (name, function) in rows {
+        catalog.type_functions.entry(name).or_default().push(oid(function)?);
     }
     Ok(())
 }

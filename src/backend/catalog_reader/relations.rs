@@ -112,6 +112,8 @@ struct ColumnRow {
     collate: Option<String>,
     locale: Option<String>,
     default: Option<String>,
+    /// Of its type, which counts where it has none of its own.
+    type_default: Option<String>,
     generated: String,
     identity: String,
 }
@@ -123,10 +125,13 @@ SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttyp
        coalesce(co.collisdeterministic, true) AS is_deterministic, co.collname::text AS collation,
        quote_ident(cn.nspname) || '.' || quote_ident(co.collname) AS collation_name,
        co.collprovider::text AS provider, co.collcollate AS collate, to_jsonb(co)->>'colllocale' AS locale,
-       pg_get_expr(d.adbin, d.adrelid) AS "default", a.attgenerated::text AS generated, a.attidentity::text AS identity
+       pg_get_expr(d.adbin, d.adrelid) AS "default",
+       CASE WHEN a.attidentity = '' THEN coalesce(pg_get_expr(t.typdefaultbin, 0), quote_literal(t.typdefault)) END AS type_default,
+       a.attgenerated::text AS generated, a.attidentity::text AS identity
 FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
@@ -202,7 +207,7 @@ impl ColumnRow {
             is_deterministic: self.is_deterministic,
             is_collation_c,
             collation: self.collation_name.filter(|_| has_collation),
-            default: self.default,
+            default: self.default.or(self.type_default),
             is_generated: !self.generated.is_empty(),
             identity,
             name: self.name,

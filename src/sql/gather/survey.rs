@@ -631,6 +631,10 @@ impl Walk {
                 Node::FuncCall(call) => arguments.extend(self.call(call)),
                 Node::SQLValueFunction(function) => {
                     self.survey.has_clock |= is_clock(function);
+                    if function.op == nodes::SQLValueFunctionOp::SVFOP_CURRENT_CATALOG {
+                        let name = "current_catalog".to_owned();
+                        self.survey.calls.push(Call { schema: None, name, argument_count: 0, first_constant: None });
+                    }
                     self.note(format!("value {}", function.op));
                 }
                 other => self.other(other),

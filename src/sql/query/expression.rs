@@ -60,6 +60,8 @@ impl<'c> Reader<'c> {
         let mut columns = Vec::new();
         let mut fields: Vec<&str> = Vec::new();
         let mut clock = None;
+        let mut names_database = false;
+        let mut casts = Vec::new();
         let mut operators: Vec<&str> = Vec::new();
         tree::walk(node, &mut |node| {
             match node {
@@ -68,7 +70,11 @@ impl<'c> Reader<'c> {
                 Node::ColumnRef(column) => columns.push(column),
                 Node::A_Indirection(e) => fields.extend(e.indirection().iter().filter_map(Node::as_str)),
                 Node::A_Expr(e) => operators.extend(e.name().iter().next_back().and_then(Node::as_str)),
-                Node::SQLValueFunction(function) => clock = clock.or(clock_name(function)),
+                Node::SQLValueFunction(function) => {
+                    clock = clock.or(clock_name(function));
+                    names_database |= function.op == nodes::SQLValueFunctionOp::SVFOP_CURRENT_CATALOG;
+                }
+                Node::TypeCast(cast) => casts.push(cast),
                 Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
                 Node::JsonArrayAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
                 other if !tree::is_known(other) => unknown = Some("an SQL construct of a newer PostgreSQL"),
@@ -81,6 +87,12 @@ impl<'c> Reader<'c> {
         }
         if let Some(name) = clock {
             self.note_clock(name);
+        }
+        if names_database {
+            self.note_server("current_catalog");
+        }
+        for cast in casts {
+            self.note_cast(cast, place);
         }
         for column in columns {
             self.note_column(column);

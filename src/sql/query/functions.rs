@@ -126,6 +126,7 @@ impl<'c> Reader<'c> {
             None => {}
         }
         match catalog_functions::nature(name, call.args().len()) {
+            Nature::Plain if name == "current_setting" => self.note_setting(call),
             Nature::Plain => {}
             Nature::Random => {
                 self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
@@ -134,13 +135,7 @@ impl<'c> Reader<'c> {
                 }
             }
             Nature::Clock => self.note_clock(&format!("{name}()")),
-            Nature::Server => {
-                if !catalog_functions::ONCE_ANYWHERE.contains(&name) {
-                    self.notes.session_call(SessionCall::Server);
-                }
-                self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
-                self.notes.not_pushable(one_server(name));
-            }
+            Nature::Server => self.note_server(name),
             Nature::Size => {
                 self.notes.not_pushable(one_server(name));
                 self.note_size(name, call);
@@ -218,7 +213,7 @@ impl<'c> Reader<'c> {
         }
     }
 
-    fn note_user_function(&mut self, function: &Function, place: Place) {
+    pub fn note_user_function(&mut self, function: &Function, place: Place) {
         if function.volatility == 'v' {
             self.notes.volatile.get_or_insert_with(|| format!("{}()", function.name));
             if place != Place::Output || !function.is_extension_member {
@@ -227,6 +222,7 @@ impl<'c> Reader<'c> {
         }
         if function.volatility != 'i' {
             self.notes.session_call(SessionCall::Server);
+            self.note_server_calls(function);
         }
         let closure = self.closure(function);
         let writes = match &closure {
@@ -267,7 +263,8 @@ impl<'c> Reader<'c> {
             };
         }
         let is_transparent = function.is_extension_member && !function.runs_queries();
-        if is_transparent || function.language == "internal" {
+        // An aggregate is made of other functions.
+        if is_transparent || (function.language == "internal" && function.kind != 'a') {
             return Closure::Known(References::default());
         }
         self.context.catalog.closure_of_function(function.oid, &SqlBodyReader).as_ref().clone()
@@ -342,7 +339,7 @@ fn volatile(name: &str) -> PgError {
     )
 }
 
-fn one_server(name: &str) -> PgError {
+pub fn one_server(name: &str) -> PgError {
     PgError::unsupported(
         format!("function {name}() is not supported across shards"),
         "Its result or effect belongs to one server.",

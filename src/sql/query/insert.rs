@@ -241,6 +241,13 @@ impl<'c> Reader<'c> {
                 "Select the rows, and insert them with VALUES.",
             ));
         }
+        if bound.is_complete && bound.outputs.is_empty() && !matches!(target.kind, TargetKind::Home) {
+            self.notes.refuse(PgError::unsupported(
+                "INSERT of rows without columns is not supported",
+                "The rows of the query are inserted by their values, of which they have none.",
+                "Select a value for one column, as in INSERT INTO t (note) SELECT NULL FROM ....",
+            ));
+        }
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         if let Some(combined) = placed.combined {
             self.notes.not_pushable(combined.reason);
@@ -474,6 +481,7 @@ impl<'c> Reader<'c> {
         }
         self.scan(conflict.where_clause(), scope, Place::Inside, findings)?;
         self.check_key_assignments(conflict.target_list(), target, scope, &Facts::new());
+        self.updated_rows(conflict.target_list().iter(), target, scope, &Facts::new());
         Ok(())
     }
 }

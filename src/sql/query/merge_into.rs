@@ -88,6 +88,20 @@ impl<'c> Reader<'c> {
                 self.check_merge_assignment(assignment, into, scope);
             }
         }
+        match clause.command_type {
+            nodes::CmdType::CMD_UPDATE => {
+                let assignments = clause.target_list().iter().filter_map(|node| match node {
+                    Node::ResTarget(assignment) => Some(assignment),
+                    _ => None,
+                });
+                // Of rows without a source ON says nothing.
+                let nothing = Facts::new();
+                let is_matched = clause.match_kind == nodes::MergeMatchKind::MERGE_WHEN_MATCHED;
+                self.updated_rows(assignments, into.target, scope, if is_matched { into.on } else { &nothing });
+            }
+            nodes::CmdType::CMD_DELETE => self.deleted_rows(into.target),
+            _ => {}
+        }
         if clause.command_type == nodes::CmdType::CMD_INSERT {
             if columns.is_empty() {
                 columns = into

@@ -12,6 +12,7 @@
 //! down into the nullable side of an outer join together with its ON condition, into the kept side without it, and through the
 //! output columns of a sub-select only where a filter on that column commutes with it (no LIMIT; grouped or partitioned by it).
 
+mod actions;
 mod aggregate;
 mod bind;
 mod catalog_functions;
@@ -39,6 +40,7 @@ mod predicate;
 mod relations;
 mod scope;
 mod select_list;
+mod server;
 mod set_default;
 mod through_view;
 mod with;

@@ -18,8 +18,9 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, Closure, Oid, References, Relation, TriggerEvents};
+use crate::catalog::{Access, Closure, Oid, References, Relation, Trigger, TriggerEvents};
 use crate::error::PgError;
+use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, SessionCall, Test};
 use crate::sql::body::SqlBodyReader;
@@ -122,7 +123,9 @@ impl<'c> Reader<'c> {
         if let Some(relation) = relation {
             self.written_relation(relation);
             match &kind {
-                TargetKind::Sharded { key, .. } => self.check_key_triggers(relation, key),
+                TargetKind::Sharded { key, .. } => {
+                    self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>());
+                }
                 TargetKind::Replicated => self.check_copied_triggers(relation),
                 TargetKind::Home => {}
             }
@@ -198,22 +201,6 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// Triggers, rules and defaults of a table that is written. Sequences of defaults are asked for where rows are made.
-    pub fn written_relation(&mut self, relation: &Relation) {
-        for part in self.context.catalog.closures_by_part(relation.oid, Access::Write, &SqlBodyReader) {
-            let function = part.function.and_then(|function| self.context.catalog.functions.get(&function));
-            if part.sets_local && !function.is_some_and(|function| self.is_declared(function)) {
-                self.notes.session_call(SessionCall::SetsLocally);
-            }
-            match part.closure {
-                Closure::Known(references) => self.note_references(&references, &part.name),
-                Closure::Unknown(reason) => {
-                    self.notes.touches_anything.get_or_insert(reason);
-                }
-            }
-        }
-    }
-
     /// Triggers that send notifications when the target is written so, its partitions' own among them.
     pub fn note_notifying(&mut self, target: &Target<'c>, events: TriggerEvents) {
         if let Some(relation) = target.relation {
@@ -234,29 +221,35 @@ impl<'c> Reader<'c> {
     }
 
     /// What a BEFORE trigger makes of a row may differ from copy to copy.
-    fn check_copied_triggers(&mut self, relation: &Relation) {
-        if let Some(trigger) = relation.triggers.iter().find(|trigger| trigger.is_before && trigger.is_row) {
+    pub fn check_copied_triggers(&mut self, relation: &Relation) {
+        let mut triggers = self.context.catalog.family(relation).into_iter().flat_map(|member| &member.triggers);
+        if let Some(trigger) = triggers.find(|trigger| trigger.is_before && trigger.is_row) {
             self.notes.volatile.get_or_insert_with(|| format!("Trigger \"{}\"", trigger.name));
         }
     }
 
     /// A BEFORE trigger that sets the key would put the row elsewhere.
-    pub fn check_key_triggers(&mut self, relation: &Relation, key: &[LeafKey<'_>]) {
-        for trigger in relation.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
-            let assigned = self.context.catalog.assigned_new_columns(trigger.function, &SqlBodyReader);
-            let is_declared =
-                self.context.catalog.functions.get(&trigger.function).is_some_and(|function| {
-                    self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone()))
-                });
-            let sets_key = match &assigned {
-                Some(columns) => key.iter().any(|key| columns.contains(&key.column.column)),
-                None => !is_declared,
-            };
-            if sets_key {
-                self.notes.touches_anything.get_or_insert_with(|| {
-                    format!("Trigger \"{}\" of table \"{}\" may set the shard key.", trigger.name, relation.name)
-                });
+    pub fn check_key_triggers(&mut self, relation: &Relation, key: &[&KeyColumn]) {
+        for member in self.context.catalog.family(relation) {
+            for trigger in member.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
+                if self.may_set_key(trigger, key) {
+                    self.notes.touches_anything.get_or_insert_with(|| {
+                        format!("Trigger \"{}\" of table \"{}\" may set the shard key.", trigger.name, member.name)
+                    });
+                }
             }
+        }
+    }
+
+    fn may_set_key(&self, trigger: &Trigger, key: &[&KeyColumn]) -> bool {
+        let catalog = &self.context.catalog;
+        let is_declared = catalog
+            .functions
+            .get(&trigger.function)
+            .is_some_and(|function| self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone())));
+        match catalog.assigned_new_columns(trigger.function, &SqlBodyReader) {
+            Some(columns) => key.iter().any(|key| columns.contains(&key.column)),
+            None => !is_declared,
         }
     }
 
@@ -276,6 +269,7 @@ impl<'c> Reader<'c> {
             self.scan(Node::ResTarget(assignment), &scope, Place::Stored, &mut findings)?;
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
+        self.updated_rows(update.target_list().iter(), &target, &scope, &filter);
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
         let is_determined = self.meets_one(update, &target);
         self.check_copied_write(&target, is_determined);
@@ -299,6 +293,7 @@ impl<'c> Reader<'c> {
         let (outputs, is_complete) = self.returning(delete.returning_clause(), &scope, &mut findings)?;
         self.check_copied_write(&target, true);
         self.note_notifying(&target, TriggerEvents::DELETE);
+        self.deleted_rows(&target);
         let kept = filter.clone();
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, facts: kept, ..Modified::of(&target) })

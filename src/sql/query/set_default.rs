@@ -14,7 +14,7 @@ use crate::sql::{clock, parse, tree};
 impl Reader<'_> {
     /// One assignment of an UPDATE, of ON CONFLICT, or of a MERGE.
     pub fn check_set_default(&mut self, assignment: &nodes::ResTarget, target: &Target<'_>) {
-        let Some(relation) = target.relation.filter(|_| is_default(assignment.val())) else { return };
+        let Some(relation) = target.relation.filter(|_| sets_default(assignment.val())) else { return };
         // A view may call its columns otherwise.
         let is_set = |column: &&Column| target.view.is_some() || assignment.name() == Some(column.name.as_str());
         for column in relation.columns.iter().filter(is_set) {
@@ -36,7 +36,7 @@ impl Reader<'_> {
 }
 
 /// DEFAULT, by itself or in a list of values.
-fn is_default(value: Node<'_>) -> bool {
+pub fn sets_default(value: Node<'_>) -> bool {
     match value {
         Node::SetToDefault(_) => true,
         Node::MultiAssignRef(assignment) => match assignment.source() {
@@ -48,7 +48,7 @@ fn is_default(value: Node<'_>) -> bool {
 }
 
 /// Nothing is computed, drawn or read.
-fn is_same_on_every_copy(column: &Column) -> bool {
+pub fn is_same_on_every_copy(column: &Column) -> bool {
     if column.is_numbered_by_shard() || column.is_drawn_by_proxy() {
         return false;
     }

@@ -42,7 +42,7 @@ impl<'c> Reader<'c> {
         let leaf = self.add_leaf(leaf)?;
         self.show(leaf, name.alias(), Some(name), frame);
         self.written_relation(relation);
-        self.check_key_triggers(relation, &key);
+        self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>());
         Ok(Target { leaf, relation: Some(relation), view: Some(view), kind: TargetKind::Sharded { group: group.id, key } })
     }
 

@@ -9,6 +9,7 @@ use super::Place;
 use crate::error::PgError;
 use crate::sql::clock_literals::is_special_text;
 use crate::sql::context::Context;
+use crate::sql::parse;
 use crate::sql::staging::{is_clock_of_transaction, is_drawn};
 use crate::sql::tree;
 
@@ -27,7 +28,11 @@ pub(super) fn guard(alter: &nodes::AlterTableStmt, context: &Context) -> Result<
     for command in commands {
         let differs = match (command.subtype, command.def()) {
             (Type::AT_AddColumn, Node::ColumnDef(column)) => {
-                column.constraints().iter().any(|constraint| fills(constraint, is_reference))
+                let mut own = column.constraints().iter().filter(|constraint| is_default(*constraint)).peekable();
+                match own.peek() {
+                    Some(_) => own.any(|constraint| fills(constraint, is_reference)),
+                    None => type_fills(column, context, is_reference),
+                }
             }
             (Type::AT_ColumnDefault, default) => has_time(default),
             (_, _) => false,
@@ -46,18 +51,40 @@ pub(super) fn guard(alter: &nodes::AlterTableStmt, context: &Context) -> Result<
     Ok(())
 }
 
+fn is_default(constraint: Node<'_>) -> bool {
+    matches!(constraint, Node::Constraint(constraint) if constraint.contype == nodes::ConstrType::CONSTR_DEFAULT)
+}
+
 fn fills(constraint: Node<'_>, is_reference: bool) -> bool {
     match constraint {
-        Node::Constraint(constraint) if constraint.contype == nodes::ConstrType::CONSTR_DEFAULT => {
-            let mut found = has_time(constraint.raw_expr());
-            tree::walk(constraint.raw_expr(), &mut |node| {
-                found |= is_clock_of_transaction(node) || (is_reference && is_drawn(node));
-                true
-            });
-            found
-        }
+        Node::Constraint(constraint) => differs(constraint.raw_expr(), is_reference),
         _ => false,
     }
+}
+
+/// The default of a domain, which a column has that has none of its own. Any domain of this name may be meant.
+fn type_fills(column: &nodes::ColumnDef, context: &Context, is_reference: bool) -> bool {
+    let name = column.type_name().and_then(|name| name.names().iter().next_back()?.sval());
+    let mut domains = context.catalog.types.values().filter(|known| Some(known.name.as_str()) == name);
+    domains.any(|domain| {
+        domain.default.as_deref().is_some_and(|default| {
+            parse::parse(&format!("SELECT {default}")).map_or(true, |tree| {
+                tree.stmts().into_iter().any(|statement| match statement {
+                    Node::SelectStmt(select) => select.target_list().iter().any(|target| differs(target.val(), is_reference)),
+                    _ => true,
+                })
+            })
+        })
+    })
+}
+
+fn differs(default: Node<'_>, is_reference: bool) -> bool {
+    let mut found = has_time(default);
+    tree::walk(default, &mut |node| {
+        found |= is_clock_of_transaction(node) || (is_reference && is_drawn(node));
+        true
+    });
+    found
 }
 
 /// A string that a column of times would read by the clock.

@@ -4,7 +4,9 @@ use super::*;
 use crate::catalog::{Catalog, Type};
 
 fn catalog() -> Catalog {
-    let named = |oid, name: &str| (oid, Type { oid, schema: "pg_catalog".to_owned(), name: name.to_owned(), kind: 'b', base: 0 });
+    let named = |oid, name: &str| {
+        (oid, Type { oid, schema: "pg_catalog".to_owned(), name: name.to_owned(), kind: 'b', base: 0, default: None })
+    };
     Catalog { types: [named(20, "int8"), named(25, "text")].into(), ..Catalog::default() }
 }
 

@@ -1,0 +1,28 @@
+-- A partition has triggers that the table has not.
+--! script
+CREATE TRIGGER logs AFTER UPDATE ON loose_2 FOR EACH ROW EXECUTE FUNCTION logs();
+BEGIN;
+--! refused
+UPDATE loose SET v = 'new';
+ROLLBACK;
+BEGIN;
+--! refused
+UPDATE loose_2 SET v = 'new';
+ROLLBACK;
+UPDATE loose_1 SET v = 'new';
+DROP TRIGGER logs ON loose_2;
+UPDATE loose SET v = 'newer';
+--! end
+--! script
+CREATE TRIGGER sets BEFORE INSERT ON keyed_2 FOR EACH ROW EXECUTE FUNCTION sets_key();
+BEGIN;
+--! refused
+INSERT INTO keyed VALUES (30, 1, 'a'), (31, 2, 'b');
+ROLLBACK;
+BEGIN;
+--! refused
+INSERT INTO keyed VALUES (31, 2, 'b');
+ROLLBACK;
+DROP TRIGGER sets ON keyed_2;
+INSERT INTO keyed VALUES (30, 1, 'a'), (31, 2, 'b');
+--! end
