@@ -113,6 +113,13 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        // Not to be had in another way, as what cannot be routed may be.
+        if !self.transaction.redefined.is_empty() {
+            self.check_not_redefined(statement, inputs.text())?;
+        }
+        if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
+            self.check_sets_locally(statement)?;
+        }
         let route = match self.find_route(statement, inputs).await {
             Ok(route) => route,
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
@@ -129,12 +136,6 @@ impl Session {
 
     #[inline]
     async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        if !self.transaction.redefined.is_empty() {
-            self.check_not_redefined(statement, inputs.text())?;
-        }
-        if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
-            self.check_sets_locally(statement)?;
-        }
         let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
         if statement.session_calls.iter().any(is_set) {

@@ -196,8 +196,8 @@ async fn refusals(stage: &Stage) {
         ),
         (
             &["BEGIN", "SELECT * FROM accounts a, currencies FOR UPDATE"],
-            "these row locks are not supported across shards",
-            "Rows are locked over several shards by a plain SELECT, where every table that is locked is sharded.",
+            "row locks of a reference table beside sharded ones are not supported",
+            "Each shard has a copy of the table, and who locks a row of one does not keep out who locks it in another.",
             "Lock the rows of sharded tables alone: FOR UPDATE OF \"a\".",
         ),
         (
