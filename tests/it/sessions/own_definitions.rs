@@ -7,7 +7,7 @@ use crate::support::ProxyOptions;
 async fn a_transaction_is_not_answered_by_what_its_definitions_meant_before() {
     let stage = Stage::start(3, ProxyOptions::default()).await;
     let mut client = stage.client().await;
-    succeed(&mut client, "CREATE VIEW few AS SELECT * FROM notes").await;
+    succeed(&mut client, "CREATE VIEW few AS SELECT id::bigint AS id, 'x'::text AS body FROM notes").await;
     succeed(&mut client, "CREATE FUNCTION one() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'").await;
     for (change, asked) in [
         ("CREATE VIEW every AS SELECT * FROM accounts", "SELECT count(*) FROM every"),
@@ -17,7 +17,6 @@ async fn a_transaction_is_not_answered_by_what_its_definitions_meant_before() {
         ("CREATE OR REPLACE FUNCTION one() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM accounts'", "SELECT one()"),
         ("CREATE TABLE child () INHERITS (accounts)", "INSERT INTO child VALUES (1000, 'x', 1)"),
         ("ALTER TABLE currencies ALTER name SET DEFAULT random()::text", "INSERT INTO currencies VALUES ('XXX')"),
-        ("ALTER TABLE currencies ADD COLUMN at timestamptz DEFAULT clock_timestamp()", "INSERT INTO currencies VALUES ('XXX')"),
         (
             "CREATE RULE r AS ON INSERT TO accounts DO ALSO INSERT INTO notes VALUES (new.id, 'x')",
             "INSERT INTO accounts VALUES (1001)",
