@@ -5,6 +5,7 @@
 
 mod containers;
 mod declare;
+mod demo;
 mod hostile_session;
 mod hostile_startup;
 mod limits;
