@@ -27,6 +27,14 @@ pub enum CatalogError {
     Unexpected { what: &'static str, value: String },
 }
 
+impl CatalogError {
+    /// A lock was not to be had within the connection's `lock_timeout`.
+    pub fn is_locked(&self) -> bool {
+        let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return false };
+        error.code().is_some_and(|code| code == "55P03")
+    }
+}
+
 /// Reads everything. `version` is left at 0: who keeps catalogues numbers them.
 pub async fn read(conn: &mut PgConnection) -> Result<Catalog, CatalogError> {
     let mut transaction = conn.begin().await.map_err(failed("snapshot"))?;

@@ -23,7 +23,7 @@ use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
 pub(super) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
-/// For the connection, and for the dozen queries; `lock_timeout` in [`read`] is the same.
+/// For the connection, and for the dozen queries, however often they are tried.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was announced, and was there before.
@@ -245,9 +245,15 @@ pub(super) async fn read(home: &Shard) -> Result<Catalog, PgError> {
     };
     let options = options.application_name("shardgate");
     let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
-    // A backend that waits for a lock would not see that nobody waits for it any more.
-    connection.execute("SET lock_timeout = '30s'").await.map_err(|error| failed(&error))?;
-    let catalog = catalog_reader::read(&mut connection).await.map_err(|error| failed(&error))?;
+    // Definitions of views are locked while they are read. Who waits for what this holds, and holds what this waits for, is no
+    // deadlock of his: this gives up first, and begins anew.
+    connection.execute("SET lock_timeout = '500ms'").await.map_err(|error| failed(&error))?;
+    let catalog = loop {
+        match catalog_reader::read(&mut connection).await {
+            Err(error) if error.is_locked() => tracing::debug!(%error, "the schema is read again"),
+            read => break read.map_err(|error| failed(&error))?,
+        }
+    };
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");
     }

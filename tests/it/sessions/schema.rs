@@ -1,5 +1,7 @@
 //! DDL through one proxy is followed by another at once: what was prepared before it gives PostgreSQL's answer after it.
 
+use std::time::{Duration, Instant};
+
 use super::stage::{Stage, succeed};
 use crate::support::{Proxy, ProxyOptions, WireClient};
 
@@ -91,4 +93,28 @@ async fn in_a_transaction(changer: &mut WireClient, other: &mut WireClient) {
     succeed(changer, "BEGIN; DROP TABLE later").await;
     succeed(changer, "ROLLBACK").await;
     assert_eq!(other.value("SELECT id FROM later").await, "7");
+}
+
+/// Reading what views say takes locks. Who locks their tables meanwhile, in whatever order, is in no deadlock with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_the_schema_stands_in_nobodys_way() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE VIEW seen AS SELECT * FROM accounts").await;
+    succeed(&mut client, "CREATE VIEW others AS SELECT * FROM notes").await;
+    let (direct, observer) = (stage.cluster.connect_shard(0).await, stage.cluster.connect_shard(0).await);
+    let waits = "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                 WHERE NOT l.granted AND a.application_name = 'shardgate' AND a.datname = current_database()";
+    for (first, then) in [("accounts", "notes"), ("notes", "accounts")] {
+        direct.batch_execute(&format!("BEGIN; LOCK TABLE {first}")).await.expect("the first lock");
+        client.query("COMMENT ON TABLE currencies IS 'money'");
+        client.flush().await;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while observer.query(waits, &[]).await.expect("locks").is_empty() {
+            assert!(Instant::now() < deadline, "nobody reads the schema");
+        }
+        direct.batch_execute(&format!("LOCK TABLE {then}; COMMIT")).await.expect("the second lock");
+        assert_eq!(client.transcript().await, "C(COMMENT) Z(I)");
+    }
+    stage.assert_log_is_clean();
 }
