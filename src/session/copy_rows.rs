@@ -153,6 +153,7 @@ impl Session {
             false => None,
         };
         let is_copied = group.is_none();
+        self.transaction.is_everywhere |= is_copied;
         let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false };
         for shard in shards {
             let index = self.join(*shard).await?;

@@ -48,8 +48,9 @@ impl Session {
             redefined.extend(names.into_iter().filter(|_| tag != "CREATE TABLE"));
             redefined.extend(introduces.iter().cloned());
         }
-        if matches!(statement.command, Command::Ddl { once_per_server: false, .. }) {
-            Box::pin(self.begin_everywhere()).await?;
+        let is_meant_for_all = matches!(statement.command, Command::Ddl { once_per_server: false, .. });
+        if is_meant_for_all {
+            Box::pin(self.await_lease()).await?;
         }
         let (answered, flushes) = (self.client.output.len(), self.client.flushes);
         if !outside {
@@ -98,6 +99,7 @@ impl Session {
             }
         };
         if !outside && shards.len() > 1 {
+            self.transaction.is_everywhere |= is_meant_for_all;
             self.transaction.is_piecemeal |= !is_atomic;
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);

@@ -13,13 +13,7 @@ use crate::error::{PgError, SqlState};
 use crate::shardmap::{ShardId, ShardState};
 
 impl Session {
-    /// Before a statement that is meant for all shards. What it does is committed only if these are all the shards then.
-    pub(super) async fn begin_everywhere(&mut self) -> Result<(), PgError> {
-        self.await_lease().await?;
-        self.transaction.is_everywhere = true;
-        Ok(())
-    }
-
+    /// At the commit of what was meant for all shards: the transaction has been on all that there are now.
     pub(super) async fn check_everywhere(&self) -> Result<(), PgError> {
         self.await_lease().await?;
         let map = self.gateway.map.load();
@@ -34,8 +28,9 @@ impl Session {
         }
     }
 
-    /// A proxy that was only frozen, or a map database that is only restarted, has it again in a moment.
-    async fn await_lease(&self) -> Result<(), PgError> {
+    /// Before a statement that is meant for all shards. A proxy that was only frozen, or a map database that is only restarted, has
+    /// the lease again in a moment.
+    pub(super) async fn await_lease(&self) -> Result<(), PgError> {
         let deadline = Instant::now() + LEASE_PATIENCE;
         while !self.gateway.map.lease().is_valid() {
             if Instant::now() >= deadline {
@@ -59,7 +54,7 @@ impl Session {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
             let name = self.gateway.shard(shard)?.name.clone();
             let has_written = self.participants.get(index).is_some_and(|participant| participant.has_written);
-            match self.finish_on(index, "COMMIT").await {
+            match self.commit_on(index).await {
                 Ok(()) => done.push(name),
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(failure) if !has_written => {

@@ -145,7 +145,8 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
 }
 
 /// Names and values of what ALTER DATABASE and ALTER ROLE have set and a session may set, and of what changes answers wherever it
-/// was set. Not names of locales, tablespaces and libraries: one server may not have another's.
+/// was set. Not names of locales, tablespaces and libraries: one server may not have another's. Nor what the user may not see, which
+/// pg_settings leaves out: asking for it would be an error.
 const DEFAULTS: &str = "
     WITH given AS (
         SELECT pg_catalog.lower(pg_catalog.split_part(setting, '=', 1)) AS name
@@ -157,12 +158,17 @@ const DEFAULTS: &str = "
             default_transaction_isolation, default_transaction_read_only, extra_float_digits, intervalstyle, search_path,
             timezone, xmlbinary, xmloption}'::text[])
     )
-    SELECT given.name, pg_catalog.current_setting(given.name)
-    FROM given LEFT JOIN pg_catalog.pg_settings known ON pg_catalog.lower(known.name) = given.name
-    WHERE pg_catalog.current_setting(given.name, true) IS NOT NULL
-      AND given.name !~ '^lc_|tablespace|_preload_libraries$'
-      AND (known.context IS NULL OR known.context = 'user'
-           OR known.context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on')";
+    SELECT name, value
+    FROM (
+        SELECT given.name, CASE
+            WHEN given.name ~ '^lc_|tablespace|_preload_libraries$' THEN NULL
+            WHEN known.context = 'user' OR known.context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on'
+                OR known.name IS NULL AND (given.name = 'role' OR given.name ~ '[.]')
+                THEN pg_catalog.current_setting(given.name, true)
+            END AS value
+        FROM given LEFT JOIN pg_catalog.pg_settings known ON pg_catalog.lower(known.name) = given.name
+    ) AS defaults
+    WHERE value IS NOT NULL";
 
 /// What the proxy itself goes by.
 const EFFECTIVE_SETTINGS: &str =

@@ -266,7 +266,7 @@ impl Session {
     }
 
     /// A write to a reference table: on every shard, the home shard first.
-    async fn route_to_copies(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+    async fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if matches!(statement.command, Command::Lock) {
             return self.route_lock(is_access_share(statement.alone(inputs.text())));
         }
@@ -285,7 +285,7 @@ impl Session {
             _ => {
                 self.check_drift_of_copies()?;
                 plan::admit_several(&shards, &self.transaction_scope())?;
-                Box::pin(self.begin_everywhere()).await?;
+                Box::pin(self.await_lease()).await?;
             }
         }
         self.check_clocks(statement, inputs)?;

@@ -67,6 +67,8 @@ impl Session {
             self.keep_temporary(&home).await?;
         } else {
             self.announce_schema_change(CREATE_TABLE_AS).await?;
+            self.await_lease().await?;
+            self.transaction.is_everywhere |= shards.len() > 1;
             if shards.len() > 1 && self.may_write_on_several() {
                 let ids: Vec<_> = shards.iter().map(|shard| shard.id).collect();
                 self.check_commit_support(&ids).await?;

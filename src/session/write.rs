@@ -221,6 +221,7 @@ impl Session {
                 participant.has_locked |= writing.kind == WritingKind::Locks;
             }
         }
+        self.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
         match &writing.kind {
             WritingKind::Parts => {
                 let parts = self.write_and_read(&writing.shards, request, shown).await?;

@@ -312,6 +312,11 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         ));
     };
     schema_guard::guard(node, context)?;
+    if let Node::ViewStmt(view) = node
+        && view.view().is_some_and(ddl::is_temporary)
+    {
+        check_temporary_view(view, source, context)?;
+    }
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
     let mut command = found.into_command();
@@ -324,6 +329,23 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
     Ok(Placement::new(command, scope, Effect::Write))
+}
+
+/// A temporary view is on the home shard's connection alone, and there it finds that shard's rows.
+fn check_temporary_view(view: &nodes::ViewStmt, source: Source<'_>, context: &Context) -> Result<(), PgError> {
+    let Node::SelectStmt(select) = view.query() else { return Ok(()) };
+    let mut reader = Reader::new(context, source.text, source.literals);
+    reader.outermost(select)?.ok();
+    let placement = placing::finish(reader, Command::Query(QueryKind::Select), Ok(Merge::default()));
+    match placement.scope {
+        Scope::Placed { parts, .. } if parts.iter().all(|part| matches!(part, Part::Home)) => Ok(()),
+        Scope::Replicated | Scope::Tableless | Scope::System => Ok(()),
+        _ => Err(PgError::unsupported(
+            "a temporary view of sharded tables is not supported",
+            "It would be on one connection to the home shard, which does not have the rows of others.",
+            "Create it in another schema, and drop it when it is not needed any more.",
+        )),
+    }
 }
 
 /// A DO block that makes these schema changes.

@@ -183,6 +183,16 @@ async fn indexes_made_concurrently(stage: &Stage) {
         succeed(&mut client, sql).await;
     }
     assert!(client.ask("BEGIN; CREATE INDEX CONCURRENTLY by_owner ON accounts (owner)").await.contains("E(25001 "));
+    succeed(&mut client, "ROLLBACK").await;
+    // What was meant for every shard counts for its own transaction, and only where it has run.
+    let one = format!("BEGIN; UPDATE accounts SET balance = 100 WHERE id = {}; COMMIT", stage.key(1, 0));
+    for before in ["CREATE INDEX CONCURRENTLY by_balance ON accounts (balance)", "EXPLAIN UPDATE currencies SET name = name"] {
+        succeed(&mut client, before).await;
+        succeed(&mut client, &one).await;
+    }
+    assert!(client.ask("UPDATE currencies SET name = random()::text").await.contains("E(0A000 "));
+    succeed(&mut client, &one).await;
+    succeed(&mut client, "DROP INDEX by_balance").await;
 }
 
 /// Migrations wrap changes in DO blocks, to be repeated at will.

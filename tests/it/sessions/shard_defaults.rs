@@ -1,7 +1,7 @@
 //! Defaults of a database or a role count wherever a statement runs as they do on the home shard, and not as on another one.
 
 use super::stage::{Stage, succeed};
-use crate::support::{Proxy, ProxyOptions, WireClient};
+use crate::support::{Proxy, ProxyOptions, ProxyUser, WireClient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shard_goes_by_the_home_shards_defaults() {
@@ -43,10 +43,21 @@ async fn every_shard_goes_by_the_home_shards_defaults() {
     let mut client = WireClient::connect_with(proxy.address(), &asked_for).await;
     assert_eq!(client.value(&on(home)).await, plain);
     assert_eq!(client.value(&on(other)).await, plain);
+    // Who may not see all that is set there logs in none the less.
+    for shard in 0..2 {
+        stage.cluster.connect_shard(shard).await.batch_execute("ALTER ROLE reader LOGIN").await.expect("a login");
+    }
+    let settings = vec![("auth.backend_user", "client".to_owned())];
+    let users = vec![ProxyUser { name: "reader".to_owned(), password: None, admin: false }];
+    let proxy = Proxy::start(&stage.cluster, ProxyOptions { settings, users, ..ProxyOptions::default() });
+    let mut reader = WireClient::connect_with(proxy.address(), &[("user", "reader"), ("database", "app")]).await;
+    assert_eq!(reader.value("SELECT current_user || ' ' || current_setting('timezone')").await, "reader Asia/Kolkata");
     stage.assert_log_is_clean();
 }
 
-const HOME: [&str; 6] = [
+const HOME: [&str; 7] = [
+    // Of a kind that only a superuser may see, and nobody may set.
+    "session_preload_libraries = 'auto_explain'",
     "timezone = 'Asia/Kolkata'",
     "intervalstyle = 'iso_8601'",
     "search_path = app, public",
