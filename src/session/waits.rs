@@ -44,6 +44,19 @@ impl Session {
         }
     }
 
+    /// The statement has waited for a lock in vain, and will wait again.
+    pub(super) fn note_pause(&self) {
+        if let Some(listed) = &self.wait {
+            listed.pause();
+        }
+    }
+
+    pub(super) fn end_pause(&self) {
+        if let Some(listed) = &self.wait {
+            listed.resume();
+        }
+    }
+
     /// A message comes.
     #[inline]
     pub(super) fn note_statement(&self) {

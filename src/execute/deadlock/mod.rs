@@ -8,14 +8,14 @@
 //!      (the last to take a second shard: before that, a transaction is not looked at and costs nothing)
 //! ```
 //! A ring has only waiting members, so what others tell is enough. It is believed when two readings, one after the other, show the
-//! same statements: process ids of pooled connections change owners. While the map database is away a proxy looks at its own
+//! same statements: process ids of pooled connections change owners. Who waits in pieces (schema changes) waits between them too. While the map database is away a proxy looks at its own
 //! sessions only. Nobody is asked, and nothing is read, while nobody waits.
 
 mod graph;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 
 use crate::execute::recovery::Link;
 use crate::shardmap::{ShardId, ShardMap};
-use graph::{Deadlock, PoolWait, Waiter, WaiterId, deadlocks};
+use graph::{Backend, Deadlock, PoolWait, Waiter, WaiterId, deadlocks};
 
 /// The transactions of this proxy that hold several shards, or hold one and wait for another.
 #[derive(Default)]
@@ -45,6 +45,8 @@ pub struct Wait {
     /// The statement that gives way, and since when.
     victim: Mutex<Option<(i64, Instant)>>,
     holding: Mutex<Holding>,
+    /// It waits for a lock in pieces, and is between two of them.
+    is_between: AtomicBool,
 }
 
 /// What a transaction holds, and the pool that it waits for.
@@ -73,6 +75,7 @@ impl Waits {
             statement: AtomicI64::new(1),
             victim: Mutex::default(),
             holding: Mutex::default(),
+            is_between: AtomicBool::new(false),
         });
         self.listed.lock().insert(session, Arc::clone(&wait));
         self.arrived.notify_one();
@@ -126,6 +129,15 @@ impl Listed {
         *self.wait.holding.lock() = Holding { backends, pools, waits_for: None, in_use: 0 };
     }
 
+    /// It has given up waiting for a lock, to let others pass, and will wait again.
+    pub fn pause(&self) {
+        self.wait.is_between.store(true, Ordering::Release);
+    }
+
+    pub fn resume(&self) {
+        self.wait.is_between.store(false, Ordering::Release);
+    }
+
     /// `None`: it has got its connection.
     pub fn wait_for_pool(&self, pool: Option<usize>, in_use: usize) {
         let mut holding = self.wait.holding.lock();
@@ -151,6 +163,8 @@ pub struct Detector {
     links: HashMap<ShardId, Link>,
     /// Since when each session has been seen in the same statement.
     seen: HashMap<i32, (i64, i64, Instant)>,
+    /// Whom those who wait in pieces were waiting for when they were last seen to wait.
+    blocked_before: HashMap<WaiterId, BTreeSet<Backend>>,
     /// What the last round has found.
     suspected: Vec<Deadlock>,
     has_told: bool,
@@ -159,7 +173,16 @@ pub struct Detector {
 impl Detector {
     pub fn new(waits: Arc<Waits>, map: Arc<ShardMap>) -> Self {
         let proxy = map.lease().proxy_id().0;
-        Self { waits, map, proxy, links: HashMap::new(), seen: HashMap::new(), suspected: Vec::new(), has_told: false }
+        Self {
+            waits,
+            map,
+            proxy,
+            links: HashMap::new(),
+            seen: HashMap::new(),
+            blocked_before: HashMap::new(),
+            suspected: Vec::new(),
+            has_told: false,
+        }
     }
 
     /// One look. Returns the sessions whose statements are to be cancelled.
@@ -167,6 +190,7 @@ impl Detector {
         let waiting = self.waiting(Instant::now());
         if waiting.is_empty() {
             self.suspected.clear();
+            self.blocked_before.clear();
             if std::mem::take(&mut self.has_told) {
                 self.tell(&[]).await;
             }
@@ -215,6 +239,7 @@ impl Detector {
     async fn waiters(&mut self, waiting: &[Arc<Wait>]) -> Vec<Waiter> {
         let ids: Vec<i64> = waiting.iter().map(|wait| wait.statement.load(Ordering::Acquire)).collect();
         let holdings: Vec<Holding> = waiting.iter().map(|wait| wait.holding.lock().clone()).collect();
+        let were_between: Vec<bool> = waiting.iter().map(|wait| wait.is_between.load(Ordering::Acquire)).collect();
         let mut pids = HashMap::<ShardId, Vec<i32>>::new();
         for (shard, pid) in holdings.iter().flat_map(|holding| &holding.backends) {
             pids.entry(*shard).or_default().push(*pid);
@@ -233,7 +258,15 @@ impl Detector {
                 pool: holding.waits_for.map(|pool| PoolWait { pool, in_use: holding.in_use }),
             }
         });
-        waiters.collect()
+        let mut waiters: Vec<Waiter> = waiters.collect();
+        // Two that wait in pieces might never be met in one look.
+        for ((waiter, wait), was_between) in waiters.iter_mut().zip(waiting).zip(were_between) {
+            if waiter.blockers.is_empty() && (was_between || wait.is_between.load(Ordering::Acquire)) {
+                waiter.blockers = self.blocked_before.remove(&waiter.id).unwrap_or_default();
+            }
+        }
+        self.blocked_before = waiters.iter().map(|waiter| (waiter.id, waiter.blockers.clone())).collect();
+        waiters
     }
 
     /// For each process those that it waits for, and those that these wait for on the same shard.
