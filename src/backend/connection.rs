@@ -16,18 +16,19 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use thiserror::Error;
 use tokio::io::AsyncWrite;
+use tokio::time::timeout;
 
 use super::{CustomNames, ForeignOids, NestedValues, PreparedStatements, Settings, StatementId};
 use crate::auth::{BackendKey, Greeting};
 use crate::error::SqlState;
 use crate::net::{ShardEndpoint, ShardStream};
-use crate::wire::{DecodeError, FrameHeader, error_fields, originate, shard_tag};
+use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, client_tag, error_fields, originate, shard_tag};
 
 /// What ended a connection, or a statement of ours on it.
 #[derive(Debug, Error)]
@@ -105,6 +106,11 @@ pub struct Connection {
     pub frame_bytes_left: usize,
     /// Last ReadyForQuery: `I`, `T` or `E`.
     pub status: u8,
+    /// Answers that have been asked for, each of which ends with a ReadyForQuery that has not been read. Whoever gives up in the
+    /// middle leaves them to the next one: such a connection is nobody's any more.
+    owed: u32,
+    /// Bytes at the front of `output` whose requests are counted.
+    counted: usize,
     /// Command tag of the last Query whose answer the client did not see.
     pub hidden_tag: SmallVec<[u8; 16]>,
     /// Where cancel requests for this backend go; a pooler in between may have given no key.
@@ -146,6 +152,8 @@ impl Connection {
             pending: VecDeque::new(),
             frame_bytes_left: 0,
             status: b'I',
+            owed: 0,
+            counted: 0,
             hidden_tag: SmallVec::new(),
             cancel_handle: greeting.backend_key.map(|key| Arc::new(CancelHandle { endpoint: Arc::clone(endpoint), key })),
             prepared: PreparedStatements::default(),
@@ -216,12 +224,16 @@ impl Connection {
 
     /// Writes what is waiting, as far as the socket takes it.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.count_owed();
         while !self.output.is_empty() {
             match self.stream.poll_send(context, &self.output) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
-                Poll::Ready(Ok(written)) => self.output.advance(written),
+                Poll::Ready(Ok(written)) => {
+                    self.output.advance(written);
+                    self.counted = self.counted.saturating_sub(written);
+                }
             }
         }
         match &self.stream {
@@ -229,6 +241,29 @@ impl Connection {
             ShardStream::Plain(_) => Poll::Ready(Ok(())),
             ShardStream::Tls(_) => Pin::new(&mut self.stream).poll_flush(context).map_err(ConnectionError::from),
         }
+    }
+
+    /// Counts the requests that have come to `output`, by their frames.
+    #[inline]
+    fn count_owed(&mut self) {
+        while let Some([tag, length @ ..]) =
+            self.output.get(self.counted..).and_then(|rest| rest.first_chunk::<FRAME_HEADER_BYTES>())
+        {
+            self.owed += u32::from(matches!(*tag, client_tag::QUERY | client_tag::SYNC));
+            self.counted += 1 + u32::from_be_bytes(*length) as usize;
+        }
+    }
+
+    /// ReadyForQuery has been read.
+    #[inline]
+    pub fn note_ready(&mut self, status: u8) {
+        self.status = status;
+        self.owed = self.owed.saturating_sub(1);
+    }
+
+    /// So many of Sync are not answered: they come to a shard that reads the data of a COPY.
+    pub fn forget_syncs(&mut self, count: usize) {
+        self.owed = self.owed.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
@@ -243,6 +278,30 @@ impl Connection {
     /// Writes everything, without reading. For small requests only.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
         poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    /// The same, before the answer is read or another shard is asked. An error of the socket is met again by the reader: who has
+    /// asked several shards hears all of them, and leaves no answer to somebody else.
+    pub async fn send(&mut self) {
+        if let Err(error) = self.flush().await {
+            tracing::debug!(%error, "a shard was lost before it could be asked");
+        }
+    }
+
+    /// Asks the shard to stop what this connection runs. Nobody else gets it any more.
+    pub async fn stop(&mut self) {
+        self.is_cancel_pending = true;
+        let Some(handle) = &self.cancel_handle else { return };
+        match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
+            Err(_) => tracing::debug!("cancel request not delivered in time"),
+        }
+    }
+
+    /// A request's ReadyForQuery is still to come.
+    pub fn owes(&self) -> bool {
+        self.owed > 0
     }
 
     /// The frame at the front of the input; `None` when not even its header has arrived. Notifications are put aside.
@@ -266,7 +325,7 @@ impl Connection {
         loop {
             if let Some(Frame { header, is_complete: true }) = self.peek()? {
                 let mut frame = self.input.split_to(header.total).freeze();
-                frame.advance(crate::wire::FRAME_HEADER_BYTES);
+                frame.advance(FRAME_HEADER_BYTES);
                 return Ok((header.tag, frame));
             }
             self.fill().await?;
@@ -311,7 +370,7 @@ impl Connection {
                     self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
                 }
                 shard_tag::READY => {
-                    self.status = body.first().copied().unwrap_or(b'E');
+                    self.note_ready(body.first().copied().unwrap_or(b'E'));
                     return match refusal {
                         Some(refusal) => Err(refusal),
                         None => Ok(rows),
@@ -363,6 +422,7 @@ impl Connection {
     /// Nothing is owed in either direction, nothing is open, nothing is left behind.
     pub fn is_clean(&self) -> bool {
         self.pending.is_empty()
+            && self.owed == 0
             && self.input.is_empty()
             && self.output.is_empty()
             && self.notifications.is_empty()
@@ -385,7 +445,7 @@ impl Connection {
     fn process_unasked(&mut self) -> bool {
         while let Ok(Some(Frame { header, is_complete: true })) = self.peek() {
             let frame = self.input.split_to(header.total);
-            let body = frame.get(crate::wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+            let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
             match header.tag {
                 shard_tag::NOTICE | shard_tag::NOTIFICATION => {}
                 shard_tag::PARAMETER_STATUS => match crate::wire::parameter_status(body) {
@@ -438,6 +498,8 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
 
 /// How often a connection's settings are tried once more when a limit ends them.
 const SETTINGS_ATTEMPTS: usize = 5;
+/// A shard that does not take a cancel request for so long is left to notice the closed connection.
+pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Buffers above this are given back when a connection becomes idle.
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.

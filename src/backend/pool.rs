@@ -100,6 +100,21 @@ pub struct Pooled {
     pub is_new: bool,
 }
 
+/// A place in the queue. Whoever leaves it gives back what was sent at the last moment.
+struct Queued<'p> {
+    receiver: oneshot::Receiver<Grant>,
+    pool: &'p Pool,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(grant) = self.receiver.try_recv() {
+            self.pool.return_grant(grant);
+        }
+    }
+}
+
 impl std::ops::Deref for Pooled {
     type Target = Connection;
     fn deref(&self) -> &Connection {
@@ -278,22 +293,16 @@ impl Pool {
     }
 
     /// In the queue, until it is this session's turn.
-    async fn wait(&self, mut receiver: oneshot::Receiver<Grant>, deadline: tokio::time::Instant) -> Result<Grant, CheckoutError> {
-        match tokio::time::timeout_at(deadline, &mut receiver).await {
+    async fn wait(&self, receiver: oneshot::Receiver<Grant>, deadline: tokio::time::Instant) -> Result<Grant, CheckoutError> {
+        let mut queued = Queued { receiver, pool: self };
+        match tokio::time::timeout_at(deadline, &mut queued.receiver).await {
             Ok(Ok(grant)) => Ok(grant),
             Ok(Err(_)) => Err(self.unavailable("The pool is closed")),
-            Err(_) => {
-                receiver.close();
-                // A grant may have been sent at the last moment.
-                if let Ok(grant) = receiver.try_recv() {
-                    self.return_grant(grant);
-                }
-                Err(CheckoutError::Timeout {
-                    shard: self.address.name.clone(),
-                    size: self.limits.size,
-                    timeout: self.limits.checkout_timeout,
-                })
-            }
+            Err(_) => Err(CheckoutError::Timeout {
+                shard: self.address.name.clone(),
+                size: self.limits.size,
+                timeout: self.limits.checkout_timeout,
+            }),
         }
     }
 

@@ -78,7 +78,7 @@ pub async fn last_step<S: RowSink>(
                 end = LastStepEnd::Refused(Bytes::copy_from_slice(bytes));
             }
             shard_tag::READY => {
-                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 connection.input.advance(header.total);
                 return Ok(end);
             }

@@ -30,10 +30,12 @@ mod ranks;
 pub mod recovery;
 mod scatter;
 mod sort_key;
+mod watch;
 
 pub use aggregate::CombineError;
 pub use copy_out::{CopyModel, CopyRows};
 pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use pieces::{Need, Next, Pieces, without_last_columns};
 pub use ranks::{Unranked, ranks};
-pub use scatter::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
+pub use scatter::{RowSink, Rows, STOP_AFTER, ScatterEnd, ScatterError, Spec, scatter};
+pub use watch::first_failure;

@@ -138,7 +138,7 @@ pub async fn ranks(connection: &mut Connection, columns: &[Unranked]) -> Result<
             shard_tag::COMMAND_COMPLETE => told.push(Vec::new()),
             shard_tag::ERROR => refusal = Some(Bytes::copy_from_slice(frame)),
             shard_tag::READY => {
-                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 connection.input.advance(header.total);
                 break;
             }

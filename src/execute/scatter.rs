@@ -11,14 +11,18 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::future::join_all;
 use thiserror::Error;
+use tokio::time::timeout;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::pieces::Pieces;
 use super::ranks::unranked_columns;
 use super::sort_key::{SortValue, compare, decode, is_float};
+use super::watch::first_failure;
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
 use crate::shard_key::Format;
@@ -137,7 +141,8 @@ struct Input<'a> {
     nested: NestedValues,
 }
 
-/// Reads every connection to its ReadyForQuery. On an error the others are read to their end too, so that they stay usable.
+/// Reads every connection to its ReadyForQuery. On an error the others are told to stop, and read to their end, so that they stay
+/// usable; not for a client that has gone.
 pub async fn scatter<S: RowSink>(
     connections: Vec<&mut Connection>,
     spec: &Spec,
@@ -147,16 +152,25 @@ pub async fn scatter<S: RowSink>(
         |connection| Input { connection, head: Head::End, values: Vec::new(), is_ready: false, nested: NestedValues::default() };
     let inputs = connections.into_iter().map(input).collect();
     let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
-    let mut result = merge.run(sink).await;
-    for (index, input) in merge.inputs.iter_mut().enumerate() {
-        if matches!(&result, Err(ScatterError::Lost { index: lost, .. }) if *lost == index) {
-            continue;
-        }
-        if let Err(error) = input.read_to_end().await
-            && result.is_ok()
-        {
-            result = Err(error.at(index));
-        }
+    let result = merge.run(sink).await;
+    if matches!(result, Err(ScatterError::Gone(_))) {
+        return result;
+    }
+    // What cannot be merged is answered in another way, perhaps in the same transaction.
+    let is_over = match &result {
+        Err(ScatterError::Shard { .. }) => !spec.evaluates_more(),
+        Err(ScatterError::Lost { .. } | ScatterError::Order(_) | ScatterError::Error(_) | ScatterError::Gone(_)) => true,
+        Err(ScatterError::Inexact(_) | ScatterError::Changed) | Ok(_) => false,
+    };
+    let is_lost = |index: usize| matches!(&result, Err(ScatterError::Lost { index: lost, .. }) if *lost == index);
+    let left = merge.inputs.iter_mut().enumerate().filter(|(index, _)| !is_lost(*index));
+    let ended = join_all(left.map(|(index, input)| async move {
+        let ended = if is_over { input.stop().await } else { input.read_to_end().await };
+        ended.map_err(|error| error.at(index))
+    }));
+    let ended: Result<Vec<()>, _> = ended.await.into_iter().collect();
+    if result.is_ok() {
+        ended?;
     }
     result
 }
@@ -174,8 +188,18 @@ struct Merge<'a, 's> {
 
 impl Merge<'_, '_> {
     async fn run<S: RowSink>(&mut self, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-        for index in 0..self.inputs.len() {
-            self.advance(index, sink.buffer()).await?;
+        match timeout(WATCH_AFTER, self.begin(sink)).await {
+            Ok(begun) => begun?,
+            Err(_) => {
+                let waiting: Vec<usize> =
+                    self.inputs.iter().enumerate().filter(|(_, input)| input.is_waited_for()).map(|(index, _)| index).collect();
+                let watched = self.inputs.iter_mut().filter(|input| input.is_waited_for()).map(|input| &mut *input.connection);
+                let failing = first_failure(watched.collect()).await;
+                if let Some(index) = failing.and_then(|place| waiting.get(place)) {
+                    self.advance(*index, sink).await?;
+                }
+                self.begin(sink).await?;
+            }
         }
         if !unranked_columns(&self.spec.merge, &self.columns).is_empty() {
             return self.collect(sink).await;
@@ -222,9 +246,19 @@ impl Merge<'_, '_> {
             if sink.buffer().len() >= BUFFER_BYTES {
                 sink.send().await.map_err(ScatterError::Gone)?;
             }
-            self.advance(index, sink.buffer()).await?;
+            self.advance(index, sink).await?;
         }
         Ok(ScatterEnd::Answered(rows))
+    }
+
+    /// Up to the first row of each. Cancel safe: it goes on where it was.
+    async fn begin<S: RowSink>(&mut self, sink: &mut S) -> Result<(), ScatterError<S::Gone>> {
+        for index in 0..self.inputs.len() {
+            if self.inputs.get(index).is_some_and(Input::is_waited_for) {
+                self.advance(index, sink).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps every row, within the bound: there is another way for more.
@@ -236,7 +270,7 @@ impl Merge<'_, '_> {
                 if pieces.is_full() {
                     return Err(ScatterError::Inexact("the rows take more than cross_shard.merge_bytes_max".to_owned()));
                 }
-                self.advance(index, sink.buffer()).await?;
+                self.advance(index, sink).await?;
             }
             pieces.take(index, Vec::new(), true)?;
         }
@@ -316,7 +350,7 @@ impl Merge<'_, '_> {
                 groups.add(index, connection.input.get(FRAME_HEADER_BYTES..*total).unwrap_or_default())?;
                 parts += 1;
                 self.drop_row(index);
-                self.advance(index, sink.buffer()).await?;
+                self.advance(index, sink).await?;
             }
             groups.end_of_shard(parts)?;
         }
@@ -390,7 +424,7 @@ impl Merge<'_, '_> {
     }
 
     /// Reads one shard up to its next row or its end.
-    async fn advance<G>(&mut self, index: usize, output: &mut BytesMut) -> Result<(), ScatterError<G>> {
+    async fn advance<S: RowSink>(&mut self, index: usize, sink: &mut S) -> Result<(), ScatterError<S::Gone>> {
         let Some(input) = self.inputs.get_mut(index) else { return Ok(()) };
         loop {
             let frame = match input.connection.peek() {
@@ -434,9 +468,14 @@ impl Merge<'_, '_> {
                     input.head = Head::End;
                     return Err(ScatterError::Shard { index, frame, is_answered: self.is_answered });
                 }
-                shard_tag::NOTICE => output.put_slice(bytes),
+                shard_tag::NOTICE => {
+                    sink.buffer().put_slice(bytes);
+                    if sink.buffer().len() >= BUFFER_BYTES {
+                        sink.send().await.map_err(ScatterError::Gone)?;
+                    }
+                }
                 shard_tag::READY => {
-                    input.connection.status = body.first().copied().unwrap_or(b'E');
+                    input.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                     input.is_ready = true;
                     input.head = Head::End;
                     input.connection.input.advance(header.total);
@@ -450,6 +489,22 @@ impl Merge<'_, '_> {
 }
 
 impl Input<'_> {
+    /// Neither a row nor the end has come.
+    fn is_waited_for(&self) -> bool {
+        matches!(self.head, Head::End) && !self.is_ready
+    }
+
+    /// The same, of a statement that has failed elsewhere.
+    async fn stop(&mut self) -> Result<(), EndError> {
+        match timeout(STOP_AFTER, self.read_to_end()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                self.connection.stop().await;
+                self.read_to_end().await
+            }
+        }
+    }
+
     /// Throws away what is left of the answer.
     async fn read_to_end(&mut self) -> Result<(), EndError> {
         while !self.is_ready {
@@ -458,7 +513,7 @@ impl Input<'_> {
                     let frame = self.connection.input.split_to(header.total);
                     match header.tag {
                         shard_tag::READY => {
-                            self.connection.status = frame.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E');
+                            self.connection.note_ready(frame.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E'));
                             self.is_ready = true;
                         }
                         shard_tag::ERROR => self.connection.status = b'E',
@@ -528,3 +583,7 @@ pub(super) fn put_without_last_columns(output: &mut BytesMut, frame: &[u8], hidd
 
 /// Rows are handed on in pieces of this size.
 const BUFFER_BYTES: usize = 32 * 1024;
+/// Until then shards are waited for one after the other, which costs less.
+const WATCH_AFTER: Duration = Duration::from_millis(20);
+/// Most answers are there, and a connection that was told to stop is closed.
+pub const STOP_AFTER: Duration = Duration::from_millis(20);

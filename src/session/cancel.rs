@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::stop::StopSignal;
-use crate::backend::{CancelHandle, Connection};
+use crate::backend::{CANCEL_TIMEOUT, CancelHandle, Connection};
 use crate::telemetry::CancelOutcome;
 
 /// The sessions of this proxy by their cancel key.
@@ -129,11 +130,15 @@ impl CancelTarget {
             running
         };
         let outcome = if running.is_empty() { CancelOutcome::Late } else { CancelOutcome::Forwarded };
-        for backend in running {
-            if let Err(error) = backend.endpoint.cancel(&backend.key.bytes).await {
-                tracing::warn!(%error, "cancel request not delivered");
+        // A shard that does not answer keeps nobody from the others, and nobody for long.
+        let delivering = join_all(running.iter().map(|backend| async {
+            match tokio::time::timeout(CANCEL_TIMEOUT, backend.endpoint.cancel(&backend.key.bytes)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "cancel request not delivered"),
+                Err(_) => tracing::warn!("cancel request not delivered in time"),
             }
-        }
+        }));
+        delivering.await;
         outcome
     }
 }

@@ -58,7 +58,9 @@ impl Session {
         if let Some(participant) = self.participants.get_mut(index) {
             let before = participant.connection.pending.len();
             participant.connection.pending.retain(|pending| pending.reply != Reply::Sync);
-            if participant.connection.pending.len() < before {
+            let swallowed = before - participant.connection.pending.len();
+            if swallowed > 0 {
+                participant.connection.forget_syncs(swallowed);
                 participant.needs_sync = true;
                 self.batch.is_sync_swallowed = true;
             }

@@ -163,7 +163,7 @@ async fn model(connection: &mut Connection, text: &str) -> Result<Result<CopyMod
             shard_tag::COPY_DATA => heard.data.push(body),
             shard_tag::ERROR => refusal = Some(error_frame(&body)),
             shard_tag::READY => {
-                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 return Ok(refusal.map_or(Ok(heard), Err));
             }
             _ => {}

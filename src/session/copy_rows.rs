@@ -233,9 +233,7 @@ impl Session {
             participant.connection.unnamed = None;
             originate::query(&mut participant.connection.output, text.as_bytes());
             self.cancel.started(&participant.connection);
-            if let Err(error) = participant.connection.flush().await {
-                return Err(self.participant_lost(index, &error));
-            }
+            participant.connection.send().await;
         }
         let mut response = None;
         let mut stop = None;
@@ -399,7 +397,7 @@ impl Session {
                 }
             }
             shard_tag::READY => {
-                participant.connection.status = body.first().copied().unwrap_or(b'E');
+                participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 target.is_ready = true;
             }
             _ => {}

@@ -257,7 +257,7 @@ pub(super) async fn describe_on(
                 refusal = Some(error_frame(&body));
             }
             shard_tag::READY => {
-                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 if let Some(frame) = refusal {
                     return Err(Failure::Shard(frame));
                 }

@@ -10,7 +10,7 @@ use super::route::Route;
 use super::staged::sqlstate;
 use super::statement::Statement;
 use super::told::{changed, changed_meanwhile};
-use super::{Failure, Session, SessionEnd, lost};
+use super::{Failure, Session, SessionEnd};
 use crate::error::{PgError, SqlState};
 use crate::execute::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
 use crate::plan::{self, Gathering, Plan};
@@ -298,9 +298,7 @@ impl Session {
         }
         // All shards get their part before any answer is read.
         for connection in &mut connections {
-            if let Err(error) = connection.flush().await {
-                return Err(lost("a shard", &error).into());
-            }
+            connection.send().await;
         }
         let merged = scatter(connections, spec, &mut self.client).await;
         match merged {

@@ -64,18 +64,14 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let (shards, text) = match &statement.command {
-            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => match self.once_per_server(shards, text).await {
-                Err(failure) if begins_here => {
-                    self.rollback_everywhere().await?;
-                    return Err(failure);
-                }
-                found => found?,
-            },
-            _ => (shards, Cow::Borrowed(text)),
+        let (shards, text, is_atomic) = match self.ways_to_commit(statement, shards, text, outside).await {
+            Err(failure) if begins_here => {
+                self.rollback_everywhere().await?;
+                return Err(failure);
+            }
+            found => found?,
         };
         let text = &*text;
-        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
             Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
@@ -118,6 +114,22 @@ impl Session {
             keep_frames(&mut self.client.output, answered, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
         }
         run
+    }
+
+    /// The shards and the text of each, and whether all can commit at once.
+    async fn ways_to_commit<'t>(
+        &mut self,
+        statement: &Analysis,
+        shards: Vec<Arc<Shard>>,
+        text: &'t str,
+        outside: bool,
+    ) -> Result<(Vec<Arc<Shard>>, Cow<'t, str>, bool), Failure> {
+        let (shards, text) = match &statement.command {
+            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => self.once_per_server(shards, text).await?,
+            _ => (shards, Cow::Borrowed(text)),
+        };
+        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
+        Ok((shards, text, is_atomic))
     }
 
     /// Can the change be committed on all shards at once? Where transactions over several shards are not possible, it is

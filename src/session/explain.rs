@@ -326,16 +326,14 @@ impl Session {
         Ok(())
     }
 
-    /// What was asked leaves. An error of the socket is met again when the answer is read.
+    /// What was asked leaves.
     async fn start_asked(&mut self, shard: ShardId) {
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
         let connection = &mut *participant.connection;
         // The answers are read here, not by the relay.
         connection.pending.clear();
         self.cancel.started(connection);
-        if let Err(error) = connection.flush().await {
-            tracing::debug!(%error, "a shard was lost before it could be asked for a plan");
-        }
+        connection.send().await;
     }
 
     /// The text that each of several shards explains, as a statement of the client's types.
@@ -381,7 +379,7 @@ impl Session {
                 shard_tag::COMMAND_COMPLETE => is_complete = true,
                 shard_tag::READY => {
                     if let Some(participant) = self.participants.get_mut(index) {
-                        participant.connection.status = body.first().copied().unwrap_or(b'E');
+                        participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                     }
                 }
                 _ => {}

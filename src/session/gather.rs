@@ -18,7 +18,7 @@ use super::parameter;
 use super::participant::Participant;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
-use crate::backend::{Checkout, Pooled, STATEMENT_TIMEOUT};
+use crate::backend::{CANCEL_TIMEOUT, Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
     self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage,
@@ -439,8 +439,7 @@ impl Session {
             if participant.connection.pending.is_empty() {
                 continue;
             }
-            cancel(&participant.connection).await;
-            participant.connection.is_cancel_pending = true;
+            participant.connection.stop().await;
             if let Err(error) = gather::read_to_end(&mut participant.connection).await {
                 return Err(self.participant_lost(index, &error));
             }
@@ -493,9 +492,9 @@ impl Session {
                 tracing::debug!(%error, "scratch session not rolled back");
             }
         }
-        for connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
+        for mut connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
             if !connection.is_clean() {
-                cancel(&connection).await;
+                connection.stop().await;
             }
             release(&self.cancel, connection);
         }
@@ -588,16 +587,6 @@ async fn before<T>(
         done = work => done,
         () = cancelled => Err(GatherError::Gone(Ended::Cancelled)),
         () = timed_out => Err(GatherError::Gone(Ended::Deadline)),
-    }
-}
-
-/// Asks the shard to stop what this connection runs.
-pub(super) async fn cancel(connection: &Pooled) {
-    let Some(handle) = &connection.cancel_handle else { return };
-    match timeout(CANCEL_TIMEOUT, handle.endpoint.cancel(&handle.key.bytes)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "cancel request not delivered"),
-        Err(_) => tracing::debug!("cancel request not delivered in time"),
     }
 }
 
@@ -723,8 +712,6 @@ const BIND: &[u8] = b"\0\0\0\0\0\0\0\0";
 const NAMES_BYTES: usize = 2;
 /// In a transaction block, other connections may wait for a lock of its own, which never ends.
 const LOCK_TIMEOUT_MS: u64 = 10_000;
-/// A shard that does not take a cancel request for so long is left to notice the closed connection.
-pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -213,9 +213,9 @@ impl Session {
     async fn open_locks(&mut self, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         for shard in &plan.shards {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.join_clean(*shard).await?;
+        }
+        for participant in self.participants.iter_mut().filter(|participant| plan.shards.contains(&participant.shard)) {
             if has_savepoint {
                 put_command(participant, STATEMENT_SAVEPOINT);
             }

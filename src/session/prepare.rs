@@ -100,6 +100,7 @@ impl Session {
             let mut connection = self.checkout(&home, &self.settings_now()).await?;
             self.cancel.started(&connection);
             let answered = unless_gone(&mut self.client, async { Ok(connection.simple(sql).await) }).await?;
+            connection.is_pinned |= was_interrupted(&answered);
             release(&self.cancel, connection);
             return answered.map_err(|error| super::setting::refused(&home.name, error));
         }
@@ -109,6 +110,7 @@ impl Session {
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         self.cancel.started(&participant.connection);
         let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(sql).await) }).await?;
+        participant.connection.is_pinned |= was_interrupted(&answered);
         match answered {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(super::describe::error_frame(&body))),
@@ -517,6 +519,16 @@ pub(super) fn not_in_the_text(failure: Failure) -> Failure {
             Failure::Shard(super::elsewhere::without_position(body))
         }
         failure => failure,
+    }
+}
+
+/// Cut short: what the first of its statements has done may be there.
+fn was_interrupted(answered: &Result<Vec<Vec<Option<Bytes>>>, ConnectionError>) -> bool {
+    match answered {
+        Err(ConnectionError::Refused { sqlstate, .. }) => {
+            ["25", "40", "53", "57", "58", "XX"].iter().any(|class| sqlstate.starts_with(class))
+        }
+        Ok(_) | Err(_) => false,
     }
 }
 

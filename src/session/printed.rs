@@ -75,7 +75,7 @@ async fn print(connection: &mut Connection, values: &[Parameter<'_>]) -> Result<
             }
             shard_tag::ERROR => refusal = Some(error_frame(&body)),
             shard_tag::READY => {
-                connection.status = body.first().copied().unwrap_or(b'E');
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 return refusal.map_or(Ok(printed), |frame| Err(Failure::Shard(frame)));
             }
             _ => {}

@@ -127,9 +127,7 @@ impl Session {
             originate::query(&mut connection.output, sql.as_bytes());
             connection.unnamed = None;
             connection.expect(Reply::Query, false);
-            if let Err(error) = connection.flush().await {
-                tracing::debug!(%error, sql, "a shard was lost");
-            }
+            connection.send().await;
         }
         for participant in self.of_shards(shards) {
             if let Err(error) = read_to_end(&mut participant.connection).await {

@@ -222,7 +222,7 @@ fn take_ready(connection: &mut Connection, header: FrameHeader, pending: Pending
     }
     match reply {
         Reply::Query | Reply::Echo | Reply::Sync => {
-            connection.status = connection.input.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E');
+            connection.note_ready(connection.input.get(FRAME_HEADER_BYTES).copied().unwrap_or(b'E'));
             connection.input.advance(header.total);
             connection.pending.pop_front();
             Ok(())

@@ -186,14 +186,13 @@ impl Session {
             return self.run_on_shard(shard, decisive, text, 0).await;
         }
         for index in 0..read.analyzed.statements.len() {
-            let context = self.context.id;
-            self.refresh_context_for(text).await?;
-            if context != self.context.id {
-                // An earlier statement has changed what names mean.
-                read = self.read(text).await?;
-            }
-            let Some(statement) = read.analyzed.statements.get(index) else { break };
-            let run = self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await;
+            let run = match self.read_again(&mut read, text).await {
+                Ok(()) => {
+                    let Some(statement) = read.analyzed.statements.get(index) else { break };
+                    self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await
+                }
+                Err(failure) => Err(failure),
+            };
             if let Err(failure) = run {
                 if self.batch.is_implicit {
                     self.settle(failure)?;
@@ -207,6 +206,16 @@ impl Session {
         }
         if std::mem::take(&mut self.batch.is_implicit) {
             self.commit_everywhere().await?;
+        }
+        Ok(())
+    }
+
+    /// Where an earlier statement has changed what names mean.
+    async fn read_again(&mut self, read: &mut Read, text: &str) -> Result<(), Failure> {
+        let context = self.context.id;
+        self.refresh_context_for(text).await?;
+        if context != self.context.id {
+            *read = self.read(text).await?;
         }
         Ok(())
     }

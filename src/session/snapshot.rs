@@ -69,9 +69,7 @@ impl Session {
         self.transaction.has_snapshots_open = true;
         // All are asked before the first is waited for.
         for participant in self.participants.iter_mut().filter(|participant| joined.contains(&participant.shard)) {
-            if let Err(error) = participant.connection.flush().await {
-                tracing::debug!(%error, "a shard was lost before it took its snapshot");
-            }
+            participant.connection.send().await;
         }
         for shard in joined {
             if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {

@@ -25,6 +25,7 @@ use super::told::changed;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
+use crate::execute::{STOP_AFTER, first_failure};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
@@ -320,20 +321,27 @@ impl Session {
                 }
             }
             self.cancel.started(&participant.connection);
-            if let Err(error) = participant.connection.flush().await {
-                return Err(self.participant_lost(index, &error));
-            }
+            participant.connection.send().await;
         }
         let mut parts = Vec::with_capacity(shards.len());
-        let mut failure = None;
-        for (place, shard) in shards.iter().enumerate() {
+        let (mut failure, mut is_over) = (None, false);
+        let failing = Box::pin(self.first_failing(shards)).await;
+        let in_turn = (0..shards.len()).filter(|place| Some(*place) != failing);
+        for place in failing.into_iter().chain(in_turn) {
+            let Some(shard) = shards.get(place) else { continue };
             let shown = match (&failure, place, shown) {
                 (None, 1.., Shown::DescribedRows) => Shown::Rows,
                 (None, 1.., Shown::DescribedKeptRows) => Shown::KeptRows,
                 (None, _, shown) => shown,
                 (Some(_), _, _) => Shown::Nothing,
             };
-            match self.read_part(*shard, shown, request).await {
+            let part = match is_over {
+                true => Box::pin(self.read_stopped_part(*shard, request)).await,
+                false => self.read_part(*shard, shown, request).await,
+            };
+            // What has only changed is asked again, in the same transaction.
+            is_over |= !matches!(part, Ok(Part { error: None, .. }));
+            match part {
                 Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
                 Ok(part @ Part { error: None, .. }) => parts.push(part),
                 Ok(Part { error: Some(body), .. }) => {
@@ -353,6 +361,17 @@ impl Session {
         failure.map_or(Ok(parts), Err)
     }
 
+    /// The place of the shard whose error is told first.
+    async fn first_failing(&mut self, shards: &[ShardId]) -> Option<usize> {
+        if shards.len() < 2 {
+            return None;
+        }
+        let asked = self.of_shards(shards).map(|participant| (participant.shard, &mut *participant.connection));
+        let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.unzip();
+        let failing = first_failure(connections).await.and_then(|place| asked.get(place).copied());
+        shards.iter().position(|shard| Some(*shard) == failing)
+    }
+
     pub(super) fn index_of(&self, shard: ShardId) -> Option<usize> {
         self.participants.iter().position(|participant| participant.shard == shard)
     }
@@ -368,6 +387,17 @@ impl Session {
             (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
             (Some(_) | None, _) => NestedValues::default(),
         }
+    }
+
+    /// What another shard has refused is over: this one is told so, and read to its end so that it stays usable.
+    async fn read_stopped_part(&mut self, shard: ShardId, request: &Request<'_>) -> Result<Part, Failure> {
+        if let Ok(part) = tokio::time::timeout(STOP_AFTER, self.read_part(shard, Shown::Nothing, request)).await {
+            return part;
+        }
+        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+            participant.connection.stop().await;
+        }
+        self.read_part(shard, Shown::Nothing, request).await
     }
 
     /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
@@ -412,6 +442,9 @@ impl Session {
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
                     self.client.output.extend_from_slice(&super::describe::frame(tag, &body));
+                    if self.client.output.len() >= OUTPUT_BYTES {
+                        self.client.flush().await?;
+                    }
                 }
                 shard_tag::COMMAND_COMPLETE => {
                     part.tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
@@ -423,7 +456,7 @@ impl Session {
                     part.error.get_or_insert(body);
                 }
                 shard_tag::READY => {
-                    participant.connection.status = body.first().copied().unwrap_or(b'E');
+                    participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                     return Ok(part);
                 }
                 _ => {}

@@ -6,6 +6,7 @@
 mod abandoned;
 mod altered;
 mod answers;
+mod broken;
 mod copies;
 mod cursors;
 mod databases;

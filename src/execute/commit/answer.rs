@@ -147,7 +147,7 @@ async fn read_answer(connection: &mut Connection, answer: &mut Answer) -> Result
         let (tag, body) = connection.next_frame().await?;
         if tag == shard_tag::READY {
             let status = body.first().copied().unwrap_or(b'E');
-            connection.status = status;
+            connection.note_ready(status);
             return Ok(status);
         }
         answer.note_frame(connection, tag, &body)?;

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Of one proxy.
 #[derive(Debug, Default)]
 pub struct Places {
     /// By what tells servers apart.
     servers: Mutex<HashMap<String, Server>>,
+    /// Some server has fewer than before.
+    shrunk: Notify,
 }
 
 #[derive(Debug)]
@@ -46,11 +48,21 @@ impl Places {
     pub async fn take(&self, wanted: &BTreeMap<String, Wanted>, proxies: usize) -> TakenPlaces {
         let mut permits = Vec::with_capacity(wanted.len());
         for (server, wanted) in wanted {
-            let (free, count) = self.server(server, wanted.of / proxies.max(1));
-            // A commit on so many shards of one server goes alone.
-            let places = wanted.places.min(count);
-            if let Ok(permit) = free.acquire_many_owned(u32::try_from(places).unwrap_or(u32::MAX)).await {
-                permits.push(permit);
+            loop {
+                let shrunk = self.shrunk.notified();
+                tokio::pin!(shrunk);
+                shrunk.as_mut().enable();
+                let (free, count) = self.server(server, wanted.of / proxies.max(1));
+                // A commit on so many shards of one server goes alone.
+                let places = u32::try_from(wanted.places.min(count)).unwrap_or(u32::MAX);
+                tokio::select! {
+                    permit = free.acquire_many_owned(places) => {
+                        permits.extend(permit);
+                        break;
+                    }
+                    // Who wants more than there are now would wait for ever, with all behind him.
+                    () = shrunk => {}
+                }
             }
         }
         TakenPlaces { _permits: permits }
@@ -70,7 +82,11 @@ impl Places {
             server.free.add_permits(count - server.count);
             server.count = count;
         } else {
-            server.count -= server.free.forget_permits(server.count - count);
+            let forgotten = server.free.forget_permits(server.count - count);
+            server.count -= forgotten;
+            if forgotten > 0 {
+                self.shrunk.notify_waiters();
+            }
         }
         (Arc::clone(&server.free), server.count)
     }

@@ -127,6 +127,11 @@ pub fn finished(answers: &[Answer], is_committed: bool) -> Finish {
     }
 }
 
+/// After the three answers to [`finish`]: is the connection as it was, with the role that it had?
+pub fn is_usable(answers: &[Answer]) -> bool {
+    !answers.iter().any(Answer::is_lost) && answers.get(2).is_some_and(|back| back.error.is_none() && back.is_ready(b'I'))
+}
+
 /// A participant's refusal in words that say what to do, where PostgreSQL's own would not.
 pub fn explained(answer: &Answer, shard: &str) -> Option<PgError> {
     let code = SqlState(answer.sqlstate()?);

@@ -304,7 +304,7 @@ async fn finish_one(
     loop {
         let patience = deadline.saturating_duration_since(Instant::now()).max(PATIENCE_MIN);
         let answers = ask(writer.connection, &texts, patience).await;
-        let is_lost = answers.iter().any(Answer::is_lost);
+        let is_lost = !rules::is_usable(&answers);
         match rules::finished(&answers, is_committed) {
             Finish::Done => return (Finished::Done, is_lost),
             // Somebody else was quicker, or it was lost with its shard: the other connection can tell.

@@ -66,12 +66,12 @@ pub async fn load<G>(
     bytes_max: u64,
 ) -> Result<Loaded, GatherError<G>> {
     // Every shard takes its snapshot before the first row is read.
-    for (index, part) in parts.iter_mut().enumerate() {
+    for part in parts.iter_mut() {
         originate::query(&mut part.connection.output, part.fragments.text.as_bytes());
         part.connection.unnamed = None;
         // Until its last answer has been read it is nobody else's.
         part.connection.expect(Reply::Query, false);
-        part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
+        part.connection.send().await;
     }
     prepare(scratch, script, statement).await?;
     let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
@@ -196,7 +196,7 @@ impl Feed<'_, '_> {
             part.is_ready = false;
             originate::query(&mut part.connection.output, part.fragments.round(queries, is_last).as_bytes());
             part.connection.expect(Reply::Query, false);
-            part.connection.flush().await.map_err(|error| GatherError::Lost { side: Side::Part(index), error })?;
+            part.connection.send().await;
         }
         Ok(())
     }

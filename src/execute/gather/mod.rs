@@ -76,13 +76,13 @@ pub enum GatherError<G> {
 
 /// In a transaction, with nothing owed: it can be rolled back.
 pub fn is_between_statements(connection: &Connection) -> bool {
-    connection.input.is_empty() && connection.output.is_empty() && connection.status == b'E'
+    !connection.owes() && connection.input.is_empty() && connection.output.is_empty() && connection.status == b'E'
 }
 
 /// Status, settings: what every connection notes of a message.
 fn note(connection: &mut Connection, tag: u8, body: &[u8]) -> Result<(), ConnectionError> {
     match tag {
-        shard_tag::READY => connection.status = body.first().copied().unwrap_or(b'E'),
+        shard_tag::READY => connection.note_ready(body.first().copied().unwrap_or(b'E')),
         shard_tag::PARAMETER_STATUS => {
             let (name, value) = wire::parameter_status(body)?;
             connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));

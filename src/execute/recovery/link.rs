@@ -94,7 +94,7 @@ impl Link {
         if let Some(refused) = answers.iter().find(|answer| answer.error.is_some()) {
             tracing::debug!(gid, shard = self.shard.name, reason = refused.message(), "a prepared transaction was not finished");
         }
-        if answers.iter().any(Answer::is_lost) {
+        if !rules::is_usable(&answers) {
             self.connection = None;
         }
         rules::finished(&answers, is_committed)

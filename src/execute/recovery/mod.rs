@@ -384,9 +384,9 @@ impl Recovery {
         let link = self.link(&shard);
         let prepared = link.lock().await.prepared(self.registry.cluster()).await?;
         for prepared in prepared {
-            if !self.registry.is_active(&prepared.id)
-                && let Some(is_committed) = self.decision(&prepared.id).await
-            {
+            if !self.registry.is_active(&prepared.id) && self.decision(&prepared.id).await.is_some() {
+                // Read again in a way that waits for standbys: what a fail-over may still take back is not acted upon.
+                let Ok(is_committed) = self.resolve(&prepared.id).await else { continue };
                 self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)]).await;
             }
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::super::gather::{CANCEL_TIMEOUT, cancel, moved, release};
+use super::super::gather::{moved, release};
 use super::super::statement::Statement;
 use super::super::{Failure, Session, lost};
 use super::{Cursor, Life, Source};
-use crate::backend::{Pooled, Settings};
+use crate::backend::{CANCEL_TIMEOUT, Pooled, Settings};
 use crate::error::PgError;
 use crate::execute::gather::{self, Fetch, GatherError, Opening};
 use crate::plan::Gathering;
@@ -63,9 +63,10 @@ impl Session {
         if scratch.status == b'I' {
             return release(&self.cancel, scratch);
         }
-        let is_idle = scratch.input.is_empty() && scratch.output.is_empty() && matches!(scratch.status, b'T' | b'E');
+        let is_idle =
+            !scratch.owes() && scratch.input.is_empty() && scratch.output.is_empty() && matches!(scratch.status, b'T' | b'E');
         if !is_idle {
-            cancel(&scratch).await;
+            scratch.stop().await;
         } else if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut scratch)).await {
             tracing::debug!(%error, "scratch session not rolled back");
         }

@@ -92,9 +92,9 @@ impl Session {
         let values = bind.with_result_formats(&[]);
         let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
         for shard in shards {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.join_clean(*shard).await?;
+        }
+        for participant in self.of_shards(shards) {
             let connection = &mut *participant.connection;
             prepare_on(connection, &fragment, false, prepared_max);
             // The answers are read here, up to ReadyForQuery.
@@ -225,9 +225,11 @@ impl Session {
         let mut shards = Vec::with_capacity(needs.len());
         for need in needs {
             let shard = *cursor.shards.get(need.input).ok_or_else(|| PgError::internal("a cursor's shard is gone"))?;
-            let index = self.join(shard).await?;
-            self.sync(index).await?;
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.join_clean(shard).await?;
+            shards.push(shard);
+        }
+        for (need, shard) in needs.iter().zip(&shards) {
+            let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) else { continue };
             let out = &mut participant.connection.output;
             let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
             originate::parse(out, b"", text.as_bytes(), &[]);
@@ -237,7 +239,6 @@ impl Session {
             originate::execute(out, b"", 0);
             originate::sync(out);
             participant.connection.unnamed = None;
-            shards.push(shard);
         }
         for (need, heard) in needs.iter().zip(self.hear_all(&shards).await?) {
             let has_ended = (heard.rows.len() as u64) < u64::from(need.rows);
@@ -292,12 +293,9 @@ impl Session {
     /// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
     pub(in crate::session) async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
         for shard in shards {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) else { continue };
             self.cancel.started(&participant.connection);
-            if let Err(error) = participant.connection.flush().await {
-                return Err(self.participant_lost(index, &error));
-            }
+            participant.connection.send().await;
         }
         let mut all = Vec::with_capacity(shards.len());
         let mut failure = None;
@@ -356,7 +354,7 @@ impl Session {
                     heard.error.get_or_insert(inner);
                 }
                 shard_tag::READY => {
-                    connection.status = inner.first().copied().unwrap_or(b'E');
+                    connection.note_ready(inner.first().copied().unwrap_or(b'E'));
                     return Ok(heard);
                 }
                 _ => {}

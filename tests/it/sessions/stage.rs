@@ -35,7 +35,7 @@ impl Stage {
         let proxy = Proxy::start(&cluster, options);
         let mut client = WireClient::connect(proxy.address()).await;
         for shard in 0..cluster.shard_count() {
-            let url = cluster.shard_url(shard).replace("//postgres@", &format!("//{role}@"));
+            let url = cluster.public_url(shard).replace("//postgres@", &format!("//{role}@"));
             succeed(&mut client, &format!("SELECT shardgate.add_shard('shard{shard}', '{url}')")).await;
         }
         for statement in SCHEMA {

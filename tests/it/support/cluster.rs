@@ -1,16 +1,20 @@
 //! The map database and the shards of one test, on servers of its own.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 
 use shardgate::demo::servers::{Account, Server, ServerOptions, test_settings};
 use tokio_postgres::{Client, NoTls};
 
+use super::Cable;
+
 /// Databases `map` and `shard0`, `shard1`, …: all on one server, or each on its own.
 pub struct Cluster {
     servers: Vec<Server>,
     shard_count: usize,
     text: Text,
+    cables: BTreeMap<usize, Cable>,
 }
 
 /// How the databases sort text by default.
@@ -29,14 +33,14 @@ impl Cluster {
 
     /// The same, with further settings for the server.
     pub async fn start_with(shard_count: usize, settings: &[(&str, &str)]) -> Self {
-        let cluster = Cluster { servers: vec![start_server(settings)], shard_count, text: Text::Bytewise };
+        let cluster = Cluster { servers: vec![start_server(settings)], shard_count, text: Text::Bytewise, cables: BTreeMap::new() };
         cluster.create_databases().await;
         cluster
     }
 
     /// One server for everything.
     pub async fn start_sorting(shard_count: usize, text: Text) -> Self {
-        let cluster = Cluster { servers: vec![start_server(&[])], shard_count, text };
+        let cluster = Cluster { servers: vec![start_server(&[])], shard_count, text, cables: BTreeMap::new() };
         cluster.create_databases().await;
         cluster
     }
@@ -63,7 +67,7 @@ impl Cluster {
             let starting: Vec<_> = (0..=shard_count).map(|_| scope.spawn(|| start_server(&[]))).collect();
             starting.into_iter().map(|handle| handle.join().expect("a server did not start")).collect()
         });
-        let cluster = Cluster { servers, shard_count, text: Text::Bytewise };
+        let cluster = Cluster { servers, shard_count, text: Text::Bytewise, cables: BTreeMap::new() };
         cluster.create_databases().await;
         cluster
     }
@@ -78,6 +82,25 @@ impl Cluster {
 
     pub fn shard_url(&self, shard: usize) -> String {
         self.shard_server(shard).url(&shard_name(shard))
+    }
+
+    /// The proxy reaches this shard over it.
+    pub async fn lay_cable(&mut self, shard: usize) {
+        let target = format!("127.0.0.1:{}", self.shard_server(shard).port());
+        self.cables.insert(shard, Cable::to(target.parse().expect("an address")).await);
+    }
+
+    pub fn cable(&self, shard: usize) -> &Cable {
+        &self.cables[&shard]
+    }
+
+    /// As the proxy is told it.
+    pub fn public_url(&self, shard: usize) -> String {
+        let url = self.shard_url(shard);
+        match self.cables.get(&shard) {
+            Some(cable) => url.replace(&format!(":{}/", self.shard_server(shard).port()), &format!(":{}/", cable.address().port())),
+            None => url,
+        }
     }
 
     /// URL of any database on the server of a shard.

@@ -11,6 +11,7 @@
 // Offered to every test; which of them are used changes with the tests.
 #![allow(dead_code, unused_imports)]
 
+mod cable;
 mod certificates;
 mod cluster;
 mod doorman;
@@ -21,6 +22,7 @@ pub mod tpch;
 mod volume;
 mod wire_client;
 
+pub use cable::Cable;
 pub use certificates::{Certificates, KeyFiles};
 pub use cluster::{Cluster, Text, connect};
 pub use doorman::Doorman;

@@ -1,0 +1,106 @@
+//! Connections that break in the middle: what one shard owes is nobody else's answer, and what was begun is undone.
+
+use std::time::{Duration, Instant};
+
+use super::stage::{Stage, succeed};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_shard_owes_to_one_client_is_nobody_elses() {
+    let stage = with_cables(&[1, 2]).await;
+    let mut other = stage.client().await;
+    let statements =
+        ["SELECT owner FROM accounts WHERE balance = 100 ORDER BY id", "UPDATE accounts SET balance = balance WHERE id > 0"];
+    for statement in statements {
+        let mut client = stage.client().await;
+        succeed(&mut client, statement).await;
+        let mut locking = stage.cluster.connect_shard(0).await;
+        let lock = locking.transaction().await.expect("a transaction");
+        lock.batch_execute("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+        // While the client waits for the last shard, the one before is lost; the first one is asked all the same.
+        stage.cluster.cable(2).hold();
+        client.query(statement);
+        client.flush().await;
+        until_held(&mut other, &["shard0", "shard1"]).await;
+        stage.cluster.cable(1).cut();
+        stage.cluster.cable(2).release();
+        let told = client.transcript().await;
+        assert!(told.contains("E(08006 ") && told.ends_with("Z(I)"), "{statement}: {told}");
+        other.query("SELECT 'mine' FROM notes RIGHT JOIN (VALUES (1)) AS one ON true");
+        other.flush().await;
+        lock.commit().await.expect("the lock is let go");
+        assert_eq!(other.transcript().await, "T(?column?) D(mine) C(SELECT 1) Z(I)", "{statement}");
+        succeed(&mut client, statement).await;
+    }
+    stage.assert_no_panic();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_before_it_begins_leaves_nothing_begun() {
+    let stage = with_cables(&[2]).await;
+    let mut client = stage.client().await;
+    let own = stage.key(0, 0);
+    let in_block = [
+        "SELECT owner FROM accounts ORDER BY id FOR UPDATE",
+        "DECLARE c CURSOR FOR SELECT owner FROM accounts ORDER BY id",
+        "SELECT owner FROM accounts ORDER BY id",
+    ];
+    stage.cluster.cable(2).refuse();
+    for statement in in_block {
+        succeed(&mut client, &format!("BEGIN; UPDATE accounts SET balance = balance WHERE id = {own}; SAVEPOINT s")).await;
+        let told = client.ask(statement).await;
+        assert!(told.contains("E(57P03 ") || told.contains("E(08006 "), "{statement}: {told}");
+        assert_eq!(client.ask("ROLLBACK TO s").await, "C(ROLLBACK) Z(T)", "{statement}");
+        assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {own}")).await, format!("o{own}"));
+        succeed(&mut client, "COMMIT").await;
+    }
+    // A proxy that has not asked the shards yet whether they can prepare.
+    let fresh = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut client = WireClient::connect(fresh.address()).await;
+    let told = client.ask("CREATE TABLE never (id int)").await;
+    assert!(told.starts_with("E(") && told.ends_with("Z(I)"), "{told}");
+    assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {own}")).await, format!("o{own}"));
+    stage.assert_no_panic();
+}
+
+/// The others are told to stop: nobody waits for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_one_shard_ends_the_statement_on_all() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let wrong = stage.key(0, 0);
+    let mut locking = stage.cluster.connect_shard(1).await;
+    let lock = locking.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+    let statements = [
+        format!("SELECT 1 / (id - {wrong}) FROM accounts"),
+        format!("UPDATE accounts SET balance = 1 / (id - {wrong})"),
+        format!("INSERT INTO accounts SELECT id + 1000, owner, 1 / (id - {wrong}) FROM accounts"),
+    ];
+    for statement in &statements {
+        let told = client.ask(statement).await;
+        assert!(told.contains("E(22012 ") && told.ends_with("Z(I)"), "{statement}: {told}");
+        assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {wrong}")).await, format!("o{wrong}"));
+    }
+    drop(lock);
+    stage.assert_log_is_clean();
+}
+
+async fn with_cables(shards: &[usize]) -> Stage {
+    let mut cluster = Cluster::start(3).await;
+    for shard in shards {
+        cluster.lay_cable(*shard).await;
+    }
+    Stage::on(cluster, ProxyOptions::default()).await
+}
+
+/// Until a session has connections to these shards in its hands.
+async fn until_held(client: &mut WireClient, shards: &[&str]) {
+    let names: Vec<String> = shards.iter().map(|shard| format!("'{shard}'")).collect();
+    let held = format!("SELECT count(DISTINCT shard) FROM shardgate.pools WHERE active > 0 AND shard IN ({})", names.join(","));
+    let asked_at = Instant::now();
+    while client.value(&held).await != shards.len().to_string() {
+        assert!(asked_at.elapsed() < Duration::from_secs(20), "no session holds {shards:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
