@@ -60,6 +60,8 @@ pub enum Reply {
     ParseUnnamed,
     Bind,
     Close,
+    /// Of a statement that is not wanted any more.
+    CloseStatement(StatementId),
     /// ParameterDescription, then RowDescription or NoData: what the connection has of this statement.
     Columns(StatementId),
     DescribePortal,

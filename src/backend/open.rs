@@ -26,7 +26,7 @@ pub enum OpenError {
 pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runtime: usize) -> Result<Connection, OpenError> {
     let mut stream = address.endpoint.connect().await?;
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings.
-    let parameters = [("client_encoding", "UTF8")];
+    let parameters = [("client_encoding", "UTF8"), ("standard_conforming_strings", "on")];
     match auth::login(&mut stream, credentials, &address.database, &parameters).await {
         Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime)),
         Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),

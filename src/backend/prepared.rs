@@ -40,7 +40,8 @@ impl StatementId {
 
 /// What makes two prepared statements the same: text, declared types, and what names in it mean: the catalogue version and the
 /// search path they were prepared under. A plan from before a schema change, or for a table of the same name in another schema,
-/// would fail with "cached plan must not change result type".
+/// would fail with "cached plan must not change result type". Constants are read when a text is parsed, by some of the settings and
+/// sometimes by the clock: one session's `'2020-01-01'::timestamptz` is not another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StatementText {
     pub text: Bytes,
@@ -48,6 +49,10 @@ pub struct StatementText {
     pub catalog_version: u64,
     /// The schemas in order, parted by zeros.
     pub search_path: Arc<str>,
+    /// The settings that its constants are read by; empty where it has none.
+    pub constants: Arc<str>,
+    /// 0, unless constants like 'now' make each Parse another one.
+    pub parsed: u64,
 }
 
 /// The columns that a statement gives, as far as PostgreSQL holds a prepared statement to them: names, types by the home shard's
@@ -155,6 +160,13 @@ impl PreparedStatements {
         }
     }
 
+    /// The shard has skipped the Close: the connection has it still.
+    pub fn doubt_closed(&mut self, id: StatementId) {
+        if !self.known.contains_key(&id) && !self.doubtful.contains(&id) {
+            self.doubtful.push_back(id);
+        }
+    }
+
     pub fn clear(&mut self) {
         self.known.clear();
         self.order.clear();
@@ -213,7 +225,14 @@ mod tests {
         let registry = StatementRegistry::new(100);
         let text = |text: &'static str, types: &[u32], catalog_version| {
             let text = Bytes::from_static(text.as_bytes());
-            Arc::new(StatementText { text, types: types.into(), catalog_version, search_path: Arc::default() })
+            Arc::new(StatementText {
+                text,
+                types: types.into(),
+                catalog_version,
+                search_path: Arc::default(),
+                constants: Arc::default(),
+                parsed: 0,
+            })
         };
         let first = registry.id(&text("select $1", &[23], 1));
         assert_eq!(first, registry.id(&text("select $1", &[23], 1)));

@@ -68,6 +68,21 @@ impl<'a> Inputs<'a> {
         Self { text, literals, parameters: Parameters::Bound { bind, types } }
     }
 
+    /// Nothing in it means something else in another encoding.
+    pub fn is_ascii(&self) -> bool {
+        let is_text = |oid: Oid| matches!(oid, 0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::UNKNOWN);
+        let parameters_are = match self.parameters {
+            Parameters::Listed(parameters) => {
+                parameters.iter().all(|parameter| !is_text(parameter.oid) || parameter.value.is_none_or(<[u8]>::is_ascii))
+            }
+            Parameters::Bound { bind, types } => bind
+                .parameters()
+                .enumerate()
+                .all(|(index, value)| !is_text(types.get(index).copied().unwrap_or(0)) || value.1.is_none_or(<[u8]>::is_ascii)),
+        };
+        parameters_are && self.text.is_ascii()
+    }
+
     /// The text in which the literals lie.
     pub fn text(&self) -> &'a str {
         self.text

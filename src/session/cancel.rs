@@ -38,8 +38,8 @@ pub struct CancelTarget {
 #[derive(Default)]
 struct State {
     running: SmallVec<[Arc<CancelHandle>; 2]>,
-    /// Process ids that a cancel request was sent to.
-    cancelled: Vec<i32>,
+    /// Backends that a cancel request was sent to.
+    cancelled: Vec<Arc<CancelHandle>>,
 }
 
 impl CancelRegistry {
@@ -112,12 +112,13 @@ impl CancelTarget {
         !state.cancelled.is_empty()
     }
 
-    /// Was a cancel request sent to this process? Asked before the connection is given back.
-    pub fn was_sent_to(&self, process_id: i32) -> bool {
+    /// Was a cancel request sent to this backend? Asked before the connection is given back.
+    pub fn was_sent_to(&self, connection: &Connection) -> bool {
+        let Some(handle) = &connection.cancel_handle else { return false };
         let mut state = self.state.lock();
-        let was_sent = state.cancelled.contains(&process_id);
-        state.cancelled.retain(|cancelled| *cancelled != process_id);
-        was_sent
+        let before = state.cancelled.len();
+        state.cancelled.retain(|cancelled| !Arc::ptr_eq(cancelled, handle));
+        state.cancelled.len() < before
     }
 
     pub async fn cancel(&self) -> CancelOutcome {
@@ -126,7 +127,7 @@ impl CancelTarget {
         let running = {
             let mut state = self.state.lock();
             let running = state.running.clone();
-            state.cancelled.extend(running.iter().map(|backend| backend.key.process_id));
+            state.cancelled.extend(running.iter().cloned());
             running
         };
         let outcome = if running.is_empty() { CancelOutcome::Late } else { CancelOutcome::Forwarded };

@@ -595,7 +595,7 @@ impl Session {
     async fn discard(&mut self, what: Discard) -> Result<(), Failure> {
         let tag = match what {
             Discard::All => {
-                if self.transaction.is_open() {
+                if self.transaction.is_open() || self.has_pipeline() {
                     let message = "DISCARD ALL cannot run inside a transaction block";
                     return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
                 }
@@ -633,7 +633,7 @@ impl Session {
             self.commit_everywhere().await?;
             self.batch.is_implicit = false;
         }
-        if self.transaction.is_open() {
+        if self.transaction.is_open() || self.has_pipeline() {
             let message = format!("shardgate.{function} cannot run inside a transaction block");
             return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
                 .with_hint("End the transaction first; a declaration is made at once and cannot be rolled back.")

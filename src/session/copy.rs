@@ -18,12 +18,12 @@ enum Event {
 }
 
 impl Session {
-    pub(super) async fn copy_in(&mut self, index: usize) -> Result<(), Failure> {
+    pub(super) async fn copy_in(&mut self, index: usize) -> Result<bool, Failure> {
         self.swallow_sync(index);
         self.client.flush().await?;
         loop {
             match self.forward_copy(index)? {
-                Copied::All => return Ok(()),
+                Copied::All => return Ok(false),
                 Copied::Some => {}
             }
             let Some(participant) = self.participants.get_mut(index) else {
@@ -47,8 +47,15 @@ impl Session {
                 Event::Client(Ok(())) => {}
                 Event::Client(Err(end)) => return Err(end.into()),
                 // The shard says something before the data is complete: an error, or a notice. The relay looks at it.
-                Event::Shard(Ok(())) if self.is_copy_over(index)? => return Ok(()),
-                Event::Shard(Ok(())) => {}
+                Event::Shard(Ok(())) => {
+                    let (is_over, has_failed) = self.is_copy_over(index)?;
+                    if is_over {
+                        return Ok(has_failed);
+                    }
+                    if self.client.output.len() >= NOTICE_BYTES {
+                        self.client.flush().await?;
+                    }
+                }
                 Event::Shard(Err(error)) => return Err(self.participant_lost(index, &error)),
             }
         }
@@ -97,14 +104,14 @@ impl Session {
     }
 
     /// Has the shard ended the COPY by an error?
-    fn is_copy_over(&mut self, index: usize) -> Result<bool, Failure> {
+    fn is_copy_over(&mut self, index: usize) -> Result<(bool, bool), Failure> {
         let (_, has_failed) = self.step(index)?;
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(true) };
+        let Some(participant) = self.participants.get_mut(index) else { return Ok((true, has_failed)) };
         let is_over = has_failed || participant.connection.pending.is_empty();
         if is_over {
             self.transaction.fail();
         }
-        Ok(is_over)
+        Ok((is_over, has_failed))
     }
 }
 
@@ -114,5 +121,7 @@ enum Copied {
     Some,
 }
 
+/// Notices that wait for the client, at most.
+const NOTICE_BYTES: usize = 32 * 1024;
 /// Data waiting for the shard, at most.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;

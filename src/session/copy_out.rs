@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::describe::{error_frame, frame};
-use super::gather::moved;
+use super::describe::{error_frame, frame, unless_gone};
+use super::gather::{moved, release};
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session, SessionEnd, lost};
@@ -126,12 +126,15 @@ impl Session {
     /// On the transaction's own connection, if it has one: it may hold locks that another would wait for.
     async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
         let home = self.home()?;
+        self.keep_pipeline_on(home.id);
         let heard = match self.participants.iter().any(|participant| participant.shard == home.id && participant.has_begun) {
             true => {
                 let index = self.join(home.id).await?;
                 self.sync(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
-                match model(&mut participant.connection, &copy.model).await {
+                self.cancel.started(&participant.connection);
+                let heard = model(&mut participant.connection, &copy.model);
+                match unless_gone(&mut self.client, async { Ok(heard.await) }).await? {
                     Ok(heard) => heard,
                     Err(error) => return Err(self.participant_lost(index, &error)),
                 }
@@ -139,9 +142,11 @@ impl Session {
             false => {
                 let settings = self.settings_now();
                 let mut connection = self.checkout(&home, &settings).await?;
-                let heard = model(&mut connection, &copy.model).await.map_err(|error| lost(&home.name, &error))?;
-                connection.release();
-                heard
+                self.cancel.started(&connection);
+                let heard = model(&mut connection, &copy.model);
+                let heard = unless_gone(&mut self.client, async { Ok(heard.await) }).await?;
+                release(&self.cancel, connection);
+                heard.map_err(|error| lost(&home.name, &error))?
             }
         };
         let (ours, theirs) = copy.options_at;

@@ -79,6 +79,7 @@ impl Session {
             Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
             Some(_) | None => self.home()?,
         };
+        self.keep_pipeline_on(home.id);
         let is_own = |participant: &Participant| participant.has_begun || participant.pinned_by.is_some();
         let in_transaction = self.participants.iter().any(|participant| participant.shard == home.id && is_own(participant));
         let description = match in_transaction {
@@ -276,7 +277,7 @@ pub(super) fn prepare_on(connection: &mut Connection, statement: &Statement, is_
     }
     for unwanted in connection.prepared.insert(statement.id, prepared_max) {
         unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
-        connection.expect(Reply::Close, false);
+        connection.expect(Reply::CloseStatement(unwanted), false);
     }
     let types = connection.oids.types_there(&statement.key.types);
     statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &types));

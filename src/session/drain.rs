@@ -10,6 +10,7 @@ use super::relay::{self, Noticed, Step};
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
+use crate::shardmap::ShardId;
 use crate::wire::originate;
 
 impl Session {
@@ -29,7 +30,7 @@ impl Session {
                         Step::Done => {}
                         Step::Full => self.client.flush().await?,
                         Step::More => self.fill(index).await?,
-                        Step::CopyIn => self.copy_in(index).await?,
+                        Step::CopyIn => has_failed |= self.copy_in(index).await?,
                         Step::Lost(error) => return Err(self.ended_by_shard(index, error)),
                     }
                 }
@@ -61,6 +62,15 @@ impl Session {
         let has_written = self.participants.iter().any(|participant| participant.needs_sync && participant.has_written);
         if has_written && !self.transaction.is_open() {
             self.begin_for_pipeline();
+        }
+    }
+
+    /// The same before another connection to this shard is asked, which might wait for what the pipeline has locked there.
+    pub(super) fn keep_pipeline_on(&mut self, shard: ShardId) {
+        let is_there =
+            |participant: &super::Participant| participant.shard == shard && participant.needs_sync && participant.has_written;
+        if self.participants.iter().any(is_there) {
+            self.keep_pipeline();
         }
     }
 

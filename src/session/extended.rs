@@ -166,7 +166,8 @@ impl Session {
     /// A text with what its names mean now.
     pub(super) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
         let search_path = Arc::clone(&self.statement_search_path);
-        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path })
+        let (constants, parsed) = self.constants_of(&text);
+        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path, constants, parsed })
     }
 
     /// A text that was made of a statement, to run in its place.

@@ -592,7 +592,7 @@ async fn before<T>(
 
 pub(super) fn release(cancel: &super::cancel::CancelTarget, mut connection: Pooled) {
     cancel.ended(&connection);
-    connection.is_cancel_pending |= cancel.was_sent_to(connection.process_id());
+    connection.is_cancel_pending |= cancel.was_sent_to(&connection);
     connection.release();
 }
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 
+use super::setting::check_allowed;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, Settings};
 use crate::catalog::quoted_literal;
-use crate::error::{PgError, SqlState};
+use crate::error::{PgError, Severity, SqlState};
 use crate::wire::originate;
 
 /// What a login with these parameters yields.
@@ -62,6 +63,10 @@ impl Session {
     /// Asks the home shard, or another one while home is away. Without any shard: fixed values.
     async fn learn_greeting(&mut self) -> Result<Greeting, SessionEnd> {
         let wanted = startup_settings(&self.identity.parameters).map_err(SessionEnd::Fatal)?;
+        for (name, value) in &wanted {
+            check_allowed(&name.to_ascii_lowercase(), Some(value))
+                .map_err(|error| SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error }))?;
+        }
         let snapshot = self.gateway.map.snapshot();
         if snapshot.shards.is_empty() {
             return Ok(Greeting {
@@ -97,7 +102,7 @@ impl Session {
             }
         }
         let mut error = failure.unwrap_or_else(|| PgError::internal("no shard answered"));
-        error.severity = crate::error::Severity::Fatal;
+        error.severity = Severity::Fatal;
         Err(SessionEnd::Fatal(error))
     }
 }
@@ -125,7 +130,13 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
         if let [Some(name), Some(value)] = row.as_slice() {
             let name = String::from_utf8_lossy(name);
             connection.custom_names.insert(&name);
-            settings = settings.with(&name, &String::from_utf8_lossy(value));
+            let value = match &*name {
+                // Statements are read by these rules, whatever a database's default says.
+                "standard_conforming_strings" => "on".into(),
+                "transform_null_equals" => "off".into(),
+                _ => String::from_utf8_lossy(value),
+            };
+            settings = settings.with(&name, &value);
         }
     }
     for ((name, _), row) in wanted.iter().zip(rows) {

@@ -220,7 +220,7 @@ impl Session {
                 // Never counted against the client's texts: there are a handful.
                 for unwanted in connection.prepared.insert(id, usize::MAX) {
                     unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
-                    connection.expect(Reply::Close, false);
+                    connection.expect(Reply::CloseStatement(unwanted), false);
                 }
                 id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
                 connection.expect(Reply::Parse(id), false);
@@ -245,7 +245,14 @@ impl Session {
     /// A text that means the same under every schema.
     fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
         let text = Bytes::from_static(text.as_bytes());
-        Arc::new(StatementText { text, types: Box::default(), catalog_version: 0, search_path: Arc::default() })
+        Arc::new(StatementText {
+            text,
+            types: Box::default(),
+            catalog_version: 0,
+            search_path: Arc::default(),
+            constants: Arc::default(),
+            parsed: 0,
+        })
     }
 
     /// Gives back the connections that no transaction and no pin holds.
@@ -273,7 +280,7 @@ impl Session {
 
     pub(super) fn release(&mut self, index: usize) {
         let mut participant = self.participants.swap_remove(index);
-        if self.cancel.was_sent_to(participant.connection.process_id()) {
+        if self.cancel.was_sent_to(&participant.connection) {
             participant.connection.is_cancel_pending = true;
         }
         participant.connection.release();

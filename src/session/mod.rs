@@ -24,6 +24,7 @@ mod chosen;
 mod client;
 mod command;
 mod commit;
+mod constants;
 mod copy;
 mod copy_out;
 mod copy_rows;
@@ -311,6 +312,12 @@ impl Session {
         loop {
             match self.client.peek() {
                 Ok(Some(header)) => {
+                    // What a pipeline is answered without a shard: one that does not read waits.
+                    if self.client.output.len() >= OUTPUT_BYTES_MAX
+                        && let Err(end) = self.client.flush().await
+                    {
+                        return end;
+                    }
                     let served = match self.serve_at_once(header.tag).await {
                         Ok(false) => self.message(header).await,
                         Ok(true) => Ok(()),
@@ -437,7 +444,17 @@ impl Session {
                     let error = self.with_lost_shard(index, error);
                     self.lost_between_statements(index, error)
                 }
-                Ok((_, has_failed)) => {
+                Ok((step, has_failed)) => {
+                    let has_failed = match step {
+                        relay::Step::CopyIn => match Box::pin(self.copy_in(index)).await {
+                            Ok(copy_failed) => has_failed || copy_failed,
+                            Err(failure) => {
+                                self.settle(failure)?;
+                                has_failed
+                            }
+                        },
+                        _ => has_failed,
+                    };
                     if has_failed {
                         // What was sent without Sync and Flush has failed meanwhile.
                         Box::pin(self.fail_batch(Failure::Forwarded)).await?;
@@ -610,3 +627,5 @@ fn lost(shard: &str, error: &ConnectionError) -> PgError {
 
 /// Answers of pipelined cycles are collected up to this size.
 const PIPELINE_OUTPUT_BYTES: usize = 16 * 1024;
+
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;

@@ -92,6 +92,7 @@ impl Session {
     /// In the transaction when it is on the home shard already, or the session has something of its own there; else beside it.
     async fn run_on_home(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         let home = self.home()?;
+        self.keep_pipeline_on(home.id);
         let is_ours = self
             .participants
             .iter()

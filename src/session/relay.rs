@@ -194,7 +194,7 @@ fn ends(reply: Reply, tag: u8) -> Option<bool> {
     match (reply, tag) {
         (Reply::Parse(_) | Reply::ParseUnnamed, shard_tag::PARSE_COMPLETE) => Some(true),
         (Reply::Bind, shard_tag::BIND_COMPLETE) => Some(true),
-        (Reply::Close, shard_tag::CLOSE_COMPLETE) => Some(true),
+        (Reply::Close | Reply::CloseStatement(_), shard_tag::CLOSE_COMPLETE) => Some(true),
         (Reply::Columns(_), shard_tag::PARAMETER_DESCRIPTION) => Some(false),
         (Reply::Columns(_) | Reply::DescribePortal, shard_tag::ROW_DESCRIPTION | shard_tag::NO_DATA) => Some(true),
         (
@@ -289,6 +289,7 @@ fn take_error(
         Reply::ParseUnnamed
         | Reply::Bind
         | Reply::Close
+        | Reply::CloseStatement(_)
         | Reply::Columns(_)
         | Reply::DescribePortal
         | Reply::Execute
@@ -308,6 +309,7 @@ fn skip_to_sync(connection: &mut Connection) {
         match pending.reply {
             Reply::Sync => return,
             Reply::Parse(id) => connection.prepared.doubt(id),
+            Reply::CloseStatement(id) => connection.prepared.doubt_closed(id),
             Reply::ParseUnnamed => connection.unnamed = None,
             Reply::Bind
             | Reply::Close

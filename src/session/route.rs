@@ -14,6 +14,7 @@ use crate::error::{PgError, SqlState};
 use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
+use crate::shard_key::KeyType;
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, QueryKind, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
@@ -94,8 +95,40 @@ impl Session {
         let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
         if !is_settled && !self.transaction.is_open() {
             let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
-            self.settled = (!is_hinted).then(|| Arc::clone(&self.settings));
+            self.settled = (!is_hinted && self.reads_utf8()).then(|| Arc::clone(&self.settings));
         }
+    }
+
+    /// What the client sends is what the shards store, byte by byte.
+    fn reads_utf8(&self) -> bool {
+        self.effective("client_encoding").is_none_or(|encoding| {
+            let plain: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
+            ["utf8", "unicode", "sqlascii"].iter().any(|name| plain.eq_ignore_ascii_case(name))
+        })
+    }
+
+    /// Keys are compared as the shards store them, in UTF-8.
+    fn check_keys_encoding(&self, parts: &[Part], inputs: &Inputs<'_>) -> Result<(), PgError> {
+        if inputs.is_ascii() || self.reads_utf8() {
+            return Ok(());
+        }
+        let map = self.gateway.map.snapshot();
+        let is_text = |key: &KeyType| matches!(key, KeyType::Text | KeyType::Bpchar);
+        let has_text_key = parts.iter().any(|part| match part {
+            Part::Sharded { group, .. } => map.group(*group).is_none_or(|group| group.key_types.iter().any(is_text)),
+            Part::Home => false,
+        });
+        if !has_text_key {
+            return Ok(());
+        }
+        Err(PgError::unsupported(
+            format!(
+                "text beyond ASCII is not supported in the encoding \"{}\" beside a shard key of text",
+                self.effective("client_encoding").unwrap_or_default()
+            ),
+            "The shard of a key is found by its bytes in UTF-8.",
+            "SET client_encoding = 'UTF8'.",
+        ))
     }
 
     /// Reads a text in the session's context. A long one is read aside: reading it here would keep every other session of this
@@ -168,6 +201,7 @@ impl Session {
             Scope::Replicated => return self.route_anywhere(statement).await,
             Scope::EveryShard => return Box::pin(self.route_to_copies(statement, inputs)).await,
             Scope::Placed { parts, .. } => {
+                self.check_keys_encoding(parts, inputs)?;
                 let deadline = Instant::now() + HOLD_WAIT;
                 let preferred = self.shards_begun().next();
                 let resolution = Resolution { touched: &self.touched, preferred, deadline };
@@ -458,7 +492,7 @@ impl Session {
     }
 
     /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.
-    fn has_pipeline(&self) -> bool {
+    pub(super) fn has_pipeline(&self) -> bool {
         self.participants.iter().any(|participant| participant.needs_sync)
     }
 
@@ -516,6 +550,7 @@ impl Session {
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
+            _ if statement.session_calls.contains(&SessionCall::Seed) => Some("seed"),
             _ => None,
         };
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =

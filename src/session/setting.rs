@@ -357,7 +357,7 @@ pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgErr
         ));
     }
     let value = value.unwrap_or_default().trim_matches('\'').to_ascii_lowercase();
-    let is_off = matches!(value.as_str(), "off" | "false" | "0" | "no");
+    let is_off = is_off(&value);
     let refused = match name {
         "standard_conforming_strings" => is_off,
         "transform_null_equals" => !is_off && !value.is_empty(),
@@ -371,6 +371,12 @@ pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgErr
         "It changes what a statement's text means, and the proxy reads statements by PostgreSQL's default rules.",
         "Write E'…' strings where backslashes are escapes, and IS NULL for comparisons with null.",
     ))
+}
+
+/// As PostgreSQL reads it: a word may be cut where it is still the only one.
+fn is_off(value: &str) -> bool {
+    let is_word = |word: &str, letters: usize| value.len() >= letters && word.starts_with(value);
+    value == "0" || is_word("off", 2) || is_word("false", 1) || is_word("no", 1)
 }
 
 fn isolation_name(isolation: Isolation) -> &'static str {

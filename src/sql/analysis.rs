@@ -105,6 +105,8 @@ pub enum SessionCall {
     SetConfig,
     /// The same of a limit of time, for the transaction only.
     SetTimeout,
+    /// `setseed(…)`: what `random()` gives from then on.
+    Seed,
     /// SET LOCAL, or set_config(…, true), in a function or a trigger.
     SetsLocally,
     /// A session-level advisory lock: the connection is the client's until it is released.

@@ -8,7 +8,7 @@
 //! Not seen: clocks in the definitions of views and functions, which stay the shard's own.
 
 use super::clock_literals::{Meaning, is_special, meaning};
-use super::lexer::TokenKind;
+use super::lexer::{self, TokenKind};
 use super::tokens::Tokens;
 use crate::error::PgError;
 
@@ -74,6 +74,16 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
 /// Every clock of the text can be replaced.
 pub fn is_movable(text: &str) -> bool {
     replaced(text).is_ok_and(|replaced| replaced.is_some())
+}
+
+/// A constant like `'today'`, whose value is that of the moment when it is parsed.
+pub fn has_relative_constant(text: &str) -> bool {
+    let mentions = |text: &str| {
+        let lower = text.to_ascii_lowercase();
+        ["now", "today", "tomorrow", "yesterday"].iter().any(|word| lower.contains(word))
+    };
+    let is_constant = |token: &lexer::Token| matches!(token.kind, TokenKind::Literal(_));
+    mentions(text) && lexer::tokens(text).filter(is_constant).any(|token| text.get(token.start..token.end).is_some_and(mentions))
 }
 
 pub fn mentions_clock(text: &str) -> bool {

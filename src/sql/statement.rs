@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::analysis::{Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, ShardgateCall};
+use super::analysis::{
+    Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, SessionCall, ShardgateCall,
+};
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
@@ -202,12 +204,28 @@ fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Con
     placement
 }
 
+/// A query whose rows something else takes: what the session answers by itself is not one.
+fn of_rows(mut inner: Placement) -> Placement {
+    match &inner.command {
+        Command::SetConfig(_) => inner.session_calls.push(SessionCall::SetConfig),
+        Command::Query(_) => {}
+        _ => {
+            inner.scope = Scope::Refused(PgError::unsupported(
+                "this function is not supported in COPY or a cursor",
+                "The proxy answers it by itself.",
+                "Call it by a SELECT of its own.",
+            ));
+        }
+    }
+    inner
+}
+
 fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
     const BINARY: i32 = 0x0001;
     const SCROLL: i32 = 0x0002;
     const NO_SCROLL: i32 = 0x0004;
     const HOLD: i32 = 0x0020;
-    let inner = place(cursor.query(), source, context)?;
+    let inner = of_rows(place(cursor.query(), source, context)?);
     let scroll = match cursor.options {
         options if options & SCROLL != 0 => Scroll::Yes,
         options if options & NO_SCROLL != 0 => Scroll::No,
@@ -241,7 +259,7 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         if copy.is_from { "Insert the rows, or copy those of one shard at a time." } else { "Use SELECT instead." },
     );
     let Some(relation) = copy.relation() else {
-        let mut inner = place(copy.query(), source, context)?;
+        let mut inner = of_rows(place(copy.query(), source, context)?);
         inner.command = Command::Copy(direction);
         inner.merge = Err(refusal);
         return Ok(inner);

@@ -30,6 +30,7 @@ mod outage;
 mod own_definitions;
 mod parity;
 mod pinned;
+mod pipelines;
 mod prepared;
 mod redefined;
 mod reference_keys;

@@ -58,6 +58,7 @@ pub fn session_call(name: &str) -> Option<SessionCall> {
     match name {
         "set_config" => Some(SessionCall::SetConfig),
         "currval" | "lastval" => Some(SessionCall::SequenceValue),
+        "setseed" => Some(SessionCall::Seed),
         "pg_advisory_lock" | "pg_advisory_lock_shared" | "pg_try_advisory_lock" | "pg_try_advisory_lock_shared" => {
             Some(SessionCall::AdvisoryLock)
         }

@@ -1,0 +1,25 @@
+//! What a text's constants mean is decided when it is prepared: by some of the session's settings, and for a few by the clock. Texts
+//! whose constants may differ are not one prepared statement, though they are the same letters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Session;
+use crate::sql::clock;
+
+impl Session {
+    /// See [`crate::backend::StatementText`].
+    pub(super) fn constants_of(&self, text: &[u8]) -> (Arc<str>, u64) {
+        if !text.iter().any(|byte| matches!(byte, b'\'' | b'$')) {
+            return (Arc::default(), 0);
+        }
+        let read_by: Vec<&str> = READ_BY.iter().map(|name| self.effective(name).unwrap_or_default()).collect();
+        let is_of_now = std::str::from_utf8(text).is_ok_and(clock::has_relative_constant);
+        (read_by.join("\0").into(), if is_of_now { PARSED.fetch_add(1, Ordering::Relaxed) } else { 0 })
+    }
+}
+
+/// What constants are read by.
+const READ_BY: [&str; 7] = ["timezone", "datestyle", "intervalstyle", "array_nulls", "xmloption", "lc_monetary", "client_encoding"];
+/// Texts with constants of the moment.
+static PARSED: AtomicU64 = AtomicU64::new(1);

@@ -1,0 +1,129 @@
+//! What must not pass from one statement of a pipeline, or from one client, to another.
+
+use super::stage::{Stage, succeed};
+use crate::support::{ProxyOptions, WireClient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_one_pipeline_do_not_undo_or_block_each_other() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    client.unnamed("INSERT INTO notes VALUES (1, 'kept')", &[]).unnamed("DISCARD ALL", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("C(INSERT 0 1)") && told.contains("E(25001 ") && told.ends_with("Z(I)"), "{told}");
+    // As everything in a pipeline that fails.
+    assert_eq!(client.value("SELECT count(*) FROM notes").await, "0");
+    succeed(&mut client, "INSERT INTO notes VALUES (1, 'one')").await;
+
+    // A new text is looked at beside the lock of what came before it.
+    client.unnamed("TRUNCATE notes", &[]).parse("fresh", "SELECT id, text AS a_new_name FROM notes").describe(b'S', "fresh").sync();
+    let told = client.transcript().await;
+    assert!(told.contains("C(TRUNCATE TABLE)") && told.contains("T(id,a_new_name)") && told.ends_with("Z(I)"), "{told}");
+    client.unnamed("TRUNCATE notes", &[]).unnamed("PREPARE another AS SELECT id, text AS newer FROM notes", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.ends_with("C(PREPARE) Z(I)"), "{told}");
+    client.unnamed("TRUNCATE notes", &[]).unnamed("SELECT shardgate.reference_table('notes')", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("E(25001 ") && told.ends_with("Z(I)"), "{told}");
+    stage.assert_log_is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_fails_ends_what_it_is_in() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    // Refused before the data has ended: the shard's error comes while the client still sends.
+    let key = stage.key(0, 0);
+    for table in ["notes (id, text)", "accounts (id, owner, balance)"] {
+        let text = format!("BEGIN; COPY {table} FROM STDIN; COMMIT; INSERT INTO notes VALUES (2, 'never')");
+        client.query(&text);
+        client.flush().await;
+        let begun = client.some(2).await;
+        assert!(begun.ends_with("G"), "{begun}");
+        client.put(b'd', format!("{key}\tx\t1\t2\t3\n").as_bytes());
+        client.flush().await;
+        let error = client.some(1).await;
+        assert!(error.starts_with("E(22P04 "), "{error}");
+        client.put(b'd', b"more\n").put(b'c', b"");
+        client.flush().await;
+        let rest = client.transcript().await;
+        assert_eq!(rest, "Z(E)", "{table}");
+        succeed(&mut client, "ROLLBACK").await;
+        assert_eq!(client.value("SELECT count(*) FROM notes").await, "0", "{table}");
+    }
+    // The data of a COPY may come long before Sync.
+    client.unnamed("COPY notes (id, text) FROM STDIN", &[]).flush_message();
+    client.flush().await;
+    assert_eq!(client.some(3).await, "1 2 G");
+    client.put(b'd', b"3\tthree\n").put(b'c', b"").sync();
+    assert_eq!(client.transcript().await, "C(COPY 1) Z(I)");
+    assert_eq!(client.value("SELECT text FROM notes").await, "three");
+    stage.assert_log_is_clean();
+}
+
+/// Two clients share what is prepared on a server, and not what its constants mean.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn constants_mean_what_they_mean_to_each_client() {
+    let stage =
+        Stage::start(2, ProxyOptions { settings: vec![("pool.size_per_shard", "2".to_owned())], ..ProxyOptions::default() }).await;
+    let text = "SELECT extract(epoch FROM '2020-01-01 00:00'::timestamptz)::bigint";
+    for (zone, seconds) in [("UTC", "1577836800"), ("America/New_York", "1577854800"), ("UTC", "1577836800")] {
+        let mut client =
+            WireClient::connect_with(stage.proxy.address(), &[("user", "postgres"), ("database", "app"), ("TimeZone", zone)]).await;
+        client.unnamed(text, &[]).sync();
+        assert_eq!(client.transcript().await, format!("1 2 D({seconds}) C(SELECT 1) Z(I)"), "{zone}");
+    }
+    let (mut one, mut other) = (stage.client().await, stage.client().await);
+    let mut at = Vec::new();
+    for client in [&mut one, &mut other] {
+        client.unnamed("SELECT 'now'::timestamptz::text", &[]).sync();
+        at.push(client.transcript().await);
+    }
+    assert_ne!(at[0], at[1], "each is parsed at its own time");
+    let mut client = stage.client().await;
+    client.unnamed("SELECT setseed(0.5)", &[]).sync();
+    assert!(client.transcript().await.contains("C(SELECT 1)"));
+    let first = client.value("SELECT random()").await;
+    succeed(&mut client, "SELECT setseed(0.5)").await;
+    assert_eq!(client.value("SELECT random()").await, first);
+    stage.assert_log_is_clean();
+}
+
+/// Keys are looked for as they are stored, and texts are read as they are meant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_be_read_in_another_way_is_refused() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for sql in ["CREATE TABLE words (word text PRIMARY KEY, n int)", "SELECT shardgate.distribute_table('words', 'word')"] {
+        succeed(&mut client, sql).await;
+    }
+    succeed(&mut client, "SET client_encoding = 'EUC_JP'").await;
+    let word = "\u{e9}";
+    client.unnamed("INSERT INTO words VALUES ($1, 1)", &[word]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    assert!(client.ask(&format!("SELECT n FROM words WHERE word = '{word}'")).await.contains("E(0A000 "));
+    client.unnamed("INSERT INTO words VALUES ($1, 1)", &["plain"]).sync();
+    assert!(client.transcript().await.contains("C(INSERT 0 1)"));
+    succeed(&mut client, "SET client_encoding = 'UTF8'").await;
+    client.unnamed("INSERT INTO words VALUES ($1, 1)", &[word]).sync();
+    assert!(client.transcript().await.contains("C(INSERT 0 1)"));
+
+    let options = |options| [("user", "postgres"), ("database", "app"), ("options", options)];
+    for refused in ["-c standard_conforming_strings=off", "-c Transform_Null_Equals=on", "-c standard_conforming_strings=f"] {
+        let refusal = WireClient::try_connect(stage.proxy.address(), &options(refused)).await.err().expect("refused");
+        assert_eq!(refusal.field(b'C'), "0A000", "{refused}");
+    }
+    assert!(client.ask("SET standard_conforming_strings = 'of'").await.contains("E(0A000 "));
+    // Whatever the database's default is.
+    for shard in 0..2 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        let set = format!("ALTER DATABASE shard{shard} SET standard_conforming_strings = off");
+        direct.batch_execute(&set).await.expect("a default");
+    }
+    let terminate =
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname ~ '^shard' AND pid <> pg_backend_pid()";
+    stage.cluster.connect_map().await.execute(terminate, &[]).await.expect("ended");
+    let mut client = stage.client().await;
+    assert_eq!(client.value("SELECT length('a\\061')").await, "5");
+    stage.assert_no_panic();
+}
