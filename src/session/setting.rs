@@ -14,7 +14,7 @@ use super::participant::Participant;
 use super::transaction::{LocalSetting, Status, Told};
 use super::{Failure, Session};
 use crate::backend::{ConnectionError, STATEMENT_TIMEOUT, Settings};
-use crate::catalog::quoted_literal;
+use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Isolation, TransactionModes};
@@ -187,7 +187,7 @@ impl Session {
         let is_shard = |participant: &&Participant| participant.has_begun && participant.shard != MAP_DATABASE;
         let begun: Vec<ShardId> = self.participants.iter().filter(is_shard).map(|participant| participant.shard).collect();
         if begun.is_empty() {
-            self.try_constraints(text).await?;
+            self.try_at_home(text).await?;
         }
         if self.transaction.is_open() {
             self.transaction.sets.push(Told::Constraints(text.to_owned()));
@@ -201,7 +201,7 @@ impl Session {
     }
 
     /// What PostgreSQL has to say against it.
-    async fn try_constraints(&mut self, text: &str) -> Result<(), Failure> {
+    async fn try_at_home(&mut self, text: &str) -> Result<(), Failure> {
         let home = self.home()?;
         let mut connection = self.checkout_any(&home, &self.settings_now()).await?;
         let tried = connection.simple(&format!("BEGIN;{text}\n;ROLLBACK")).await;
@@ -213,7 +213,13 @@ impl Session {
     }
 
     pub(super) async fn reset(&mut self, name: &str) -> Result<(), Failure> {
-        self.reset_one(&name.to_ascii_lowercase(), false, "RESET")
+        let name = name.to_ascii_lowercase();
+        // A name with a dot may be anything.
+        let is_known = matches!(name.as_str(), "role" | "session_authorization") || name.contains('.');
+        if !is_known && self.settings.get(&name).is_none() {
+            self.try_at_home(&format!("RESET {}", quoted_identifier(&name))).await?;
+        }
+        self.reset_one(&name, false, "RESET")
     }
 
     fn reset_one(&mut self, name: &str, is_local: bool, tag: &str) -> Result<(), Failure> {

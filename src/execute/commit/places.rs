@@ -122,6 +122,19 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_more_than_there_are_now_keeps_nobody_waiting() {
+        let places = Places::default();
+        let (two, many) = (wanted(2, 8), wanted(8, 8));
+        let held = places.take(&wanted(6, 8), 1).now_or_never().expect("free");
+        let mut waiting = Box::pin(places.take(&many, 1));
+        assert!((&mut waiting).now_or_never().is_none());
+        // A second proxy comes: half of them, and all that are free now are gone.
+        drop(places.take(&two, 2).now_or_never());
+        drop(held);
+        assert!((&mut waiting).now_or_never().is_some(), "alone, with as many as there are");
+    }
+
+    #[test]
     fn each_proxy_has_its_part() {
         let places = Places::default();
         let alone = places.take(&wanted(3, 4), 1).now_or_never().expect("free");

@@ -231,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_kept_the_role_is_not_used_again() {
+        let done = || [answer(&["SET"], b'I'), answer(&["COMMIT PREPARED"], b'I')];
+        let with = |back: Answer| done().into_iter().chain([back]).collect::<Vec<_>>();
+        assert!(is_usable(&with(answer(&["RESET"], b'I'))));
+        assert!(!is_usable(&with(failed(&[], "57014", b'I'))) && !is_usable(&with(lost(&[]))) && !is_usable(&done()));
+        assert_eq!(finished(&with(failed(&[], "57014", b'I')), true), Finish::Done, "committed all the same");
+    }
+
+    #[test]
     fn what_cannot_be_prepared_is_told_by_its_shard() {
         let tags = ["SET CONSTRAINTS", "SELECT 0", "SELECT 1", "SET"];
         let error = explained(&failed(&tags, "0A000", b'I'), "two").expect("explained");
