@@ -296,6 +296,13 @@ async fn the_snapshots_are_those_of_the_whole_transaction() {
         succeed(&mut client, "COMMIT").await;
         put_back(&stage).await;
     }
+    // In one packet, with the transaction's beginning.
+    client.unnamed(BEGIN, &[]).unnamed(TOTAL, &[]).unnamed("SELECT balance FROM accounts WHERE id = $1", &["1"]);
+    client.unnamed(JOINED, &[]).sync();
+    let told = client.transcript().await;
+    assert_eq!(told.matches("D(").count(), 3, "{told}");
+    assert_eq!(told.matches("D(9000)").count(), 2, "{told}");
+    succeed(&mut client, "COMMIT").await;
     stage.assert_log_is_clean();
 }
 
