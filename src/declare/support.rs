@@ -1,9 +1,10 @@
 //! What Shardgate keeps on each shard, in the schema `shardgate`: who the shard is, and what commits over several shards need.
 //!
 //! * `identity`: one row with a uuid made here; the same database reached under two urls, or a restored copy, shows by it.
-//! * `decisions`, `applied`, `decide`, `joined`, `resolve` and the role `shardgate_2pc`: the decision of a transaction over
+//! * `decisions`, `applied`, `decide`, `hold_decisions`, `joined`, `resolve` and the role `shardgate_2pc`: the decision of a transaction over
 //!   several shards is a row on one of them, prepared transactions are owned by a role without rights so that any proxy may
-//!   finish them, and only who knows a transaction's secret may decide it.
+//!   finish them, and only who knows a transaction's secret may decide it. `decide` holds an advisory lock until its commit is
+//!   over, by which `hold_decisions` keeps decisions away for a moment (`crate::execute::barrier`).
 //! * `next_id` and its blocks: numbers of sequences of the whole cluster ([`numbers`]).
 //! * `refuse_while_declaring`: the gate's trigger function ([`super::gate`]).
 //!
@@ -52,6 +53,8 @@ pub(super) async fn for_commits(
 ) -> Result<CommitSupport, PgError> {
     if !shard.value::<bool>(IS_COMPLETE).await? {
         ensure(shard, client_roles).await?;
+        // Whoever decides by an earlier version of the function right now takes no part in a snapshot barrier.
+        shard.run("BEGIN; LOCK TABLE shardgate.decisions IN SHARE MODE; COMMIT").await?;
     }
     // A member without the option to SET it (PostgreSQL 16) would be refused at PREPARE.
     let privilege = if shard.server_version >= 160_000 { "SET" } else { "MEMBER" };
@@ -76,6 +79,9 @@ const SERVER: &str = "SELECT extract(epoch FROM pg_postmaster_start_time())::tex
 const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL
      AND to_regclass('shardgate.applied') IS NOT NULL AND to_regprocedure('shardgate.decide(text, text)') IS NOT NULL
      AND to_regprocedure('shardgate.joined(text, text)') IS NOT NULL AND to_regprocedure('shardgate.resolve(text, uuid)') IS NOT NULL
+     AND to_regprocedure('shardgate.hold_decisions()') IS NOT NULL
+     AND EXISTS (SELECT FROM pg_catalog.pg_proc WHERE oid = to_regprocedure('shardgate.decide(text, text)')
+         AND strpos(prosrc, 'pg_advisory_xact_lock_shared') > 0)
      AND to_regprocedure('shardgate.use_up(regclass)') IS NOT NULL AND to_regprocedure('shardgate.unique_id()') IS NOT NULL
      AND to_regprocedure('shardgate.number_added_column(regclass, name, bool, text)') IS NOT NULL
      AND to_regprocedure('shardgate.draw_number(regclass)') IS NOT NULL
@@ -120,12 +126,24 @@ BEGIN
     END IF;
 END $$;
 CREATE OR REPLACE FUNCTION shardgate.decide(gtx text, secret text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
 BEGIN
     PERFORM shardgate.require_secret(gtx, secret);
+    -- Until the commit is over. hold_decisions() takes it alone, for a moment; the client's lock_timeout is not meant for that.
+    -- The key: "shrd" and "barr" as numbers.
+    PERFORM pg_advisory_xact_lock_shared(1936224868, 1650553458);
     -- A plain INSERT: any error is an abort.
     INSERT INTO shardgate.decisions (gtx, outcome) VALUES (decide.gtx, 'committed');
 END $$;
+-- No decision until the transaction ends, and none is in progress. False: another version of decide() is here, which does not wait.
+CREATE OR REPLACE FUNCTION shardgate.hold_decisions() RETURNS bool
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1936224868, 1650553458);
+    RETURN EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure('shardgate.decide(text, text)')
+                   AND strpos(prosrc, 'pg_advisory_xact_lock_shared') > 0);
+END $$;
+REVOKE EXECUTE ON FUNCTION shardgate.hold_decisions() FROM PUBLIC;
 CREATE OR REPLACE FUNCTION shardgate.joined(gtx text, secret text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

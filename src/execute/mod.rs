@@ -14,9 +14,11 @@
 //! [`copy_in`] tells apart the rows of a COPY FROM STDIN, so that each goes to its shard.
 //!
 //! [`commit`] ends a transaction that has written on several shards, [`recovery`] finishes what such commits have left.
+//! [`barrier`] keeps such commits away for the moment in which snapshots are taken on all shards.
 //! [`deadlock`] breaks rings of transactions that no shard sees by itself. [`numbers`] gives cluster-wide numbers to sessions and shards.
 
 mod aggregate;
+pub mod barrier;
 pub mod commit;
 pub mod copy_in;
 mod copy_out;

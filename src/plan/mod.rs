@@ -4,7 +4,8 @@
 //! gathered rows; refused. This is the only place that chooses between them.
 //!
 //! The rules that bind a transaction over several shards stand here: whether a second shard may be written, and that a
-//! transaction with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot.
+//! transaction with one snapshot for all its statements stays on one shard, because several shards cannot share a snapshot; one
+//! that only reads may have snapshots that were taken together.
 
 use crate::config::{CrossShardIsolation, CrossShardWrites};
 use crate::error::{PgError, SqlState};
@@ -44,6 +45,8 @@ pub struct TransactionScope {
     pub is_block: bool,
     /// REPEATABLE READ or SERIALIZABLE.
     pub has_snapshot: bool,
+    /// Its snapshots were taken on all shards while no commit over several of them could be in between.
+    pub has_common_snapshot: bool,
     /// SERIALIZABLE READ ONLY DEFERRABLE.
     pub is_deferrable: bool,
     pub isolation: CrossShardIsolation,
@@ -212,7 +215,7 @@ pub fn admit_locks(shards: &[ShardId], scope: &TransactionScope) -> Result<(), P
 /// May the transaction have a snapshot on each of several shards?
 fn check_snapshots(scope: &TransactionScope) -> Result<(), PgError> {
     match scope.isolation {
-        CrossShardIsolation::Refuse if scope.has_snapshot => Err(no_common_snapshot()),
+        CrossShardIsolation::Refuse if scope.has_snapshot && !scope.has_common_snapshot => Err(no_common_snapshot()),
         CrossShardIsolation::PerShard if scope.is_deferrable => Err(PgError::unsupported(
             "cannot use a second shard in a SERIALIZABLE READ ONLY DEFERRABLE transaction",
             "Each shard would wait for a safe snapshot of its own, and together they would not be one.",
@@ -235,6 +238,6 @@ pub fn no_common_snapshot() -> PgError {
     PgError::unsupported(
         "cannot use a second shard in a REPEATABLE READ or SERIALIZABLE transaction",
         "Several shards do not share one snapshot, so the isolation level could not be kept.",
-        "Use READ COMMITTED, or set cross_shard.isolation = \"per_shard\" to accept one snapshot for each shard.",
+        "Use READ COMMITTED; where nothing is written, REPEATABLE READ READ ONLY, and begin with a statement over several shards; or set cross_shard.isolation = \"per_shard\" to accept one snapshot for each shard.",
     )
 }

@@ -21,6 +21,7 @@ use crate::catalog::Catalog;
 use crate::config::{BackendUser, Config};
 use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
+use crate::execute::barrier::Barrier;
 use crate::execute::commit::{Places, Registry};
 use crate::execute::deadlock::Waits;
 use crate::execute::numbers::Numbers;
@@ -60,6 +61,7 @@ pub struct Gateway {
     /// For what they prepare.
     pub(super) places: Places,
     pub recovery: Arc<Recovery>,
+    pub(super) barrier: Arc<Barrier>,
     /// Held by every session that changes the shards' schema.
     pub(super) schema_changes: Arc<()>,
     pub numbers: Arc<Numbers>,
@@ -132,6 +134,7 @@ impl Gateway {
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),
             recovery: Arc::new(Recovery::new(Arc::clone(&map), Arc::clone(&commits))),
+            barrier: Arc::new(Barrier::new(Arc::clone(&commits))),
             waits: Arc::default(),
             schema_changes: Arc::default(),
             numbers: Arc::new(Numbers::new(Arc::clone(&map), config.cross_shard.sequence_block)),

@@ -1,7 +1,7 @@
 //! One instant for a statement over several shards, and for all such statements of a transaction.
 //!
-//! It is that of the first shard that the transaction has begun on; outside of a transaction of the statement's first shard. The
-//! shards get it as a setting, before what they run.
+//! It is that of the first shard that the transaction has begun on, or of the home shard where it has begun on all at once; outside
+//! of a transaction of the statement's first shard. The shards get it as a setting, before what they run.
 
 use super::{Failure, Session};
 use crate::backend::Reply;
@@ -74,7 +74,10 @@ impl Session {
 
     /// Asked of a shard that the transaction is on.
     pub(super) async fn instant(&mut self, shards: &[ShardId]) -> Result<Instant, Failure> {
-        let begun = self.participants.iter().find(|participant| participant.has_begun && !participant.is_spare);
+        let home = if self.has_common_snapshot() { Some(self.home()?.id) } else { None };
+        let is_wanted = |shard: ShardId| home.is_none_or(|home| home == shard);
+        let mut begun = self.participants.iter().filter(|participant| participant.has_begun && !participant.is_spare);
+        let begun = begun.find(|participant| is_wanted(participant.shard));
         let shard = begun.map(|participant| participant.shard).or(shards.first().copied());
         let shard = shard.ok_or_else(|| PgError::internal("no shard"))?;
         let index = self.join(shard).await?;

@@ -152,6 +152,7 @@ impl Session {
     /// Index of the shard's participant, ready for a statement: what has to come before it is in its output.
     #[inline]
     pub(super) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
+        self.check_in_common_snapshot(id)?;
         let index = self.attach(id).await?;
         if self.transaction.is_open() {
             self.catch_up(index);

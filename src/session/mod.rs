@@ -24,6 +24,7 @@ mod chosen;
 mod client;
 mod command;
 mod commit;
+mod common_snapshot;
 mod constants;
 mod copy;
 mod copy_out;

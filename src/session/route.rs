@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::common_snapshot::is_by_key;
 use super::cursor::{HELD_CURSOR, Life, OnShard};
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
@@ -189,6 +190,7 @@ impl Session {
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
             Scope::Session | Scope::Tableless | Scope::System => {
+                self.open_common_snapshot(statement, false).await?;
                 if self.opens_snapshots(statement) {
                     Box::pin(self.open_snapshots()).await?;
                 }
@@ -198,16 +200,20 @@ impl Session {
                 }
                 return Ok(route);
             }
-            Scope::Replicated => return self.route_anywhere(statement).await,
-            Scope::EveryShard => return Box::pin(self.route_to_copies(statement, inputs)).await,
+            Scope::Replicated => {
+                self.open_common_snapshot(statement, false).await?;
+                return self.route_anywhere(statement).await;
+            }
+            Scope::EveryShard => {
+                self.open_common_snapshot(statement, true).await?;
+                return Box::pin(self.route_to_copies(statement, inputs)).await;
+            }
             Scope::Placed { parts, .. } => {
                 self.check_keys_encoding(parts, inputs)?;
-                let deadline = Instant::now() + HOLD_WAIT;
-                let preferred = self.shards_begun().next();
-                let resolution = Resolution { touched: &self.touched, preferred, deadline };
-                let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
-                if self.transaction.is_open() {
-                    self.touch(&target.touched.partitions);
+                let target = self.resolve(parts, inputs).await?;
+                let is_single = target.shards.single().is_some();
+                if self.transaction.is_open() && !(is_single && is_by_key(parts)) {
+                    self.open_common_snapshot(statement, !is_single).await?;
                 }
                 target
             }
@@ -238,6 +244,25 @@ impl Session {
                 }
             }
         }
+    }
+
+    async fn resolve(&mut self, parts: &[Part], inputs: &Inputs<'_>) -> Result<Target, Failure> {
+        let deadline = Instant::now() + HOLD_WAIT;
+        let preferred = self.shards_begun().next();
+        let resolution = Resolution { touched: &self.touched, preferred, deadline };
+        let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
+        if self.transaction.is_open() {
+            self.touch(&target.touched.partitions);
+        }
+        Ok(target)
+    }
+
+    #[inline]
+    async fn open_common_snapshot(&mut self, statement: &Analysis, needs_several: bool) -> Result<(), Failure> {
+        if self.transaction.is_open() && !self.has_common_snapshot() && self.has_snapshot() {
+            Box::pin(self.take_common_snapshot(statement, needs_several)).await?;
+        }
+        Ok(())
     }
 
     /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
@@ -438,7 +463,8 @@ impl Session {
         let is_anywhere = matches!(statement.command, Command::Show(_))
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
-            Some(shard) if is_anywhere => Ok(Route::Shard(shard)),
+            // What a server says of itself, the home shard says.
+            Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(shard)),
             Some(_) | None => self.admit(statement, home).await,
         }
     }
@@ -527,6 +553,7 @@ impl Session {
             is_block: self.transaction.is_open(),
             is_open: self.transaction.is_open() || self.has_pipeline(),
             has_snapshot: self.has_snapshot(),
+            has_common_snapshot: self.has_common_snapshot(),
             is_deferrable: self.is_deferrable(),
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,

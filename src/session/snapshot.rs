@@ -10,6 +10,9 @@
 //!      └────── SHOW ──────► a spare at home ──── a table, SELECT 1 ──► as if it had not been
 //! ```
 //!
+//! One that only reads, in REPEATABLE READ, gets snapshots that serve together instead ([`super::common_snapshot`]), where they
+//! can be had.
+//!
 //! What a server says of itself or of its transaction (its clock, a transaction id) makes that server the transaction's.
 
 use std::sync::Arc;
@@ -108,7 +111,7 @@ impl Session {
     }
 
     /// One that is kept is a participant like any other from now on.
-    async fn let_spares_go(&mut self, kept: Option<ShardId>) -> Result<(), Failure> {
+    pub(super) async fn let_spares_go(&mut self, kept: Option<ShardId>) -> Result<(), Failure> {
         for participant in self.participants.iter_mut().filter(|participant| Some(participant.shard) == kept) {
             participant.is_spare = false;
         }
@@ -141,7 +144,7 @@ fn means_the_same_everywhere(statement: &Analysis) -> bool {
 }
 
 /// Any query takes it.
-fn take_snapshot(participant: &mut Participant) {
+pub(super) fn take_snapshot(participant: &mut Participant) {
     participant.is_spare = true;
     participant.needs_sync = true;
     let connection = &mut *participant.connection;
@@ -154,6 +157,6 @@ fn take_snapshot(participant: &mut Participant) {
     connection.expect(Reply::Execute, false);
 }
 
-fn is_away(error: &PgError) -> bool {
+pub(super) fn is_away(error: &PgError) -> bool {
     matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE | SqlState::TOO_MANY_CONNECTIONS)
 }

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::common_snapshot::CommonSnapshot;
 use super::decider::Decider;
 use super::listening::ListenChange;
 use crate::backend::Settings;
@@ -79,6 +80,7 @@ pub(super) struct Transaction {
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
     pub has_snapshots_open: bool,
+    pub common_snapshot: CommonSnapshot,
     /// What it has written is meant for every shard.
     pub is_everywhere: bool,
     /// It has changed the schema on shards that cannot commit at once.
@@ -114,6 +116,7 @@ impl Transaction {
             sets: Vec::new(),
             has_spares: false,
             has_snapshots_open: false,
+            common_snapshot: CommonSnapshot::None,
             is_everywhere: false,
             is_piecemeal: false,
             instant: None,
@@ -188,6 +191,7 @@ impl Transaction {
         self.sets.clear();
         self.has_spares = false;
         self.has_snapshots_open = false;
+        self.common_snapshot = CommonSnapshot::None;
         self.is_everywhere = false;
         self.is_piecemeal = false;
         self.instant = None;

@@ -18,6 +18,8 @@ pub struct Notes {
     pub pushdown: Option<PgError>,
     /// Why it needs the home shard, besides home tables.
     pub home_reason: Option<String>,
+    /// What a function or policy reads of reference tables: the first found.
+    pub hidden_copy: Option<String>,
     /// Sharded tables that a function reads or writes, without a condition: their relations.
     pub hidden_sharded: Vec<Oid>,
     /// It may touch any table: why.
@@ -99,6 +101,12 @@ impl Notes {
 
     pub fn touches(&mut self, relation: Oid) {
         self.relations.insert(relation);
+    }
+
+    /// `by`: a function or policy, which the statement does not show.
+    pub fn reads_hidden_copy(&mut self, by: &str, table: &str) {
+        self.hidden_copy.get_or_insert_with(|| format!("\"{by}\" uses table \"{table}\"."));
+        self.reads_replicated();
     }
 
     pub fn reads_replicated(&mut self) {

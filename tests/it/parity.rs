@@ -22,6 +22,7 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
+use case::Case;
 use runner::Runner;
 use world::{Scene, World};
 
@@ -146,18 +147,41 @@ async fn every_scene_is_answered_alike_where_text_is_in_a_linguistic_order() {
     }
 }
 
+/// Of all shards, in snapshots that were taken together; the scratch session that rows are gathered in has another one.
+#[tokio::test]
+async fn reports_are_answered_as_by_one_postgresql() {
+    let scenes = vec![(GATHER, "gather"), (GENERAL, "general"), (KEYS, "keys"), (PARTITIONED, "partitioned")];
+    for (scene, name) in volume(scenes[..1].to_vec(), scenes.clone()) {
+        let mut world = World::start(scene).await;
+        let mut runner = Runner::new(&mut world).await;
+        for cases in files_of(name, volume(Some(&["reads.sql"]), None)) {
+            runner.run_within("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &cases).await;
+        }
+        let tally = runner.tally;
+        assert!(tally.refused * 10 < tally.checks, "{} of {} are refused", tally.refused, tally.checks);
+        tally.finish(&format!("{name}, reports"));
+    }
+}
+
 /// The cases of a scene: every file in its folder but those that make the scene, so that none can be forgotten; or only some.
 async fn run_files(runner: &mut Runner<'_>, scene: &str, only: Option<&[&str]>) {
+    for cases in files_of(scene, only) {
+        runner.run(&cases).await;
+    }
+}
+
+fn files_of(scene: &str, only: Option<&[&str]>) -> Vec<Vec<Case>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/parity").join(scene);
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| !SCENE_FILES.iter().any(|name| file.ends_with(name)));
     files.retain(|file| only.is_none_or(|names| names.iter().any(|name| file.ends_with(name))));
     files.sort();
     assert!(!files.is_empty());
-    for file in files {
+    let read = |file: PathBuf| {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        runner.run(&case::cases(&name, &std::fs::read_to_string(&file).unwrap())).await;
-    }
+        case::cases(&name, &std::fs::read_to_string(&file).unwrap())
+    };
+    files.into_iter().map(read).collect()
 }
 
 const SCENE_FILES: [&str; 3] = ["schema.sql", "rows.sql", "declare.sql"];

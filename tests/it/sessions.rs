@@ -40,4 +40,4 @@ mod snapshots;
 mod stage;
 mod staged;
 
-pub use stage::Stage;
+pub use stage::{Stage, succeed};

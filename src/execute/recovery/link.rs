@@ -1,5 +1,5 @@
-//! Recovery's own connection to one shard, outside the pools and their budgets, with the shard's own credentials: it works when
-//! no client has logged in, and when all pooled connections are in use.
+//! A connection of the proxy's own to one shard, for recovery and for snapshot barriers: outside the pools and their budgets, with
+//! the shard's own credentials. It works when no client has logged in, and when all pooled connections are in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::auth::BackendCredentials;
 use crate::backend::{Connection, ShardAddress};
+use crate::error::SqlState;
 use crate::execute::commit::{Answer, TransactionId, ask, rules};
 use crate::net::{ShardEndpoint, ShardUrl};
 use crate::shardmap::Shard;
@@ -28,13 +29,24 @@ pub enum LinkError {
 
 impl LinkError {
     pub fn is_lock_timeout(&self) -> bool {
-        matches!(self, LinkError::Refused { sqlstate, .. } if sqlstate == "55P03")
+        self.is(SqlState::LOCK_NOT_AVAILABLE)
+    }
+
+    /// What Shardgate keeps on the shard is of an earlier version.
+    pub fn is_undefined(&self) -> bool {
+        self.is(SqlState::UNDEFINED_FUNCTION)
+    }
+
+    fn is(&self, code: SqlState) -> bool {
+        matches!(self, LinkError::Refused { sqlstate, .. } if sqlstate.as_bytes() == code.0)
     }
 }
 
 pub struct Link {
     pub shard: Arc<Shard>,
     connection: Option<Connection>,
+    /// Between [`Link::begin`] and [`Link::end`]: another connection would not be in the transaction.
+    is_in_transaction: bool,
     /// Of the database behind the URL, as last seen.
     pub uuid: Option<String>,
 }
@@ -49,7 +61,7 @@ pub struct Prepared {
 
 impl Link {
     pub fn new(shard: Arc<Shard>) -> Self {
-        Self { shard, connection: None, uuid: None }
+        Self { shard, connection: None, is_in_transaction: false, uuid: None }
     }
 
     /// The prepared transactions of this cluster in this database; others are never looked at.
@@ -82,6 +94,13 @@ impl Link {
         Ok(found.first().map(|outcome| outcome == "committed"))
     }
 
+    /// Which of these are decided, and committed.
+    pub async fn committed(&mut self, ids: &[TransactionId]) -> Result<Vec<String>, LinkError> {
+        let list: Vec<String> = ids.iter().map(|id| format!("'{id}'")).collect();
+        let list = list.join(",");
+        self.values(format!("SELECT gtx FROM shardgate.decisions WHERE outcome = 'committed' AND gtx IN ({list})")).await
+    }
+
     /// Has this shard's part of the transaction been committed?
     pub async fn is_applied(&mut self, id: &TransactionId) -> Result<bool, LinkError> {
         let found = self.values(format!("SELECT 'yes' FROM shardgate.applied WHERE gtx = '{id}'")).await?;
@@ -98,6 +117,25 @@ impl Link {
             self.connection = None;
         }
         rules::finished(&answers, is_committed)
+    }
+
+    /// Begins a transaction, with what the text says. What is asked until [`Link::end`] is asked in it, or fails.
+    pub async fn begin(&mut self, text: &str) -> Result<Vec<String>, LinkError> {
+        self.open().await?;
+        self.is_in_transaction = true;
+        self.values(format!("BEGIN;{text}")).await
+    }
+
+    /// True: the transaction has lasted until now, and no statement in it has failed.
+    pub async fn end(&mut self) -> bool {
+        self.is_in_transaction = false;
+        let Some(connection) = self.connection.as_mut() else { return false };
+        let answer = ask(connection, &["COMMIT".to_owned()], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
+        if answer.is_lost() {
+            self.connection = None;
+        }
+        // Without a transaction COMMIT is a warning, in a failed one it answers ROLLBACK.
+        answer.is_ready(b'I') && answer.error.is_none() && answer.last_tag() == "COMMIT" && !answer.has_warned_at_end
     }
 
     /// One statement; the first column of its rows.
@@ -128,6 +166,9 @@ impl Link {
         // One that ended while nobody used it says nothing about the shard.
         if !self.is_alive() {
             self.connection = None;
+            if self.is_in_transaction {
+                return Err(LinkError::Unreachable("the connection was lost".to_owned()));
+            }
             let (connection, uuid) = connect(&self.shard).await?;
             if self.uuid.as_ref().is_some_and(|known| *known != uuid) {
                 tracing::error!(shard = self.shard.name, "another database is behind the shard's URL than before");

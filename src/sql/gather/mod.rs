@@ -262,7 +262,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     if notes.has_map || !notes.proxy_relations.is_empty() {
         return Err(refusals::construct("a relation of the schema shardgate"));
     }
-    match (home, notes.home_reason.take()) {
+    match (home, notes.home_reason.take().or(notes.hidden_copy.take())) {
         (HomeTables::Shipped, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has changes there."))),
         (HomeTables::OfSnapshot, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has a snapshot there."))),
         (HomeTables::Shipped | HomeTables::OfSnapshot | HomeTables::InPlace, _) => Ok(()),

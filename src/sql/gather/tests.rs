@@ -183,8 +183,14 @@ fn what_would_be_seen_to_differ_is_refused() {
     ] {
         assert_eq!(refusal(text), message, "{text}");
     }
-    let message = refusal_with("SELECT count(*), f_home() FROM t", HomeTables::Shipped);
-    assert_eq!(message, "the statement calls something that touches tables of several shards");
+    // The statement runs where neither the transaction's changes nor its snapshot are.
+    for function in ["f_home", "f_ref"] {
+        for home in [HomeTables::Shipped, HomeTables::OfSnapshot] {
+            let message = refusal_with(&format!("SELECT count(*), {function}() FROM t"), home);
+            assert_eq!(message, "the statement calls something that touches tables of several shards");
+        }
+    }
+    assert!(recipe("SELECT count(*), f_ref() FROM t", &context(), HomeTables::InPlace).is_ok());
 }
 
 /// The text, and what each shard computes, with the names short.

@@ -305,7 +305,7 @@ impl<'c> Reader<'c> {
                 "It would change the copy on one shard only.",
                 "Write to the reference table in a statement of its own.",
             )),
-            Resolved::Reference(_) => self.notes.reads_replicated(),
+            Resolved::Reference(_) => self.notes.reads_hidden_copy(by, &relation.name),
             Resolved::Home(_) => {
                 let name = relation.name.clone();
                 self.notes.needs_home(|| format!("\"{by}\" uses table \"{name}\", which lives on the home shard."));

@@ -66,6 +66,45 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// What only reads and is answered, each statement in a transaction of its own that begins so. There it may be refused.
+    pub async fn run_within(&mut self, begin: &str, cases: &[Case]) {
+        let is_read =
+            |step: &Step| step.expected == Expected::Equal && step.text.starts_with("SELECT") && !step.text.contains(" FOR ");
+        let is_wanted = |case: &&Case| !case.is_script && case.protocols == Protocols::All && case.steps.iter().all(is_read);
+        for case in cases.iter().filter(is_wanted) {
+            for (step, mode) in case.steps.iter().flat_map(|step| [(step, Mode::Simple), (step, Mode::Text)]) {
+                for values in &step.values {
+                    self.run_step_within(begin, &case.place, (step, values, mode)).await;
+                }
+            }
+            self.tally.statements += case.steps.len();
+        }
+    }
+
+    async fn run_step_within(&mut self, begin: &str, place: &str, (step, values, mode): (&Step, &[Option<String>], Mode)) {
+        self.tally.checks += 1;
+        let mut difference = String::new();
+        for _ in 0..ANSWERS_MAX {
+            self.command(begin).await;
+            let (plain, proxy) = self.answers(step, values, mode).await;
+            self.command("ROLLBACK").await;
+            if proxy.iter().any(|answer| answer.error().is_some_and(|told| told.is_refusal())) {
+                self.tally.refused += 1;
+                return;
+            }
+            let Err(reason) = judged(step, &plain, &proxy) else { return };
+            difference = told(&format!("{place} [{mode:?}] {reason} after {begin}"), step, values, &plain, &proxy);
+        }
+        self.tally.differences.push(difference);
+    }
+
+    async fn command(&mut self, text: &str) {
+        for client in [&mut self.plain, &mut self.proxy] {
+            let answer = client.query(text, b"").await;
+            assert!(answer.error().is_none(), "{text}: {answer}");
+        }
+    }
+
     async fn run_in(&mut self, case: &Case, mode: Mode) {
         if case.is_script {
             self.renew().await;
@@ -290,3 +329,6 @@ impl Tally {
 }
 
 const TEXT: u32 = 25;
+/// Rows of several shards arrive in any order. What hangs on it (which of equal values stands for its group) is right as one of
+/// so many answers.
+const ANSWERS_MAX: usize = 20;

@@ -276,6 +276,19 @@ async fn dumped(stage: &Stage, client: &mut WireClient) {
     let told = client.ask("COPY accounts TO STDOUT").await;
     assert!(told.starts_with("E(0A000 cannot use a second shard in a REPEATABLE READ"), "the whole or nothing: {told}");
     succeed(client, "ROLLBACK").await;
+    // A query before the locks, as the program's own, takes the snapshots of all shards.
+    succeed(client, "BEGIN; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").await;
+    assert_eq!(client.value("SELECT count(*) FROM pg_class WHERE relname = 'accounts'").await, "1");
+    succeed(client, "LOCK TABLE accounts, notes, currencies, shardgate.identity IN ACCESS SHARE MODE").await;
+    let told = other.ask("BEGIN; SET LOCAL lock_timeout = '50ms'; TRUNCATE accounts").await;
+    assert!(told.contains("E(55P03 "), "{told}");
+    succeed(&mut other, "ROLLBACK").await;
+    let total = other.value("SELECT sum(balance) FROM accounts").await;
+    succeed(&mut other, "UPDATE accounts SET balance = balance + 1").await;
+    assert_eq!(client.ask("COPY accounts (balance) TO STDOUT").await.matches("d").count(), 90);
+    assert_eq!(client.value("SELECT sum(balance) FROM accounts").await, total);
+    succeed(client, "COMMIT").await;
+    succeed(&mut other, "UPDATE accounts SET balance = balance - 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,99 @@
+//! pg_dump through the proxy, while money moves: every row of every table once, as of one moment, in a file that a plain PostgreSQL reads.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shardgate::demo::servers::PostgresInstallation;
+
+use crate::sessions::{Stage, succeed};
+use crate::support::{ProxyOptions, WireClient, psql_rows};
+
+const RESTORED: &str = "restored";
+/// What shards number rows with, by name, in the schema that is left out.
+const NUMBERS: &str = "CREATE SCHEMA shardgate;
+    CREATE FUNCTION shardgate.next_id(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT nextval($1)';";
+/// One text for what a table holds.
+const TABLES: [(&str, &str); 5] = [
+    ("days", "SELECT count(*) || ' ' || min(day) || ' ' || max(day) FROM days"),
+    ("accounts", "SELECT count(*) || ' ' || sum(id) || ' ' || sum(balance) || ' ' || min(owner) || max(owner) FROM accounts"),
+    ("orders", "SELECT count(*) || ' ' || sum(account) || ' ' || sum(number) FROM orders"),
+    ("currencies", "SELECT string_agg(code || name, ',' ORDER BY code) FROM currencies"),
+    ("notes", "SELECT string_agg(id || text, ',' ORDER BY id) FROM notes"),
+];
+
+fn dump(stage: &Stage, arguments: &[&str]) -> String {
+    let beside_server = PostgresInstallation::find().expect("PostgreSQL's programs").program("pg_dump");
+    let program = if beside_server.is_file() { beside_server } else { "pg_dump".into() };
+    let output = Command::new(program).args(["-d", &stage.proxy.conninfo()]).args(arguments).output().expect("run pg_dump");
+    assert!(output.status.success(), "pg_dump {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a dump is text")
+}
+
+/// Runs the dump in a new database. Its first lines are psql's own.
+fn restore(stage: &Stage, name: &str, before: &str, dumped: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("dump.sql");
+    std::fs::write(&file, format!("{before}\n{dumped}")).expect("written");
+    let conninfo = format!("host=127.0.0.1 port={} user=postgres dbname={name}", stage.cluster.map_server().port());
+    psql_rows(&conninfo, &format!("\\i {}", file.display()));
+}
+
+/// Money moves in a ring over the shards: the sum stays the same. How often it has.
+async fn pay(mut client: WireClient, ring: [i64; 3], is_over: Arc<AtomicBool>) -> usize {
+    let mut count = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let (from, to) = (ring[count % 3], ring[(count + 1) % 3]);
+        succeed(&mut client, "BEGIN").await;
+        succeed(&mut client, &format!("UPDATE accounts SET balance = balance - 10 WHERE id = {from}")).await;
+        succeed(&mut client, &format!("UPDATE accounts SET balance = balance + 10 WHERE id = {to}")).await;
+        succeed(&mut client, "COMMIT").await;
+        count += 1;
+    }
+    count
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_has_every_row_once() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for text in [
+        "CREATE TABLE orders (account bigint, number bigserial, at timestamptz DEFAULT now(), PRIMARY KEY (account, number))",
+        "SELECT shardgate.distribute_table('orders', 'account', colocate_with => 'accounts')",
+        "INSERT INTO orders (account) SELECT id FROM accounts",
+        "INSERT INTO notes VALUES (1, 'one'), (2, 'two')",
+        "CREATE VIEW rich AS SELECT * FROM accounts WHERE balance > 50",
+        "CREATE INDEX ON accounts (owner)",
+        "CREATE TABLE days (id bigint, day date, twice bigint GENERATED ALWAYS AS (id * 2) STORED, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE days_2024 PARTITION OF days FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')",
+        "CREATE TABLE days_2025 PARTITION OF days FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')",
+        "SELECT shardgate.distribute_table('days', 'id')",
+        "INSERT INTO days SELECT g, '2024-12-01'::date + g FROM generate_series(1, 60) g",
+    ] {
+        succeed(&mut client, text).await;
+    }
+    let mut wanted = Vec::new();
+    for (_, sql) in TABLES {
+        wanted.push(client.value(sql).await);
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let paying = tokio::spawn(pay(stage.client().await, [stage.key(0, 0), stage.key(1, 0), stage.key(2, 0)], Arc::clone(&is_over)));
+    let whole = dump(&stage, &["--exclude-schema=shardgate"]);
+    let schema = dump(&stage, &["--schema-only", "--exclude-schema=shardgate"]);
+    let rows = dump(&stage, &["--data-only", "--exclude-schema=shardgate"]);
+    is_over.store(true, Ordering::Relaxed);
+    assert!(paying.await.expect("no panic") > 0, "money has moved");
+    for (number, dumped) in [whole, format!("{schema}\n{rows}")].iter().enumerate() {
+        let name = format!("{RESTORED}{number}");
+        stage.cluster.map_server().create_database(&name).await.expect("a database");
+        restore(&stage, &name, NUMBERS, dumped);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.cluster.map_server().port()));
+        let mut plain = WireClient::connect_with(address, &[("user", "postgres"), ("database", &name)]).await;
+        for ((table, sql), wanted) in TABLES.iter().zip(&wanted) {
+            assert_eq!(plain.value(sql).await, *wanted, "{table}");
+        }
+        assert_eq!(plain.value("SELECT count(*) FROM rich").await, "90");
+    }
+    stage.assert_log_is_clean();
+}
