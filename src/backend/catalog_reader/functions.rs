@@ -19,6 +19,7 @@ struct FunctionRow {
     name: String,
     signature: String,
     argument_count: i16,
+    takes_row: bool,
     language: String,
     volatility: String,
     kind: String,
@@ -34,7 +35,8 @@ struct FunctionRow {
 const FUNCTIONS: &str = "
 SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        format('%s.%s(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) AS signature,
-       p.pronargs AS argument_count, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
+       p.pronargs AS argument_count,
+       EXISTS (SELECT FROM pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype IN ('c', 'd', 'p')) AS takes_row, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
        CASE WHEN p.prosqlbody IS NULL THEN p.prosrc ELSE pg_get_function_sqlbody(p.oid) END AS body,
        e.is_member AS is_extension_member,
        (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
@@ -73,17 +75,24 @@ async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
                 schema: row.schema,
                 name: row.name,
                 argument_count: usize::try_from(row.argument_count).unwrap_or(0),
+                takes_row: row.takes_row,
                 language: row.language,
                 volatility: letter("provolatile", &row.volatility)?,
                 kind: letter("prokind", &row.kind)?,
                 body: row.body,
                 is_extension_member: row.is_extension_member,
                 relations: oids(&row.relations)?,
-                search_path: row.search_path.as_deref().map(split_search_path),
+                search_path: row.search_path.as_deref().and_then(own_search_path),
             },
         );
     }
     Ok(())
+}
+
+/// Where names in a function are looked for; `None`: that is also for its caller to say.
+fn own_search_path(setting: &str) -> Option<Vec<String>> {
+    let schemas = split_search_path(setting);
+    (!schemas.iter().any(|schema| schema == "$user")).then_some(schemas)
 }
 
 /// The schemas of a `search_path` setting as pg_proc stores it: identifiers, quoted where needed, between commas.
@@ -206,15 +215,25 @@ async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
     Ok(())
 }
 
+// Of a domain over another, an array and a row, also what is called for what they are made of.
 const TYPE_FUNCTIONS: &str = "
+WITH RECURSIVE made AS (
+    SELECT con.contypid AS oid, d.refobjid AS function
+    FROM pg_constraint con
+    JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+    WHERE con.contypid <> 0
+    UNION
+    SELECT t.oid, made.function
+    FROM made JOIN pg_type t ON t.typbasetype = made.oid OR (t.typelem = made.oid AND t.typcategory = 'A')
+        OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.typrelid AND t.typrelid <> 0 AND a.atttypid = made.oid)
+)
 SELECT t.typname::text, ca.castfunc::oid::int8
 FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
 WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
   AND p.pronamespace <> 'pg_catalog'::regnamespace
 UNION
-SELECT t.typname::text, d.refobjid::int8
-FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
-JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+SELECT t.typname::text, made.function::int8
+FROM made JOIN pg_type t ON t.oid = made.oid
 ORDER BY 1, 2";
 
 async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
@@ -234,5 +253,7 @@ mod tests {
         assert_eq!(split_search_path("public, pg_temp"), ["public", "pg_temp"]);
         assert_eq!(split_search_path(r#""My Schema", "a""b", Public"#), ["My Schema", "a\"b", "public"]);
         assert_eq!(split_search_path(r#""""#), Vec::<String>::new());
+        assert_eq!(own_search_path("a, public"), Some(vec!["a".to_owned(), "public".to_owned()]));
+        assert_eq!(own_search_path(r#""$user", public"#), None);
     }
 }
