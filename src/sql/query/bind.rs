@@ -9,7 +9,8 @@ use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
 use super::expression::{Findings, Place, Scope};
 use super::from::LEAVES_MAX;
-use super::leaves::Leaf;
+use super::functions::volatile;
+use super::leaves::{Leaf, LeafKind};
 use super::outline::Outline;
 use super::predicate::{Operand, is_star};
 use super::scope::Frame;
@@ -65,6 +66,8 @@ pub struct Reader<'c> {
     pub has_inner_locks: bool,
     /// The statement is a SELECT, in whose text one time can be put in the place of each shard's clock.
     pub moves_clocks: bool,
+    /// A function in the select list that is read, with another value on each call: the first one found.
+    pub drawn: Option<String>,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -101,6 +104,7 @@ impl<'c> Reader<'c> {
             lock_hint: None,
             has_inner_locks: false,
             moves_clocks: false,
+            drawn: None,
         }
     }
 
@@ -137,10 +141,19 @@ impl<'c> Reader<'c> {
 
     /// An expression that stands by itself.
     pub fn expression(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        self.expression_at(node, Place::Inside)
+    }
+
+    /// A default, or what else is evaluated for each row of a table.
+    pub fn value_of_rows(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        self.expression_at(node, Place::Output)
+    }
+
+    fn expression_at(&mut self, node: Node<'_>, place: Place) -> Result<(), PgError> {
         let frame = Frame::default();
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         let mut findings = Findings::default();
-        self.scan(node, &scope, Place::Inside, &mut findings)?;
+        self.scan(node, &scope, place, &mut findings)?;
         self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
         Ok(())
     }
@@ -174,7 +187,7 @@ impl<'c> Reader<'c> {
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
-        let ctes = self.with(select.with_clause(), ctes)?;
+        let ctes = self.with(select.with_clause(), outer, ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
             return self.set_operation(select, outer, &ctes);
         }
@@ -292,6 +305,7 @@ impl<'c> Reader<'c> {
         let mut block = Block::default();
         let mut findings = Findings::default();
         let first_leaf = self.leaves.len();
+        let drawn_around = self.drawn.take();
         for item in select.from_clause() {
             let item = self.item_of_from(item, &mut frame, ctes, &mut findings.subqueries)?;
             block.from.push(item);
@@ -321,6 +335,11 @@ impl<'c> Reader<'c> {
             self.lock_hint = self.lock_less(select, &frame).filter(|_| self.depth == 1);
             self.note_locked_copies(select, &frame, leaves);
             self.has_inner_locks |= self.depth > 1;
+        }
+        let drawn = std::mem::replace(&mut self.drawn, drawn_around);
+        if let Some(name) = drawn.filter(|_| !self.has_sharded_leaf(first_leaf)) {
+            // No row of a shard is there for whose sake it would be drawn: one value is for all of them.
+            self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {
@@ -419,6 +438,10 @@ impl<'c> Reader<'c> {
             _ => true,
         };
         is_given(select.limit_count()) || is_given(select.limit_offset())
+    }
+
+    fn has_sharded_leaf(&self, first: usize) -> bool {
+        self.leaves.iter().skip(first).any(|leaf| matches!(leaf.kind, LeafKind::Sharded { .. }))
     }
 
     pub fn is_in_view(&self) -> bool {
