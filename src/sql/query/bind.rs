@@ -51,6 +51,8 @@ pub struct Reader<'c> {
     pub excluded_leaf: Option<usize>,
     pub depth: usize,
     pub view_depth: usize,
+    /// The statement is a query.
+    pub is_query: bool,
     /// Of the outermost query.
     pub outline: Option<Outline>,
     /// How groups of the outermost query would be made of the shards' parts.
@@ -96,6 +98,7 @@ impl<'c> Reader<'c> {
             excluded_leaf: None,
             depth: 0,
             view_depth: 0,
+            is_query: false,
             outline: None,
             groups: None,
             draws: Draws::Nothing,
@@ -111,6 +114,7 @@ impl<'c> Reader<'c> {
     /// Reads and places the statement's own query; how its answers merge.
     pub fn outermost(&mut self, select: &nodes::SelectStmt) -> Result<Result<Merge, PgError>, PgError> {
         self.outline = Outline::of(self.text, select);
+        self.is_query = true;
         let bound = self.select(select, None, &None)?;
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         Ok(match placed.combined {

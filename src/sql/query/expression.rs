@@ -201,13 +201,31 @@ impl<'c> Reader<'c> {
             let path: Vec<&str> = column.fields().iter().map_while(Node::as_str).collect();
             frame.level(&path, &self.leaves)
         };
-        let is_own = columns.iter().any(|column| level(column) == Level::Here);
-        // Columns in its sub-selects may be those of tables there; that they are of this query is not certain.
-        let is_of_another = |column: &nodes::ColumnRef| level(column) == Level::Around;
-        if !is_own && (!columns.is_empty() || inside.into_iter().flat_map(tree::columns_within).any(is_of_another)) {
-            self.notes.touches_anything.get_or_insert_with(|| {
-                "All columns of an aggregate in a sub-select are of the query around it, to which it then belongs.".to_owned()
-            });
+        let mut levels: Vec<Level> = columns.into_iter().map(level).collect();
+        if levels.contains(&Level::Here) {
+            return;
+        }
+        if levels.is_empty() {
+            // Columns in its sub-selects may be those of tables there.
+            let within = inside.into_iter().flat_map(tree::columns_within).map(level);
+            levels.extend(within.filter(|level| matches!(level, Level::Around | Level::Either)).map(|_| Level::Either));
+        }
+        // The query around is the statement: nothing is said of its rows but what it says itself.
+        let is_in_statement = self.is_query && self.depth == 2 && Frame::height(Some(frame)) == 2;
+        match levels.first() {
+            None => {}
+            Some(_) if is_in_statement && levels.iter().all(|level| *level == Level::Either) => {
+                self.notes.not_pushable(PgError::unsupported(
+                    "an aggregate in a sub-select may be one of the query around it",
+                    "All columns in its arguments, its order and its filter may be columns of that.",
+                    "Write the name of a table before each column.",
+                ))
+            }
+            Some(_) => {
+                self.notes.touches_anything.get_or_insert_with(|| {
+                    "All columns of an aggregate in a sub-select are of the query around it, to which it then belongs.".to_owned()
+                });
+            }
         }
     }
 

@@ -52,9 +52,11 @@ pub enum Resolution {
 pub enum Level {
     /// Of this one, or perhaps of this one and of none around it that is known.
     Here,
-    /// Of one around it, or perhaps of this one.
+    /// Of one around it.
     Around,
     Nowhere,
+    /// Of this one or of one around it.
+    Either,
 }
 
 impl<'f> Frame<'f> {
@@ -111,8 +113,9 @@ impl<'f> Frame<'f> {
         };
         match here {
             _ if is_here => Level::Here,
-            _ if around.any(is_around) => Level::Around,
+            Found::Nothing if around.any(is_around) => Level::Around,
             Found::Nothing => Level::Nowhere,
+            Found::Column(_) | Found::Unknown if around.any(is_around) => Level::Either,
             Found::Column(_) | Found::Unknown => Level::Here,
         }
     }

@@ -44,16 +44,18 @@ SELECT (SELECT count(*) FILTER (WHERE t.m > 1)) FROM t;
 SELECT (SELECT string_agg('a', ',' ORDER BY t.m)) FROM t;
 --! refused
 SELECT (SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY t.m)) FROM t;
---! refused
 SELECT (SELECT count((SELECT t.m FROM r LIMIT 1))) FROM t;
 --! refused
 SELECT (WITH c AS (SELECT count(t.m) AS n) SELECT n FROM c) FROM t;
 --! refused
 SELECT (WITH RECURSIVE c AS (SELECT count(t.m) AS n UNION ALL SELECT n FROM c WHERE false) SELECT n FROM c) FROM t;
---! refused
 SELECT (SELECT sum(m) FROM generate_series(1, 1) g) FROM t;
 --! refused
-SELECT (SELECT count(t) FROM generate_series(1, 1) g) FROM t;
+SELECT x.k, y.n FROM w AS x, LATERAL (SELECT (SELECT sum(m) FROM generate_series(1, 1) g) AS n FROM t WHERE t.k = x.k) y;
+--! any order
+SELECT k, (SELECT sum(m) FROM jsonb_to_recordset('[{"m": 1}, {"m": 2}]') AS j (m int)) FROM t;
+--! refused
+SELECT (SELECT count(t) FROM r WHERE id = 1) FROM t;
 --! refused
 SELECT (SELECT count(t.*)) FROM t;
 --! any order
