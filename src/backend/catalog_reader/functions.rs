@@ -1,9 +1,11 @@
 //! Functions, operators and types.
 
+use std::collections::BTreeSet;
+
 use sqlx::PgConnection;
 
 use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
-use crate::catalog::{Catalog, Function, ObjectName, Type};
+use crate::catalog::{Catalog, Function, ObjectName, Oid, Type};
 
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
     read_functions(conn, catalog).await?;
@@ -215,33 +217,40 @@ async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
     Ok(())
 }
 
-// Of a domain over another, an array and a row, also what is called for what they are made of.
 const TYPE_FUNCTIONS: &str = "
-WITH RECURSIVE made AS (
-    SELECT con.contypid AS oid, d.refobjid AS function
-    FROM pg_constraint con
-    JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
-    WHERE con.contypid <> 0
-    UNION
-    SELECT t.oid, made.function
-    FROM made JOIN pg_type t ON t.typbasetype = made.oid OR (t.typelem = made.oid AND t.typcategory = 'A')
-        OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.typrelid AND t.typrelid <> 0 AND a.atttypid = made.oid)
-)
-SELECT t.typname::text, ca.castfunc::oid::int8
+SELECT t.oid::int8, t.typname::text, ca.castfunc::oid::int8
 FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
 WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
   AND p.pronamespace <> 'pg_catalog'::regnamespace
 UNION
-SELECT t.typname::text, made.function::int8
-FROM made JOIN pg_type t ON t.oid = made.oid
-ORDER BY 1, 2";
+SELECT t.oid::int8, t.typname::text, d.refobjid::int8
+FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
+JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+ORDER BY 1, 3";
 
 async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
-    for (name, function) in rows {
-        catalog.type_functions.entry(name).or_default().push(oid(function)?);
+    let rows: Vec<(i64, String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
+    let mut known = BTreeSet::new();
+    for (of, name, function) in rows {
+        let function = oid(function)?;
+        known.insert((oid(of)?, function));
+        catalog.type_functions.entry(name).or_default().push(function);
     }
+    add_functions_of_parts(catalog, known);
     Ok(())
+}
+
+/// A value of a domain is one of the type below it, and an array's elements are of theirs: what is called for these is called for it.
+fn add_functions_of_parts(catalog: &mut Catalog, mut known: BTreeSet<(Oid, Oid)>) {
+    let mut waiting: Vec<(Oid, Oid)> = known.iter().copied().collect();
+    while let Some((part, function)) = waiting.pop() {
+        for whole in catalog.types.values().filter(|whole| whole.base == part) {
+            if known.insert((whole.oid, function)) {
+                waiting.push((whole.oid, function));
+                catalog.type_functions.entry(whole.name.clone()).or_default().push(function);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
