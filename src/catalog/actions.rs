@@ -112,12 +112,17 @@ impl Catalog {
         found
     }
 
-    /// What triggers of the row set besides, and what is generated anew.
+    /// What triggers of the row set besides, and what is generated anew. PostgreSQL's own trigger functions set no key.
     fn with_own_changes(&self, relation: &Relation, change: RowChange, reader: &dyn BodyReader) -> RowChange {
         let RowChange::Updated(mut columns) = change else { return change };
         for member in self.family(relation) {
             let before = member.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row && trigger.fires_on.update);
-            columns.extend(before.filter_map(|trigger| self.assigned_new_columns(trigger.function, reader)).flatten());
+            for trigger in before.filter(|trigger| self.functions.contains_key(&trigger.function)) {
+                match self.assigned_new_columns(trigger.function, reader) {
+                    Some(assigned) => columns.extend(assigned),
+                    None => columns.extend(relation.columns.iter().map(|column| column.name.clone())),
+                }
+            }
         }
         columns.extend(relation.columns.iter().filter(|column| column.is_generated).map(|column| column.name.clone()));
         RowChange::Updated(columns)

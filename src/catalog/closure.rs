@@ -79,6 +79,8 @@ pub struct BodyReferences {
     pub functions: Vec<BodyName>,
     /// Names of the operators used.
     pub operators: Vec<String>,
+    /// What stands after a dot where a column does: `r.total` may call a function of the row.
+    pub fields: Vec<String>,
     /// Why the list is not complete: `runs SQL that it makes itself (EXECUTE)`.
     pub unknown: Option<String>,
     /// PL/pgSQL: columns of NEW that are assigned; `None`: cannot be told.
@@ -399,6 +401,14 @@ impl<'a> Walk<'a> {
         }
         for name in &found.functions {
             self.call(name, of);
+        }
+        for field in &found.fields {
+            let functions = self.catalog.function_names.get(field).into_iter().flatten();
+            let takes_row = |oid: &&Oid| self.catalog.functions.get(oid).is_some_and(|function| function.takes_row);
+            let meant: Vec<Oid> = functions.filter(takes_row).copied().collect();
+            for function in meant {
+                self.function(function);
+            }
         }
         for operator in &found.operators {
             for function in self.catalog.operator_functions.get(operator).into_iter().flatten() {

@@ -237,6 +237,8 @@ pub struct Function {
     pub schema: String,
     pub name: String,
     pub argument_count: usize,
+    /// Its first argument is a row, or may be: `row.f` calls it.
+    pub takes_row: bool,
     pub language: String,
     /// `i`mmutable, `s`table, `v`olatile.
     pub volatility: char,

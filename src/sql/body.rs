@@ -10,6 +10,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 use crate::catalog::{BodyName, BodyReader, BodyReferences};
 use crate::sql::ddl;
 use crate::sql::parse::parse;
+use crate::sql::tree;
 
 mod plpgsql;
 
@@ -68,8 +69,10 @@ impl Found {
             list.dedup();
         }
         references.reads.retain(|name| !references.writes.contains(name));
-        references.operators.sort_unstable();
-        references.operators.dedup();
+        for list in [&mut references.operators, &mut references.fields] {
+            list.sort_unstable();
+            list.dedup();
+        }
         references.assigned_new = match (self.new_row, &self.unknown) {
             (NewRow::Columns(mut columns), _) => {
                 columns.sort_unstable();
@@ -221,10 +224,18 @@ fn visit(node: Node<'_>, found: &mut Found) {
         Node::DeleteStmt(delete) => found.references.writes.extend(delete.relation().map(name_of)),
         Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
         Node::FuncCall(call) => function_call(call, found),
-        Node::A_Expr(expression) => {
-            if let Some(operator) = expression.name().iter().next_back().and_then(Node::as_str) {
-                found.references.operators.push(operator.to_owned());
-            }
+        Node::A_Expr(_) | Node::CaseExpr(_) | Node::SubLink(_) => {
+            found.references.operators.extend(tree::operators_of(node).into_iter().map(str::to_owned));
+        }
+        Node::JoinExpr(join) if join.is_natural || !join.using_clause().is_empty() => {
+            found.references.operators.push("=".to_owned());
+        }
+        // A function of the row may be meant.
+        Node::ColumnRef(column) if column.fields().len() > 1 => {
+            found.references.fields.extend(column.fields().iter().next_back().and_then(Node::as_str).map(str::to_owned));
+        }
+        Node::A_Indirection(value) => {
+            found.references.fields.extend(value.indirection().iter().filter_map(Node::as_str).map(str::to_owned));
         }
         _ => {}
     }

@@ -169,6 +169,15 @@ fn uncovered(drop: &nodes::DropStmt, context: &Context) -> Redefined {
             &relations
         }
         ObjectType::OBJECT_OPERATOR | ObjectType::OBJECT_CAST => return Redefined::Anything,
+        ObjectType::OBJECT_SCHEMA => {
+            let dropped: Vec<&str> = drop.objects().iter().filter_map(Node::as_str).collect();
+            let is_dropped = |schema: &str| dropped.contains(&schema);
+            let of_relations = catalog.relations.values().filter(|relation| is_dropped(&relation.schema));
+            let of_relations = of_relations.map(|relation| relation.name.as_str()).filter(|name| relations(name) > 1);
+            let of_functions = catalog.functions.values().filter(|function| is_dropped(&function.schema));
+            let of_functions = of_functions.map(|function| function.name.as_str()).filter(|name| functions(name) > 1);
+            return Redefined::names(of_relations.chain(of_functions).map(Some));
+        }
         _ => return Redefined::Nothing,
     };
     Redefined::names(drop.objects().iter().map(|object| object_name(object).filter(|name| count(name) > 1)))
@@ -241,6 +250,7 @@ mod tests {
             ("ALTER TABLE t ALTER x SET DEFAULT 1", &["t"]),
             ("ALTER TABLE t ALTER x TYPE text COLLATE \"C\"", &["t"]),
             ("DROP TABLE nobody, app.twice", &["twice"]),
+            ("DROP SCHEMA app CASCADE", &["t", "twice"]),
             ("ALTER FUNCTION f(int) STABLE", &["f"]),
             ("ALTER FUNCTION public.f(int) RENAME TO g", &["f", "g"]),
         ] {

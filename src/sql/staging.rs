@@ -32,7 +32,7 @@ use super::value_rows::value_rows;
 use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
-pub use defaults::{ColumnList, Defaults, clock_default, is_drawn};
+pub use defaults::{ColumnList, Defaults, clock_default};
 pub use merging::{Merging, lock_before_merge};
 use row_names::Around;
 pub use writing::returned;
@@ -674,15 +674,6 @@ fn is_constant(value: Node<'_>) -> bool {
                 && matches!(operation.lexpr(), Node::None)
                 && matches!(operation.rexpr(), Node::A_Const(_))
         }
-        _ => false,
-    }
-}
-
-/// Reads the clock of the transaction.
-pub fn is_clock_of_transaction(node: Node<'_>) -> bool {
-    match node {
-        Node::FuncCall(call) => is_clock(call),
-        Node::SQLValueFunction(value) => is_time(value),
         _ => false,
     }
 }

@@ -10,7 +10,7 @@ use super::analysis::{
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
-use super::query::{Draws, Reader};
+use super::query::{Draws, Reader, Resolved, resolve};
 use super::redefined::{self, Redefined, introduced, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
@@ -122,7 +122,8 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
             let command = Command::Truncate { restarts: Vec::new() };
             let placement = placing::of_relations(relations.iter().copied(), command, Effect::Write, context, source);
-            Ok(truncate::of_all_that_is_emptied(placement, &relations, is_cascading, truncate.restart_seqs, context))
+            let options = truncate::Options { is_cascading, restarts: truncate.restart_seqs };
+            Ok(truncate::of_all_that_is_emptied(placement, &relations, options, context, source))
         }
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);
@@ -139,10 +140,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(placing::of_relations(reindex.relation().into_iter(), Command::Maintenance, Effect::Write, context, source))
         }
         Node::CheckPointStmt(_) => Ok(Placement::new(Command::Maintenance, Scope::EveryShard, Effect::Write)),
-        Node::RefreshMatViewStmt(refresh) => {
-            let relations = refresh.relation().into_iter();
-            Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source))
-        }
+        Node::RefreshMatViewStmt(refresh) => place_refresh(refresh, source, context),
         _ => place_ddl(node, source, context),
     }
 }
@@ -269,6 +267,9 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
     {
         return Ok(placement);
     }
+    if let Some(placement) = place_copy_of_one_server(copy, relation, direction, source, context)? {
+        return Ok(placement);
+    }
     let mut placement = placing::of_relations([relation].into_iter(), Command::Copy(direction), effect, context, source);
     match &mut placement.scope {
         Scope::Placed { pushdown, .. } if pushdown.is_ok() => *pushdown = Err(refusal),
@@ -283,6 +284,35 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         _ => {}
     }
     Ok(placement)
+}
+
+/// Of a table of the home shard, or of the copy that it has: where what triggers, defaults and policies touch is there too. `None`: of
+/// another table, or one that none of these are of.
+fn place_copy_of_one_server(
+    copy: &nodes::CopyStmt,
+    name: &nodes::RangeVar,
+    direction: CopyDirection,
+    source: Source<'_>,
+    context: &Context,
+) -> Result<Option<Placement>, PgError> {
+    let mut reader = Reader::new(context, source.text, source.literals);
+    let is_read = match copy.is_from {
+        true => reader.copy_in_at_home(copy, name)?,
+        false => reader.copy_out_of_one_server(name),
+    };
+    if !is_read {
+        return Ok(None);
+    }
+    let refusal = PgError::unsupported(
+        "COPY over several shards is not supported",
+        "A trigger, default, function or policy of the table reads or writes tables of other shards.",
+        if copy.is_from { "Insert the rows, and write what belongs to other shards yourself." } else { "Use SELECT instead." },
+    );
+    let mut placement = placing::finish(reader, Command::Copy(direction), Ok(Merge::default()));
+    if matches!(placement.scope, Scope::Placed { pushdown: Err(_), .. }) && context.map.shards.len() > 1 {
+        placement.scope = Scope::Refused(refusal);
+    }
+    Ok(Some(placement))
 }
 
 /// `None`: the table is neither sharded nor a reference table.
@@ -301,6 +331,32 @@ fn place_copy_in(
         placing::finish(reader, command, Ok(Merge::default()))
     };
     Ok(Some(Placement { copy_in: Some(Arc::new(copy_in)), ..placement }))
+}
+
+/// A materialised view is filled on the home shard, where its rows are. What its query reads may have been distributed since.
+fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
+    let resolved = refresh.relation().map(|name| resolve(context, name, &context.search_path));
+    let view = match resolved {
+        Some(Resolved::Home(Some(view))) if view.view_definition.is_some() && !refresh.skip_data => view,
+        _ => {
+            let relations = refresh.relation().into_iter();
+            return Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source));
+        }
+    };
+    let mut reader = Reader::new(context, source.text, source.literals);
+    reader.refreshed(view)?;
+    let mut placement = placing::finish(reader, Command::Maintenance, Ok(Merge::default()));
+    let is_elsewhere = matches!(placement.scope, Scope::Placed { pushdown: Err(_), .. }) && context.map.shards.len() > 1;
+    placement.scope = match placement.scope {
+        Scope::Refused(refusal) => Scope::Refused(refusal),
+        _ if is_elsewhere => Scope::Refused(PgError::unsupported(
+            format!("REFRESH of materialized view \"{}\" is not supported", view.name),
+            "It is filled on the home shard, and its query reads rows of other shards.",
+            "Make a table of its rows, and fill it with INSERT ... SELECT.",
+        )),
+        _ => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
+    };
+    Ok(placement)
 }
 
 fn place_call(call: &nodes::CallStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {

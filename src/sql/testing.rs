@@ -83,6 +83,7 @@ impl Fixture {
             schema: schema.to_owned(),
             name: name.to_owned(),
             argument_count: 0,
+            takes_row: false,
             language: language.to_owned(),
             volatility,
             kind: 'f',

@@ -4,6 +4,7 @@
 //! is reported, so that the caller can refuse what it does not know; sub-selects are handed over, never entered.
 
 use pg_raw_parse::list::NodeList;
+use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 /// The names of a dotted list (`pg_catalog.=`), or `None` when it has something else in it.
@@ -26,6 +27,42 @@ pub fn walk<'n>(root: Node<'n>, visit: &mut dyn FnMut(Node<'n>) -> bool) {
         }
         children(node, &mut stack);
     }
+}
+
+/// Names of the operators of a node itself, those among them that are not written: `CASE x WHEN y`, `x IN (SELECT …)`, BETWEEN.
+pub fn operators_of(node: Node<'_>) -> Vec<&str> {
+    match node {
+        Node::A_Expr(e) => match e.kind {
+            nodes::A_Expr_Kind::AEXPR_BETWEEN
+            | nodes::A_Expr_Kind::AEXPR_NOT_BETWEEN
+            | nodes::A_Expr_Kind::AEXPR_BETWEEN_SYM
+            | nodes::A_Expr_Kind::AEXPR_NOT_BETWEEN_SYM => vec!["<", "<=", ">", ">="],
+            _ => last_name(e.name()).into_iter().collect(),
+        },
+        Node::CaseExpr(e) if !matches!(e.arg(), Node::None) => vec!["="],
+        Node::SubLink(e) if !matches!(e.testexpr(), Node::None) => vec![last_name(e.oper_name()).unwrap_or("=")],
+        _ => Vec::new(),
+    }
+}
+
+fn last_name(names: &NodeList) -> Option<&str> {
+    names.iter().next_back().and_then(Node::as_str)
+}
+
+/// Every column that is named anywhere in a query, in its sub-selects too.
+pub fn columns_within(root: Node<'_>) -> Vec<&nodes::ColumnRef> {
+    let mut stack = vec![root];
+    let mut found = Vec::new();
+    while let Some(node) = stack.pop() {
+        if let Node::ColumnRef(column) = node {
+            found.push(column);
+        }
+        walk_manual::<()>(node, |child| {
+            stack.push(child);
+            Recurse::no()
+        });
+    }
+    found
 }
 
 /// Whether `children` knows the node: anything else may hide a table or a function.

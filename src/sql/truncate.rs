@@ -7,22 +7,31 @@ use std::collections::BTreeSet;
 
 use pg_raw_parse::nodes;
 
-use super::analysis::{Command, Part, Scope};
+use super::analysis::{Command, Merge, Part, Scope};
 use super::context::Context;
-use super::placing::Placement;
-use super::query::{Resolved, placed, resolve};
+use super::placing::{self, Placement};
+use super::query::{Place, Reader, Resolved, placed, resolve};
+use super::statement::Source;
 use crate::catalog::{Oid, Relation};
 use crate::error::PgError;
 
-/// The placement with what CASCADE adds to it.
+/// What a TRUNCATE does besides.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub is_cascading: bool,
+    /// RESTART IDENTITY.
+    pub restarts: bool,
+}
+
+/// The placement with what CASCADE adds to it, and what triggers do.
 pub fn of_all_that_is_emptied(
     placement: Placement,
     names: &[&nodes::RangeVar],
-    is_cascading: bool,
-    restarts: bool,
+    options: Options,
     context: &Context,
+    source: Source<'_>,
 ) -> Placement {
-    let emptied = emptied(names, is_cascading, context);
+    let emptied = emptied(names, options.is_cascading, context);
     let is_distributed =
         |relation: &&Relation| matches!(placed(context, relation, true), Resolved::Sharded { .. } | Resolved::Reference(_));
     let is_everywhere = match &placement.scope {
@@ -38,10 +47,10 @@ pub fn of_all_that_is_emptied(
         | Scope::Refused(_) => false,
     };
     if !is_everywhere {
-        return placement;
+        return at_home(placement, &emptied, context, source);
     }
     let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
-    let restarts = match restarts {
+    let restarts = match options.restarts {
         true => emptied.iter().copied().filter(is_numbered).map(|relation| relation.oid).collect(),
         false => Vec::new(),
     };
@@ -55,6 +64,24 @@ pub fn of_all_that_is_emptied(
         )),
     };
     Placement { scope, command: Command::Truncate { restarts }, ..placement }
+}
+
+/// Tables of the home shard: what their triggers touch must be there too.
+fn at_home(placement: Placement, emptied: &[&Relation], context: &Context, source: Source<'_>) -> Placement {
+    let mut triggers =
+        emptied.iter().flat_map(|relation| &relation.triggers).filter(|trigger| trigger.fires_on.truncate).peekable();
+    if triggers.peek().is_none() || !matches!(placement.scope, Scope::Placed { .. }) {
+        return placement;
+    }
+    let mut reader = Reader::new(context, source.text, source.literals);
+    reader.notes.writes();
+    for function in triggers.filter_map(|trigger| context.catalog.functions.get(&trigger.function)) {
+        reader.note_user_function(function, Place::Inside);
+    }
+    reader.parts.push(Part::Home);
+    let has_unknown_names = placement.has_unknown_names;
+    let placement = placing::finish(reader, placement.command, Ok(Merge::default()));
+    Placement { has_unknown_names: placement.has_unknown_names || has_unknown_names, ..placement }
 }
 
 /// The relations named, their children, and with CASCADE all that refer to them.

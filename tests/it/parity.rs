@@ -7,8 +7,9 @@
 //!
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
-//! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `collations`, text in other orders than that of its bytes. The others are told
-//! in databases with such an order too.
+//! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `unseen`, what functions,
+//! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes. The
+//! others are told in databases with such an order too.
 
 mod answer;
 mod case;
@@ -69,6 +70,13 @@ const ACTIONS: Scene = Scene {
     locate: "SELECT shardgate.locate('paints', '1')",
 };
 
+const UNSEEN: Scene = Scene {
+    schema: include_str!("parity/unseen/schema.sql"),
+    rows: include_str!("parity/unseen/rows.sql"),
+    declare: include_str!("parity/unseen/declare.sql"),
+    locate: "SELECT shardgate.locate('t', '1')",
+};
+
 const COLLATIONS: Scene = Scene {
     schema: include_str!("parity/collations/schema.sql"),
     rows: include_str!("parity/collations/rows.sql"),
@@ -125,6 +133,14 @@ async fn what_a_write_does_unseen_is_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     run_files(&mut runner, "actions", None).await;
     runner.tally.finish("actions");
+}
+
+#[tokio::test]
+async fn what_a_statement_reads_unseen_is_as_by_one_postgresql() {
+    let mut world = World::start(UNSEEN).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "unseen", None).await;
+    runner.tally.finish("unseen");
 }
 
 /// In databases whose default collation is not C.

@@ -1,9 +1,11 @@
 //! Functions, operators and types.
 
+use std::collections::BTreeSet;
+
 use sqlx::PgConnection;
 
 use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
-use crate::catalog::{Catalog, Function, ObjectName, Type};
+use crate::catalog::{Catalog, Function, ObjectName, Oid, Type};
 
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
     read_functions(conn, catalog).await?;
@@ -19,6 +21,7 @@ struct FunctionRow {
     name: String,
     signature: String,
     argument_count: i16,
+    takes_row: bool,
     language: String,
     volatility: String,
     kind: String,
@@ -34,7 +37,8 @@ struct FunctionRow {
 const FUNCTIONS: &str = "
 SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        format('%s.%s(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) AS signature,
-       p.pronargs AS argument_count, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
+       p.pronargs AS argument_count,
+       EXISTS (SELECT FROM pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype IN ('c', 'd', 'p')) AS takes_row, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
        CASE WHEN p.prosqlbody IS NULL THEN p.prosrc ELSE pg_get_function_sqlbody(p.oid) END AS body,
        e.is_member AS is_extension_member,
        (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
@@ -73,17 +77,24 @@ async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
                 schema: row.schema,
                 name: row.name,
                 argument_count: usize::try_from(row.argument_count).unwrap_or(0),
+                takes_row: row.takes_row,
                 language: row.language,
                 volatility: letter("provolatile", &row.volatility)?,
                 kind: letter("prokind", &row.kind)?,
                 body: row.body,
                 is_extension_member: row.is_extension_member,
                 relations: oids(&row.relations)?,
-                search_path: row.search_path.as_deref().map(split_search_path),
+                search_path: row.search_path.as_deref().and_then(own_search_path),
             },
         );
     }
     Ok(())
+}
+
+/// Where names in a function are looked for; `None`: that is also for its caller to say.
+fn own_search_path(setting: &str) -> Option<Vec<String>> {
+    let schemas = split_search_path(setting);
+    (!schemas.iter().any(|schema| schema == "$user")).then_some(schemas)
 }
 
 /// The schemas of a `search_path` setting as pg_proc stores it: identifiers, quoted where needed, between commas.
@@ -207,22 +218,39 @@ async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
 }
 
 const TYPE_FUNCTIONS: &str = "
-SELECT t.typname::text, ca.castfunc::oid::int8
+SELECT t.oid::int8, t.typname::text, ca.castfunc::oid::int8
 FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
 WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
   AND p.pronamespace <> 'pg_catalog'::regnamespace
 UNION
-SELECT t.typname::text, d.refobjid::int8
+SELECT t.oid::int8, t.typname::text, d.refobjid::int8
 FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
 JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
-ORDER BY 1, 2";
+ORDER BY 1, 3";
 
 async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
-    for (name, function) in rows {
-        catalog.type_functions.entry(name).or_default().push(oid(function)?);
+    let rows: Vec<(i64, String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
+    let mut known = BTreeSet::new();
+    for (of, name, function) in rows {
+        let function = oid(function)?;
+        known.insert((oid(of)?, function));
+        catalog.type_functions.entry(name).or_default().push(function);
     }
+    add_functions_of_parts(catalog, known);
     Ok(())
+}
+
+/// A value of a domain is one of the type below it, and an array's elements are of theirs: what is called for these is called for it.
+fn add_functions_of_parts(catalog: &mut Catalog, mut known: BTreeSet<(Oid, Oid)>) {
+    let mut waiting: Vec<(Oid, Oid)> = known.iter().copied().collect();
+    while let Some((part, function)) = waiting.pop() {
+        for whole in catalog.types.values().filter(|whole| whole.base == part) {
+            if known.insert((whole.oid, function)) {
+                waiting.push((whole.oid, function));
+                catalog.type_functions.entry(whole.name.clone()).or_default().push(function);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -234,5 +262,7 @@ mod tests {
         assert_eq!(split_search_path("public, pg_temp"), ["public", "pg_temp"]);
         assert_eq!(split_search_path(r#""My Schema", "a""b", Public"#), ["My Schema", "a\"b", "public"]);
         assert_eq!(split_search_path(r#""""#), Vec::<String>::new());
+        assert_eq!(own_search_path("a, public"), Some(vec!["a".to_owned(), "public".to_owned()]));
+        assert_eq!(own_search_path(r#""$user", public"#), None);
     }
 }

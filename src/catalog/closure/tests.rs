@@ -62,6 +62,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         schema: "public".into(),
         name: name.into(),
         argument_count: 0,
+        takes_row: false,
         language: language.into(),
         volatility: 'v',
         kind: 'f',

@@ -182,6 +182,7 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             "commit" | "rollback" => self.found.give_up("ends transactions"),
+            "call" => self.call(),
             _ => self.assignment_or_sql(),
         }
     }
@@ -463,12 +464,25 @@ impl<'a> Reader<'a, '_> {
         statements(&kept, self.found);
     }
 
-    /// `new.column` is noted; `new` alone loses all.
+    /// INOUT and OUT arguments are assigned.
+    fn call(&mut self) {
+        let tokens = self.take_statement();
+        if tokens.iter().any(|token| token.name().as_deref() == Some("new")) {
+            self.found.lose_new();
+        }
+        let text = self.text_of(&tokens);
+        statements(&text, self.found);
+    }
+
+    /// `new.column` is noted, also with the name of its block or function before it; `new` alone loses all.
     fn note_target(&mut self, target: &[Token<'a>]) {
-        if target.first().and_then(Token::name).as_deref() != Some("new") {
+        let is_new = |place: usize| target.get(place).and_then(Token::name).as_deref() == Some("new");
+        let is_labelled = target.get(1).is_some_and(|dot| dot.is_symbol(".")) && is_new(2) && !is_new(0);
+        let place = if is_labelled { 2 } else { 0 };
+        if !is_new(place) {
             return;
         }
-        match (target.get(1), target.get(2).and_then(Token::name)) {
+        match (target.get(place + 1), target.get(place + 2).and_then(Token::name)) {
             (Some(dot), Some(column)) if dot.is_symbol(".") => self.found.assign_new_column(column),
             (_, _) => self.found.lose_new(),
         }

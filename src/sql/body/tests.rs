@@ -137,7 +137,11 @@ fn assignments_to_new_are_told() {
     assert_eq!(assigned("begin NEW.\"Key\" := 1; new.tags[1] := 'x'; return NEW; end"), some(&["Key", "tags"]));
     assert_eq!(assigned("begin select a, b into new.x, new.y from t; return null; end"), some(&["x", "y"]));
     assert_eq!(assigned("begin if old.a <> new.a then insert into h values (old.*); end if; return old; end"), some(&[]));
+    assert_eq!(assigned("<<outside>> begin outside.new.x := 1; select 2 into outside.new.y; return new; end"), some(&["x", "y"]));
+    assert_eq!(assigned("begin call p(old.x); return new; end"), some(&[]));
     for body in [
+        "begin call p(new.x); return new; end",
+        "begin f.new := old; return new; end",
         "begin new := f(new); return new; end",
         "begin select * into new from t; return new; end",
         "begin return r; end",
@@ -192,4 +196,23 @@ fn what_sends_notifications_is_seen() {
         assert!(read(language, body).notifies, "{body}");
     }
     assert!(!read("plpgsql", "begin insert into news values ('notify'); return null; end").notifies);
+}
+
+#[test]
+fn operators_are_found_where_they_are_not_written() {
+    let operators = |body: &str| read("sql", body).operators.join(" ");
+    assert_eq!(operators("select case x when 1 then 2 end from t"), "=");
+    assert_eq!(operators("select case when b then 2 end from t"), "");
+    assert_eq!(operators("select x in (select y from t) from u"), "=");
+    assert_eq!(operators("select x === any (select y from t) from u"), "===");
+    assert_eq!(operators("select exists (select from t), array(select 1)"), "");
+    assert_eq!(operators("select from t join u using (k)"), "=");
+    assert_eq!(operators("select x between 1 and 2"), "< <= > >=");
+}
+
+#[test]
+fn what_stands_after_a_dot_may_be_a_function() {
+    let fields = |body: &str| read("sql", body).fields.join(" ");
+    assert_eq!(fields("select u.total, v from t u where (u).more > 1"), "more total");
+    assert_eq!(fields("select total, u.* from u"), "");
 }

@@ -9,7 +9,8 @@ use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
 use super::expression::{Findings, Place, Scope};
 use super::from::LEAVES_MAX;
-use super::leaves::Leaf;
+use super::functions::volatile;
+use super::leaves::{Leaf, LeafKind};
 use super::outline::Outline;
 use super::predicate::{Operand, is_star};
 use super::scope::Frame;
@@ -50,6 +51,8 @@ pub struct Reader<'c> {
     pub excluded_leaf: Option<usize>,
     pub depth: usize,
     pub view_depth: usize,
+    /// The statement is a query.
+    pub is_query: bool,
     /// Of the outermost query.
     pub outline: Option<Outline>,
     /// How groups of the outermost query would be made of the shards' parts.
@@ -65,6 +68,8 @@ pub struct Reader<'c> {
     pub has_inner_locks: bool,
     /// The statement is a SELECT, in whose text one time can be put in the place of each shard's clock.
     pub moves_clocks: bool,
+    /// A function in the select list that is read, with another value on each call: the first one found.
+    pub drawn: Option<String>,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -93,6 +98,7 @@ impl<'c> Reader<'c> {
             excluded_leaf: None,
             depth: 0,
             view_depth: 0,
+            is_query: false,
             outline: None,
             groups: None,
             draws: Draws::Nothing,
@@ -101,12 +107,14 @@ impl<'c> Reader<'c> {
             lock_hint: None,
             has_inner_locks: false,
             moves_clocks: false,
+            drawn: None,
         }
     }
 
     /// Reads and places the statement's own query; how its answers merge.
     pub fn outermost(&mut self, select: &nodes::SelectStmt) -> Result<Result<Merge, PgError>, PgError> {
         self.outline = Outline::of(self.text, select);
+        self.is_query = true;
         let bound = self.select(select, None, &None)?;
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         Ok(match placed.combined {
@@ -137,10 +145,19 @@ impl<'c> Reader<'c> {
 
     /// An expression that stands by itself.
     pub fn expression(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        self.expression_at(node, Place::Inside)
+    }
+
+    /// A default, or what else is evaluated for each row of a table.
+    pub fn value_of_rows(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        self.expression_at(node, Place::Output)
+    }
+
+    fn expression_at(&mut self, node: Node<'_>, place: Place) -> Result<(), PgError> {
         let frame = Frame::default();
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         let mut findings = Findings::default();
-        self.scan(node, &scope, Place::Inside, &mut findings)?;
+        self.scan(node, &scope, place, &mut findings)?;
         self.place_subqueries(&findings.subqueries, &Facts::new(), &[]);
         Ok(())
     }
@@ -174,7 +191,7 @@ impl<'c> Reader<'c> {
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
-        let ctes = self.with(select.with_clause(), ctes)?;
+        let ctes = self.with(select.with_clause(), outer, ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
             return self.set_operation(select, outer, &ctes);
         }
@@ -292,6 +309,7 @@ impl<'c> Reader<'c> {
         let mut block = Block::default();
         let mut findings = Findings::default();
         let first_leaf = self.leaves.len();
+        let drawn_around = self.drawn.take();
         for item in select.from_clause() {
             let item = self.item_of_from(item, &mut frame, ctes, &mut findings.subqueries)?;
             block.from.push(item);
@@ -321,6 +339,11 @@ impl<'c> Reader<'c> {
             self.lock_hint = self.lock_less(select, &frame).filter(|_| self.depth == 1);
             self.note_locked_copies(select, &frame, leaves);
             self.has_inner_locks |= self.depth > 1;
+        }
+        let drawn = std::mem::replace(&mut self.drawn, drawn_around);
+        if let Some(name) = drawn.filter(|_| !self.has_sharded_leaf(first_leaf)) {
+            // No row of a shard is there for whose sake it would be drawn: one value is for all of them.
+            self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {
@@ -419,6 +442,10 @@ impl<'c> Reader<'c> {
             _ => true,
         };
         is_given(select.limit_count()) || is_given(select.limit_offset())
+    }
+
+    fn has_sharded_leaf(&self, first: usize) -> bool {
+        self.leaves.iter().skip(first).any(|leaf| matches!(leaf.kind, LeafKind::Sharded { .. }))
     }
 
     pub fn is_in_view(&self) -> bool {

@@ -132,7 +132,9 @@ const AGGREGATES: [&str; 56] = [
     "xmlagg",
 ];
 
-const RANDOM: [&str; 10] = [
+const RANDOM: [&str; 12] = [
+    "array_sample",
+    "array_shuffle",
     "clock_timestamp",
     "gen_random_uuid",
     "random",

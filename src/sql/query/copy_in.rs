@@ -15,7 +15,7 @@ use super::scope::Frame;
 use crate::catalog::{Column, Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shard_key::oid;
-use crate::sql::analysis::{KeyCondition, Numbers};
+use crate::sql::analysis::{KeyCondition, Numbers, Part};
 use crate::sql::copy_in::{AddedColumn, AddedValue, CopyIn, CopyKey, KeySource, is_listed, listed_columns};
 use crate::sql::staging::clock_default;
 
@@ -68,6 +68,47 @@ impl<'c> Reader<'c> {
         let added = &copy_in.added;
         self.check_made_rows(&target, &|column| columns.contains(&column) || added.iter().any(|added| added.name == column));
         Ok(Some(copy_in))
+    }
+
+    /// Into a table of the home shard, or through a view: as an INSERT there. False: another table, or none that is known.
+    pub fn copy_in_at_home(&mut self, copy: &nodes::CopyStmt, name: &nodes::RangeVar) -> Result<bool, PgError> {
+        let resolved = resolve(self.context, name, &self.search_path);
+        if !matches!(resolved, Resolved::Home(Some(_)) | Resolved::View(_)) {
+            return Ok(false);
+        }
+        self.notes.writes();
+        let mut frame = Frame::default();
+        let target = self.target(name, &mut frame)?;
+        self.note_notifying(&target, TriggerEvents::INSERT);
+        let scope = Scope { frame: &frame, ctes: &None, windows: None };
+        self.filter(copy.where_clause(), &scope, &mut Findings::default())?;
+        let listed = listed_columns(copy);
+        self.check_made_rows(&target, &|column| listed.is_empty() || listed.contains(&column));
+        self.parts.push(Part::Home);
+        Ok(true)
+    }
+
+    /// From a table that one server has whole, under policies. False: another one, which has its rows' policies where they are.
+    pub fn copy_out_of_one_server(&mut self, name: &nodes::RangeVar) -> bool {
+        let relation = match resolve(self.context, name, &self.search_path) {
+            Resolved::Home(Some(relation)) => {
+                self.parts.push(Part::Home);
+                relation
+            }
+            Resolved::Reference(relation) => {
+                self.notes.reads_replicated();
+                relation
+            }
+            Resolved::Home(None)
+            | Resolved::Sharded { .. }
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_)
+            | Resolved::Mixed(_) => return false,
+        };
+        self.notes.touches(relation.oid);
+        relation.has_row_security
     }
 
     /// What the shards would number or date, each for itself. `may_draw`: each row gets a value of its own before it has a shard.

@@ -8,7 +8,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
 use super::predicate::Operand;
-use super::scope::{Frame, Resolution};
+use super::scope::{Frame, Level, Resolution};
 use super::with::CteList;
 use super::{Facts, Subquery, Term};
 use crate::error::PgError;
@@ -43,6 +43,8 @@ pub struct Findings {
     /// The columns among the arguments of each aggregate with DISTINCT.
     pub distinct_arguments: Vec<Vec<Term>>,
     pub subqueries: Vec<Subquery>,
+    /// Those of RETURNING: they see the rows as they are written.
+    pub returned: Vec<Subquery>,
 }
 
 impl<'c> Reader<'c> {
@@ -55,7 +57,7 @@ impl<'c> Reader<'c> {
     ) -> Result<(), PgError> {
         let mut sublinks = Vec::new();
         let mut calls = Vec::new();
-        let mut aggregates: Vec<Option<&nodes::WindowDef>> = Vec::new();
+        let mut aggregates: Vec<(Node<'n>, Option<&nodes::WindowDef>)> = Vec::new();
         let mut unknown = None;
         let mut columns = Vec::new();
         let mut fields: Vec<&str> = Vec::new();
@@ -65,18 +67,21 @@ impl<'c> Reader<'c> {
         let mut operators: Vec<&str> = Vec::new();
         tree::walk(node, &mut |node| {
             match node {
-                Node::SubLink(sublink) => sublinks.push(sublink),
+                Node::SubLink(sublink) => {
+                    operators.extend(tree::operators_of(node));
+                    sublinks.push(sublink);
+                }
                 Node::FuncCall(call) => calls.push(call),
                 Node::ColumnRef(column) => columns.push(column),
                 Node::A_Indirection(e) => fields.extend(e.indirection().iter().filter_map(Node::as_str)),
-                Node::A_Expr(e) => operators.extend(e.name().iter().next_back().and_then(Node::as_str)),
+                Node::A_Expr(_) | Node::CaseExpr(_) => operators.extend(tree::operators_of(node)),
                 Node::SQLValueFunction(function) => {
                     clock = clock.or(clock_name(function));
                     names_database |= function.op == nodes::SQLValueFunctionOp::SVFOP_CURRENT_CATALOG;
                 }
                 Node::TypeCast(cast) => casts.push(cast),
-                Node::JsonObjectAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
-                Node::JsonArrayAgg(e) => aggregates.push(e.constructor().and_then(|constructor| constructor.over())),
+                Node::JsonObjectAgg(e) => aggregates.push((node, e.constructor().and_then(|constructor| constructor.over()))),
+                Node::JsonArrayAgg(e) => aggregates.push((node, e.constructor().and_then(|constructor| constructor.over()))),
                 other if !tree::is_known(other) => unknown = Some("an SQL construct of a newer PostgreSQL"),
                 _ => {}
             }
@@ -102,14 +107,17 @@ impl<'c> Reader<'c> {
             self.note_field(field, place);
         }
         self.note_operators(&mut operators, place);
-        for window in aggregates {
+        for (aggregate, window) in aggregates {
+            if window.is_none() {
+                self.check_aggregate_level(aggregate, scope.frame);
+            }
             self.aggregate_or_window(window, scope, findings);
         }
         for call in calls {
             let is_aggregate = self.note_call(call, place)?;
             if is_aggregate || call.over().is_some() {
                 if call.over().is_none() {
-                    self.check_aggregate_level(call, scope.frame);
+                    self.check_aggregate_level(Node::FuncCall(call), scope.frame);
                 }
                 if call.agg_distinct {
                     let terms = self.terms(call.args(), scope.frame);
@@ -174,30 +182,50 @@ impl<'c> Reader<'c> {
             .collect()
     }
 
-    /// An aggregate whose arguments are all of an outer query belongs to that one, which is then not what it seems.
-    fn check_aggregate_level(&mut self, call: &nodes::FuncCall, frame: &Frame<'_>) {
+    /// An aggregate belongs to the innermost query of which its arguments, its order or its filter have a column. Where that is a
+    /// query around this one, that is then one over a group, and not what it was taken for.
+    fn check_aggregate_level(&mut self, aggregate: Node<'_>, frame: &Frame<'_>) {
         if frame.outer.is_none() {
             return;
         }
-        let mut columns = Vec::new();
-        for argument in call.args() {
-            tree::walk(argument, &mut |node| {
-                if let Node::ColumnRef(column) = node {
-                    columns.push(column);
-                }
-                tree::is_known(node)
-            });
-        }
-        let is_local = |column: &&nodes::ColumnRef| match tree::names(column.fields()) {
-            Some(path) => frame.resolves_here(&path, &self.leaves),
-            None => true,
+        let (mut columns, mut inside) = (Vec::new(), Vec::new());
+        tree::walk(aggregate, &mut |node| {
+            match node {
+                Node::ColumnRef(column) => columns.push(column),
+                Node::SubLink(sublink) => inside.push(sublink.subselect()),
+                _ => {}
+            }
+            tree::is_known(node)
+        });
+        let level = |column: &nodes::ColumnRef| {
+            let path: Vec<&str> = column.fields().iter().map_while(Node::as_str).collect();
+            frame.level(&path, &self.leaves)
         };
-        if !columns.is_empty() && !columns.iter().any(is_local) {
-            // The query around it is then one over a group, and not what it was taken for.
-            self.notes.touches_anything.get_or_insert_with(|| {
-                "All arguments of an aggregate in a sub-select are columns of the query around it, to which it then belongs."
-                    .to_owned()
-            });
+        let mut levels: Vec<Level> = columns.into_iter().map(level).collect();
+        if levels.contains(&Level::Here) {
+            return;
+        }
+        if levels.is_empty() {
+            // Columns in its sub-selects may be those of tables there.
+            let within = inside.into_iter().flat_map(tree::columns_within).map(level);
+            levels.extend(within.filter(|level| matches!(level, Level::Around | Level::Either)).map(|_| Level::Either));
+        }
+        // The query around is the statement: nothing is said of its rows but what it says itself.
+        let is_in_statement = self.is_query && self.depth == 2 && Frame::height(Some(frame)) == 2;
+        match levels.first() {
+            None => {}
+            Some(_) if is_in_statement && levels.iter().all(|level| *level == Level::Either) => {
+                self.notes.not_pushable(PgError::unsupported(
+                    "an aggregate in a sub-select may be one of the query around it",
+                    "All columns in its arguments, its order and its filter may be columns of that.",
+                    "Write the name of a table before each column.",
+                ))
+            }
+            Some(_) => {
+                self.notes.touches_anything.get_or_insert_with(|| {
+                    "All columns of an aggregate in a sub-select are of the query around it, to which it then belongs.".to_owned()
+                });
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use super::relations::{self, Resolved};
 use super::scope::{Frame, Mark, Visible, VisibleColumns, merged_as};
 use super::with::{CteList, find_cte};
 use super::{Bound, Column, Facts, FromItem, Join, Predicate, Subquery, Term};
+use crate::catalog::{Relation, RelationKind};
 use crate::error::PgError;
 use crate::shard_key::KeyType;
 use crate::shardmap::TableKind;
@@ -46,7 +47,13 @@ impl<'c> Reader<'c> {
                     self.scan(call, &scope, Place::Inside, &mut findings)?;
                 }
                 subqueries.append(&mut findings.subqueries);
-                self.unknown_rows(function.alias(), name, frame)
+                let item = self.unknown_rows(function.alias(), name, frame)?;
+                if let (FromItem::Leaf(leaf), false) = (&item, function.coldeflist().is_empty())
+                    && let Some(leaf) = self.leaves.get_mut(*leaf)
+                {
+                    leaf.renamed = function.coldeflist().iter().filter_map(|column| column.colname().map(str::to_owned)).collect();
+                }
+                Ok(item)
             }
             Node::RangeTableFunc(table) => {
                 let mut findings = Findings::default();
@@ -144,6 +151,9 @@ impl<'c> Reader<'c> {
                 (LeafKind::Replicated, Columns::Relation(relation))
             }
             Resolved::Home(relation) => {
+                if let Some(sequence) = relation.filter(|relation| self.is_numbered_by_cluster(relation)) {
+                    return Err(sequence_as_table(&sequence.name));
+                }
                 match relation {
                     Some(relation) => self.notes.touches(relation.oid),
                     None => self.notes.has_unknown_names = true,
@@ -173,6 +183,12 @@ impl<'c> Reader<'c> {
             }
         };
         self.add_leaf(Leaf { name: name.relname().unwrap_or_default().to_owned(), kind, columns, renamed: Vec::new() })
+    }
+
+    /// A sequence whose numbers the proxies give: a shard has one of this name, which gives none.
+    fn is_numbered_by_cluster(&self, relation: &Relation) -> bool {
+        relation.kind == RelationKind::Sequence
+            && self.context.map.sequences.contains_key(&(relation.schema.clone(), relation.name.clone()))
     }
 
     pub fn add_leaf(&mut self, leaf: Leaf<'c>) -> Result<usize, PgError> {
@@ -304,6 +320,9 @@ impl<'c> Reader<'c> {
 
     /// USING and NATURAL: equalities, and names that stand for one of two columns.
     fn merge_columns(&mut self, join: &nodes::JoinExpr, kind: Join, frame: &mut Frame<'_>, before: Mark, between: Mark) -> Facts {
+        if join.is_natural || !join.using_clause().is_empty() {
+            self.note_operators(&mut vec!["="], Place::Inside);
+        }
         let names: Option<Vec<String>> = if join.is_natural {
             self.common_columns(frame, before.items, between.items)
         } else {
@@ -422,4 +441,12 @@ impl<'c> Reader<'c> {
         let properties = self.properties(column);
         KeyType::of_column(properties.type_oid).filter(|_| properties.is_deterministic)
     }
+}
+
+fn sequence_as_table(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("sequence \"{name}\" cannot be read like a table"),
+        "It is a sequence of the whole cluster: its numbers are given in blocks, and no shard knows the last one.",
+        "Use max() of the column that it numbers, or lastval() after nextval().",
+    )
 }

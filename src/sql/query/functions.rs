@@ -130,8 +130,10 @@ impl<'c> Reader<'c> {
             Nature::Plain => {}
             Nature::Random => {
                 self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
-                if place != Place::Output && place != Place::Stored {
-                    self.notes.not_pushable(volatile(name));
+                match place {
+                    Place::Output => self.note_drawn(name),
+                    Place::Stored => {}
+                    Place::Inside | Place::OuterOn => self.notes.not_pushable(volatile(name)),
                 }
             }
             Nature::Clock => self.note_clock(&format!("{name}()")),
@@ -173,6 +175,10 @@ impl<'c> Reader<'c> {
                 self.notes.touches_anything.get_or_insert_with(|| format!("{name}() runs a query that is not read."));
             }
         }
+    }
+
+    fn note_drawn(&mut self, name: &str) {
+        self.drawn.get_or_insert_with(|| name.to_owned());
     }
 
     fn note_writing(&mut self, name: &str) {
@@ -218,6 +224,8 @@ impl<'c> Reader<'c> {
             self.notes.volatile.get_or_insert_with(|| format!("{}()", function.name));
             if place != Place::Output || !function.is_extension_member {
                 self.notes.not_pushable(volatile(&function.name));
+            } else {
+                self.note_drawn(&function.name);
             }
         }
         if function.volatility != 'i' {
@@ -331,7 +339,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-fn volatile(name: &str) -> PgError {
+pub fn volatile(name: &str) -> PgError {
     PgError::unsupported(
         format!("volatile function {name}() is not supported across shards in this place"),
         "It would be evaluated on each shard, with other results than on one server.",

@@ -42,7 +42,7 @@ impl MadeRows<'_, '_> {
 
 impl<'c> Reader<'c> {
     pub fn insert<'n>(&mut self, insert: &'n nodes::InsertStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
-        let ctes = self.with(insert.with_clause(), ctes)?;
+        let ctes = self.with(insert.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
         let target = self.target_or_view(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
         self.check_rows_of_view(&target);
@@ -443,7 +443,13 @@ impl<'c> Reader<'c> {
         let is_same_everywhere = !hides_clock(default)
             && parse::parse(&text).is_ok_and(|tree| {
                 let mut reader = Reader::new(self.context, &text, &[]);
-                tree.stmts().into_iter().all(|statement| reader.query(statement, None, &None).is_ok())
+                let mut read = |statement: Node<'_>| match statement {
+                    Node::SelectStmt(select) => {
+                        select.target_list().iter().all(|target| reader.value_of_rows(target.val()).is_ok())
+                    }
+                    _ => false,
+                };
+                tree.stmts().into_iter().all(&mut read)
                     && reader.notes.pushdown.is_none()
                     && reader.notes.touches_anything.is_none()
             });

@@ -30,13 +30,14 @@ struct MergeInto<'t, 'c> {
 
 impl<'c> Reader<'c> {
     pub fn merge_statement<'n>(&mut self, merge: &'n nodes::MergeStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
-        let ctes = self.with(merge.with_clause(), ctes)?;
+        let ctes = self.with(merge.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
         let target = self.target(merge.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let mut findings = Findings::default();
         let source = self.item_of_from(merge.source_relation(), &mut frame, &ctes, &mut findings.subqueries)?;
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let on = self.filter(merge.join_condition(), &scope, &mut findings)?;
+        let on_count = findings.subqueries.len();
         let mut keeps_source = false;
         let mut keeps_target = false;
         let into = MergeInto { target: &target, on: &on, source_facts: facts::of_rows(&source) };
@@ -46,7 +47,13 @@ impl<'c> Reader<'c> {
             keeps_target |= clause.match_kind == Kind::MERGE_WHEN_NOT_MATCHED_BY_SOURCE;
             self.merge_clause(clause, &into, &scope, &mut findings)?;
         }
+        if keeps_source || keeps_target {
+            // Of rows that do not match ON says nothing, nor do its sub-selects.
+            findings.subqueries.iter_mut().take(on_count).for_each(|subquery| subquery.is_required = false);
+        }
+        let before = findings.subqueries.len();
         let (outputs, is_complete) = self.returning(merge.returning_clause(), &scope, &mut findings)?;
+        findings.returned = findings.subqueries.split_off(before);
         let kind = match (keeps_target, keeps_source) {
             (false, false) => Join::Inner,
             (true, false) => Join::Left,
@@ -74,6 +81,10 @@ impl<'c> Reader<'c> {
         findings: &mut Findings,
     ) -> Result<(), PgError> {
         self.scan(clause.condition(), scope, Place::Inside, findings)?;
+        // Of rows without a source ON says nothing.
+        let nothing = Facts::new();
+        let is_matched = clause.match_kind == nodes::MergeMatchKind::MERGE_WHEN_MATCHED;
+        let known = if is_matched { into.on } else { &nothing };
         for value in clause.values() {
             self.scan(value, scope, Place::Stored, findings)?;
         }
@@ -85,7 +96,7 @@ impl<'c> Reader<'c> {
             self.scan(Node::ResTarget(assignment), scope, Place::Stored, findings)?;
             columns.push(assignment.name().unwrap_or_default().to_owned());
             if clause.command_type == nodes::CmdType::CMD_UPDATE {
-                self.check_merge_assignment(assignment, into, scope);
+                self.check_merge_assignment(assignment, into.target, known, scope);
             }
         }
         match clause.command_type {
@@ -94,10 +105,7 @@ impl<'c> Reader<'c> {
                     Node::ResTarget(assignment) => Some(assignment),
                     _ => None,
                 });
-                // Of rows without a source ON says nothing.
-                let nothing = Facts::new();
-                let is_matched = clause.match_kind == nodes::MergeMatchKind::MERGE_WHEN_MATCHED;
-                self.updated_rows(assignments, into.target, scope, if is_matched { into.on } else { &nothing });
+                self.updated_rows(assignments, into.target, scope, known);
             }
             nodes::CmdType::CMD_DELETE => self.deleted_rows(into.target),
             _ => {}
@@ -116,15 +124,16 @@ impl<'c> Reader<'c> {
         Ok(())
     }
 
-    fn check_merge_assignment(&mut self, assignment: &nodes::ResTarget, into: &MergeInto<'_, 'c>, scope: &Scope<'_, '_>) {
-        self.check_set_default(assignment, into.target);
-        let TargetKind::Sharded { group, key } = &into.target.kind else {
+    /// `known`: what holds for the rows that are updated.
+    fn check_merge_assignment(&mut self, assignment: &nodes::ResTarget, target: &Target<'c>, known: &Facts, scope: &Scope<'_, '_>) {
+        self.check_set_default(assignment, target);
+        let TargetKind::Sharded { group, key } = &target.kind else {
             return;
         };
         let Some(column) = key.iter().find(|key| assignment.name() == Some(key.column.column.as_str())) else {
             return;
         };
-        if !self.is_same_value(column, assignment.val(), scope, into.on) {
+        if !self.is_same_value(column, assignment.val(), scope, known) {
             let name = column.column.column.clone();
             self.notes.not_pushable(key_update(&name));
             let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();

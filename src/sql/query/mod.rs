@@ -53,6 +53,7 @@ use crate::sql::analysis::{KeyValue, Test, TextOrder};
 pub use bind::{Draws, Reader};
 pub use catalog_functions::{Nature, nature};
 pub use column_name::column_name;
+pub use expression::Place;
 
 pub use insert::gives_value;
 pub use numbered::generated_always;
@@ -96,6 +97,18 @@ pub enum Predicate {
     Identical(Term, Term),
     And(Vec<Predicate>),
     Or(Vec<Predicate>),
+}
+
+impl Predicate {
+    /// It says something of such a column.
+    pub fn mentions(&self, is_such: &dyn Fn(&Column) -> bool) -> bool {
+        match self {
+            Predicate::Unknown | Predicate::False => false,
+            Predicate::Test { term, .. } => is_such(&term.column),
+            Predicate::Same(left, right) | Predicate::Identical(left, right) => is_such(&left.column) || is_such(&right.column),
+            Predicate::And(inner) | Predicate::Or(inner) => inner.iter().any(|predicate| predicate.mentions(is_such)),
+        }
+    }
 }
 
 /// Predicates that hold together.

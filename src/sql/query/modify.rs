@@ -17,7 +17,7 @@ use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
-use super::{Block, Body, Bound, Facts, FromItem, Output, Predicate, Term};
+use super::{Block, Body, Bound, Column, Facts, FromItem, Output, Predicate, Term};
 use crate::catalog::{Access, Closure, Oid, References, Relation, Trigger, TriggerEvents};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
@@ -254,7 +254,7 @@ impl<'c> Reader<'c> {
     }
 
     fn update<'n>(&mut self, update: &'n nodes::UpdateStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
-        let ctes = self.with(update.with_clause(), ctes)?;
+        let ctes = self.with(update.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
         let target = self.target_or_view(update.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let mut findings = Findings::default();
@@ -270,7 +270,9 @@ impl<'c> Reader<'c> {
         }
         self.check_key_assignments(update.target_list(), &target, &scope, &filter);
         self.updated_rows(update.target_list().iter(), &target, &scope, &filter);
+        let before = findings.subqueries.len();
         let (outputs, is_complete) = self.returning(update.returning_clause(), &scope, &mut findings)?;
+        findings.returned = findings.subqueries.split_off(before);
         let is_determined = self.meets_one(update, &target);
         self.check_copied_write(&target, is_determined);
         self.note_notifying(&target, TriggerEvents::UPDATE);
@@ -279,7 +281,7 @@ impl<'c> Reader<'c> {
     }
 
     fn delete<'n>(&mut self, delete: &'n nodes::DeleteStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
-        let ctes = self.with(delete.with_clause(), ctes)?;
+        let ctes = self.with(delete.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
         let target = self.target_or_view(delete.relation().ok_or_else(unknown_query)?, &mut frame)?;
         let mut findings = Findings::default();
@@ -312,6 +314,10 @@ impl<'c> Reader<'c> {
         let placed = self.place(&bound, None, &Facts::new(), &[]);
         if let (TargetKind::Sharded { .. }, Distribution::Replicated | Distribution::Home) = (&target.kind, &placed.distribution) {
             return Err(PgError::internal("a sharded target was not placed"));
+        }
+        if !findings.returned.is_empty() {
+            let anchors = if let Distribution::Sharded(sharded) = placed.distribution { sharded.keys } else { Vec::new() };
+            self.place_subqueries(&findings.returned, &written_facts(target, &bound), &anchors);
         }
         Ok(())
     }
@@ -414,6 +420,16 @@ impl<'c> Reader<'c> {
             }
         }
     }
+}
+
+/// What holds for the rows of a write once they are written: nothing that is said of the target's columns, but of its key, which stays.
+fn written_facts(target: &Target<'_>, bound: &Bound) -> Facts {
+    let is_key = |column: &Column| match &target.kind {
+        TargetKind::Sharded { key, .. } => key.iter().any(|key| key.term.column == *column),
+        TargetKind::Replicated | TargetKind::Home => false,
+    };
+    let may_change = |column: &Column| column.leaf == target.leaf && !is_key(column);
+    facts::implied(bound).into_iter().filter(|fact| !fact.mentions(&may_change)).collect()
 }
 
 pub fn key_update(column: &str) -> PgError {

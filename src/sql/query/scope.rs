@@ -47,6 +47,18 @@ pub enum Resolution {
     Unknown,
 }
 
+/// Of which level a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Of this one, or perhaps of this one and of none around it that is known.
+    Here,
+    /// Of one around it.
+    Around,
+    Nowhere,
+    /// Of this one or of one around it.
+    Either,
+}
+
 impl<'f> Frame<'f> {
     pub fn inside(outer: Option<&'f Frame<'f>>) -> Self {
         Self { outer, ..Self::default() }
@@ -82,13 +94,7 @@ impl<'f> Frame<'f> {
     pub fn resolve(&self, path: &[&str], leaves: &[Leaf<'_>]) -> Resolution {
         let mut frame = Some(self);
         while let Some(current) = frame {
-            let found = match path {
-                [column] => current.unqualified(column, leaves),
-                [table, column] => current.qualified(None, table, column, leaves),
-                [schema, table, column] => current.qualified(Some(schema), table, column, leaves),
-                _ => Found::Unknown,
-            };
-            match found {
+            match current.find(path, leaves) {
                 Found::Column(column) => return Resolution::Column(column),
                 Found::Unknown => return Resolution::Unknown,
                 Found::Nothing => frame = current.outer,
@@ -97,15 +103,63 @@ impl<'f> Frame<'f> {
         Resolution::Unknown
     }
 
+    /// Of which level a column is, or, by the alias of its table alone, a whole row.
+    pub fn level(&self, path: &[&str], leaves: &[Leaf<'_>]) -> Level {
+        let here = self.find(path, leaves);
+        let is_here = matches!(here, Found::Column(_)) || self.has_alias(path) || self.has_row(path);
+        let mut around = std::iter::successors(self.outer, |frame| frame.outer);
+        let is_around = |frame: &Frame<'_>| {
+            matches!(frame.find(path, leaves), Found::Column(_)) || frame.has_alias(path) || frame.has_row(path)
+        };
+        match here {
+            _ if is_here => Level::Here,
+            Found::Nothing if around.any(is_around) => Level::Around,
+            Found::Nothing => Level::Nowhere,
+            Found::Column(_) | Found::Unknown if around.any(is_around) => Level::Either,
+            Found::Column(_) | Found::Unknown => Level::Here,
+        }
+    }
+
     /// The path means, or may mean, a column of this level.
     pub fn resolves_here(&self, path: &[&str], leaves: &[Leaf<'_>]) -> bool {
-        let found = match path {
+        !matches!(self.find(path, leaves), Found::Nothing)
+    }
+
+    fn find(&self, path: &[&str], leaves: &[Leaf<'_>]) -> Found {
+        match path {
             [column] => self.unqualified(column, leaves),
             [table, column] => self.qualified(None, table, column, leaves),
             [schema, table, column] => self.qualified(Some(schema), table, column, leaves),
             _ => Found::Unknown,
-        };
-        !matches!(found, Found::Nothing)
+        }
+    }
+
+    /// The column's table is one of these.
+    fn has_alias(&self, path: &[&str]) -> bool {
+        match path {
+            [table, _] => self.items.iter().any(|item| item.is_called(None, table)),
+            [schema, table, _] => self.items.iter().any(|item| item.is_called(Some(schema), table)),
+            _ => false,
+        }
+    }
+
+    /// The path is a table's.
+    fn has_row(&self, path: &[&str]) -> bool {
+        match path {
+            [table] => self.items.iter().any(|item| item.is_called(None, table)),
+            [schema, table] => self.items.iter().any(|item| item.is_called(Some(schema), table)),
+            _ => false,
+        }
+    }
+
+    /// How many levels there are, from this one outwards.
+    pub fn height(frame: Option<&Frame<'_>>) -> usize {
+        std::iter::successors(frame, |frame| frame.outer).count()
+    }
+
+    /// The level from which on there are so many, outwards from this one.
+    pub fn at_height<'g>(frame: Option<&'g Frame<'g>>, height: usize) -> Option<&'g Frame<'g>> {
+        std::iter::successors(frame, |frame| frame.outer).find(|frame| Frame::height(Some(frame)) <= height)
     }
 
     fn unqualified(&self, name: &str, leaves: &[Leaf<'_>]) -> Found {

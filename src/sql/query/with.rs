@@ -9,9 +9,10 @@ use super::bind::{Reader, too_complex, unknown_query};
 use super::expression::{Findings, Scope};
 use super::leaves::{Columns, Leaf, LeafKind, column_properties};
 use super::scope::Frame;
-use super::{Body, Bound, ColumnProperties, FromItem, Output};
+use super::{Body, Bound, ColumnProperties, Facts, FromItem, Output};
 use crate::catalog::Relation;
 use crate::error::PgError;
+use crate::sql::analysis::Part;
 use crate::sql::parse;
 
 /// WITH queries in scope, innermost first.
@@ -20,6 +21,8 @@ pub type CteList<'n> = Option<Rc<Cte<'n>>>;
 pub struct Cte<'n> {
     name: &'n str,
     kind: CteKind<'n>,
+    /// Levels around the query that has the WITH clause: their columns may be named in it.
+    height: usize,
     next: CteList<'n>,
 }
 
@@ -46,14 +49,20 @@ enum CteKind<'n> {
 }
 
 impl<'c> Reader<'c> {
-    /// The list with this clause's queries in front.
-    pub fn with<'n>(&mut self, clause: Option<&'n nodes::WithClause>, ctes: &CteList<'n>) -> Result<CteList<'n>, PgError> {
+    /// The list with this clause's queries in front. `outer`: around the query that has the clause.
+    pub fn with<'n>(
+        &mut self,
+        clause: Option<&'n nodes::WithClause>,
+        outer: Option<&Frame<'_>>,
+        ctes: &CteList<'n>,
+    ) -> Result<CteList<'n>, PgError> {
         let Some(clause) = clause else {
             return Ok(ctes.clone());
         };
         if clause.ctes().len() > WITH_QUERIES_MAX {
             return Err(too_complex());
         }
+        let height = Frame::height(outer);
         let mut list = ctes.clone();
         for cte in clause.ctes() {
             let name = cte.ctename().unwrap_or_default();
@@ -66,7 +75,7 @@ impl<'c> Reader<'c> {
                     CteKind::Modification { leaf }
                 }
             };
-            list = Some(Rc::new(Cte { name, kind, next: list }));
+            list = Some(Rc::new(Cte { name, kind, height, next: list }));
         }
         Ok(list)
     }
@@ -77,10 +86,11 @@ impl<'c> Reader<'c> {
         alias: Option<&nodes::Alias>,
         frame: &mut Frame<'_>,
     ) -> Result<FromItem, PgError> {
+        let outer = Frame::at_height(frame.outer, cte.height);
         let (bound, columns) = match &cte.kind {
-            CteKind::Query { node, recursive: None } => (self.query(node.ctequery(), None, &cte.next)?, node.aliascolnames()),
-            CteKind::Query { node, recursive: Some((clause, outer)) } => {
-                (self.recursive_query(node, clause, outer)?, node.aliascolnames())
+            CteKind::Query { node, recursive: None } => (self.query(node.ctequery(), outer, &cte.next)?, node.aliascolnames()),
+            CteKind::Query { node, recursive: Some((clause, ctes)) } => {
+                (self.recursive_query(node, clause, outer, ctes)?, node.aliascolnames())
             }
             CteKind::SelfReference => {
                 let bound = Bound { outputs: Vec::new(), is_complete: false, body: Body::SelfReference, order: Vec::new() };
@@ -131,15 +141,17 @@ impl<'c> Reader<'c> {
         &mut self,
         cte: &'n nodes::CommonTableExpr,
         clause: &'n nodes::WithClause,
-        outer: &CteList<'n>,
+        outer: Option<&Frame<'_>>,
+        ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
-        let mut list = outer.clone();
+        let height = Frame::height(outer);
+        let mut list = ctes.clone();
         for sibling in clause.ctes() {
             let name = sibling.ctename().unwrap_or_default();
             let is_select = matches!(sibling.ctequery(), Node::SelectStmt(_));
             if is_select && name != cte.ctename().unwrap_or_default() {
-                let kind = CteKind::Query { node: sibling, recursive: Some((clause, outer.clone())) };
-                list = Some(Rc::new(Cte { name, kind, next: list }));
+                let kind = CteKind::Query { node: sibling, recursive: Some((clause, ctes.clone())) };
+                list = Some(Rc::new(Cte { name, kind, height, next: list }));
             } else if !is_select {
                 return Err(PgError::unsupported(
                     "INSERT, UPDATE, DELETE and MERGE in WITH RECURSIVE are not supported",
@@ -148,15 +160,17 @@ impl<'c> Reader<'c> {
                 ));
             }
         }
-        let own = Rc::new(Cte { name: cte.ctename().unwrap_or_default(), kind: CteKind::SelfReference, next: list.clone() });
-        let list = Some(own);
+        let own = Cte { name: cte.ctename().unwrap_or_default(), kind: CteKind::SelfReference, height, next: list.clone() };
+        let list = Some(Rc::new(own));
         match cte.ctequery() {
-            Node::SelectStmt(select) if select.op == nodes::SetOperation::SETOP_UNION && select.with_clause().is_none() => {
+            Node::SelectStmt(select) if select.op == nodes::SetOperation::SETOP_UNION => {
+                // Of the recursive query itself, visible in both branches.
+                let list = self.with(select.with_clause(), outer, &list)?;
                 let start = select.larg().ok_or_else(unknown_query)?;
                 let step = select.rarg().ok_or_else(unknown_query)?;
-                let start = self.select(start, None, &list)?;
-                let step = self.select(step, None, &list)?;
-                let frame = Frame::default();
+                let start = self.select(start, outer, &list)?;
+                let step = self.select(step, outer, &list)?;
+                let frame = Frame::inside(outer);
                 let scope = Scope { frame: &frame, ctes: &list, windows: None };
                 self.scan_tail(select, &scope, &mut Findings::default())?;
                 let outputs = start.outputs.iter().map(|output| Output { origin: None, ..output.clone() }).collect();
@@ -164,13 +178,12 @@ impl<'c> Reader<'c> {
                 let body = Body::Recursive { start: Box::new(start), step: Box::new(step) };
                 Ok(Bound { outputs, is_complete, body, order: Vec::new() })
             }
-            other => self.query(other, None, &list),
+            other => self.query(other, outer, &list),
         }
     }
 
-    /// Opens a view: its definition, under its own names.
-    pub fn view(&mut self, view: &'c Relation, reference: &nodes::RangeVar, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
-        self.notes.touches(view.oid);
+    /// The query of a view, under its own names.
+    fn definition(&mut self, view: &'c Relation) -> Result<Bound, PgError> {
         let definition = view.view_definition.as_deref().unwrap_or_default();
         let tree = parse::parse(definition).map_err(|_| unknown_view(&view.name))?;
         let Some(Node::SelectStmt(select)) = tree.stmts().next() else {
@@ -181,7 +194,22 @@ impl<'c> Reader<'c> {
         let bound = self.select(select, None, &None);
         self.view_depth -= 1;
         self.search_path = outer_path;
-        let mut bound = bound?;
+        bound
+    }
+
+    /// What a materialised view is filled with, on the home shard.
+    pub fn refreshed(&mut self, view: &'c Relation) -> Result<(), PgError> {
+        self.notes.writes();
+        let bound = self.definition(view)?;
+        self.place(&bound, None, &Facts::new(), &[]);
+        self.parts.push(Part::Home);
+        Ok(())
+    }
+
+    /// Opens a view: its definition, under its own names.
+    pub fn view(&mut self, view: &'c Relation, reference: &nodes::RangeVar, frame: &mut Frame<'_>) -> Result<FromItem, PgError> {
+        self.notes.touches(view.oid);
+        let mut bound = self.definition(view)?;
         // The view's own column names, which CREATE VIEW v (a, b) may have given.
         if bound.is_complete && bound.outputs.len() == view.columns.len() {
             for (output, column) in bound.outputs.iter_mut().zip(&view.columns) {

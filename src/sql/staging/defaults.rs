@@ -195,7 +195,7 @@ fn nature(column: &Column) -> Option<Nature> {
 }
 
 /// Gives another value each time.
-pub fn is_drawn(node: Node<'_>) -> bool {
+fn is_drawn(node: Node<'_>) -> bool {
     match node {
         Node::FuncCall(call) => {
             tree::names(call.funcname()).and_then(|names| names.last().copied()).is_some_and(|name| DRAWN.contains(&name))

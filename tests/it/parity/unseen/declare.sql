@@ -1,0 +1,13 @@
+SELECT shardgate.distribute_table('t', 'k', partitions => 12);
+SELECT shardgate.distribute_table('w', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('s', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('bumped', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('labelled', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('hidden', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('counted', 'id', partitions => 12);
+SELECT shardgate.reference_table('r');
+SELECT shardgate.reference_table('guarded_copies');
+CREATE TRIGGER bumps BEFORE INSERT ON bumped FOR EACH ROW EXECUTE FUNCTION bumps();
+CREATE TRIGGER setk BEFORE INSERT ON labelled FOR EACH ROW EXECUTE FUNCTION setk();
+ALTER TABLE guarded_copies ENABLE ROW LEVEL SECURITY;
+CREATE POLICY known ON guarded_copies USING (EXISTS (SELECT FROM t WHERE t.k = guarded_copies.id));

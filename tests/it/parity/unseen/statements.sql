@@ -1,0 +1,162 @@
+-- COPY and TRUNCATE do what triggers, defaults and policies do.
+--! refused
+COPY fed FROM STDIN;
+1	5
+2	6
+\.
+--! refused
+COPY fed_view FROM STDIN;
+3	5
+\.
+--! refused
+COPY filled (id) FROM STDIN;
+1
+\.
+COPY logged FROM STDIN;
+1
+\.
+COPY h FROM STDIN WHERE id > 50;
+7	1
+60	5
+\.
+--! refused
+COPY h FROM STDIN WHERE m < count_of_t();
+60	5
+\.
+--! refused
+TRUNCATE emptied;
+--! refused
+TRUNCATE emptied, emptied_part;
+--! refused
+TRUNCATE emptied CASCADE;
+TRUNCATE logged;
+TRUNCATE h;
+--! refused
+COPY guarded TO STDOUT;
+--! refused
+COPY guarded_copies TO STDOUT;
+--! any order
+COPY r TO STDOUT;
+-- An aggregate belongs to the query of its arguments, its order and its filter.
+--! refused
+SELECT (SELECT count(*) FILTER (WHERE t.m > 1)) FROM t;
+--! refused
+SELECT (SELECT string_agg('a', ',' ORDER BY t.m)) FROM t;
+--! refused
+SELECT (SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY t.m)) FROM t;
+SELECT (SELECT count((SELECT t.m FROM r LIMIT 1))) FROM t;
+--! refused
+SELECT (WITH c AS (SELECT count(t.m) AS n) SELECT n FROM c) FROM t;
+--! refused
+SELECT (WITH RECURSIVE c AS (SELECT count(t.m) AS n UNION ALL SELECT n FROM c WHERE false) SELECT n FROM c) FROM t;
+SELECT (SELECT sum(m) FROM generate_series(1, 1) g) FROM t;
+--! refused
+SELECT x.k, y.n FROM w AS x, LATERAL (SELECT (SELECT sum(m) FROM generate_series(1, 1) g) AS n FROM t WHERE t.k = x.k) y;
+--! any order
+SELECT k, (SELECT sum(m) FROM jsonb_to_recordset('[{"m": 1}, {"m": 2}]') AS j (m int)) FROM t;
+--! refused
+SELECT (SELECT count(t) FROM r WHERE id = 1) FROM t;
+--! refused
+SELECT (SELECT count(t.*)) FROM t;
+--! any order
+SELECT k, (SELECT count(*) FILTER (WHERE w.m > t.m) FROM w WHERE w.k = t.k) FROM t;
+--! any order
+SELECT k, (SELECT string_agg('a' || t.m, ',' ORDER BY w.n) FROM w WHERE w.k = t.k) FROM t;
+--! any order
+SELECT k, (SELECT sum(g + m) FROM generate_series(1, 2) g) FROM t;
+--! any order
+SELECT k, (SELECT count((SELECT r.name FROM r WHERE r.id = w.m)) FROM w WHERE w.k = t.k) FROM t;
+--! any order
+SELECT k, (WITH c AS (SELECT max(w.m) AS top FROM w WHERE w.k = t.k) SELECT top FROM c) FROM t;
+--! any order
+SELECT k, (WITH c AS (SELECT w.m FROM w WHERE w.m = t.m) SELECT count(*) FROM c) FROM t;
+--! any order
+SELECT k, (WITH RECURSIVE c AS (SELECT t.m AS n UNION ALL SELECT n + 1 FROM c WHERE n < 6) SELECT count(*) FROM c) FROM t;
+--! any order
+SELECT k, (WITH c AS (SELECT w.m FROM w WHERE w.k = t.k), d AS (SELECT m + t.m AS y FROM c) SELECT (SELECT max(y) FROM d WHERE y > t.m) FROM c LIMIT 1) IS NULL FROM t;
+-- RETURNING sees what the write has made.
+--! refused
+UPDATE t SET m = 2 WHERE k = 1 AND m = 1 RETURNING (SELECT count(*) FROM w WHERE w.k = t.m);
+--! refused
+UPDATE h SET m = 2 WHERE id = 1 AND m = 1 RETURNING (SELECT count(*) FROM w WHERE w.k = h.m);
+UPDATE t SET m = 2 WHERE k = 1 AND m = 1 RETURNING (SELECT count(*) FROM w WHERE w.k = t.k AND w.m = t.m);
+UPDATE t SET m = 2 WHERE k = 1 AND m = 1 RETURNING m, (SELECT name FROM r WHERE id = t.m);
+DELETE FROM t WHERE k = 1 AND m = 1 RETURNING (SELECT count(*) FROM w WHERE w.k = t.m);
+--! any order
+UPDATE t SET m = m + 1 FROM s WHERE s.k = t.k AND s.m > 3 RETURNING t.k, t.m, (SELECT max(w.m) FROM w WHERE w.k = s.k);
+-- A materialised view is filled from the home shard's rows.
+--! refused
+REFRESH MATERIALIZED VIEW stored_sum;
+--! refused
+REFRESH MATERIALIZED VIEW stored_call;
+REFRESH MATERIALIZED VIEW stored_home;
+SELECT * FROM stored_home;
+-- What a sub-select draws it draws once.
+--! script
+BEGIN;
+UPDATE s SET u = (SELECT gen_random_uuid());
+SELECT count(DISTINCT u) FROM s;
+WITH c AS (SELECT gen_random_uuid() AS u) UPDATE s SET u = c.u FROM c;
+SELECT count(DISTINCT u) FROM s;
+UPDATE s SET u = c.u FROM (SELECT gen_random_uuid() AS u) c;
+SELECT count(DISTINCT u) FROM s;
+UPDATE s SET u = gen_random_uuid();
+SELECT count(DISTINCT u) FROM s;
+INSERT INTO s SELECT k + 1000, m, (SELECT gen_random_uuid()) FROM t;
+SELECT count(DISTINCT u) FROM s WHERE k > 1000;
+INSERT INTO s SELECT k, m, gen_random_uuid() FROM t ON CONFLICT (k) DO UPDATE SET u = excluded.u;
+SELECT count(DISTINCT u) FROM s WHERE k < 1000;
+ROLLBACK;
+--! end
+SELECT count(DISTINCT u) FROM (SELECT (SELECT gen_random_uuid()) AS u FROM t) q;
+WITH c AS MATERIALIZED (SELECT gen_random_uuid() AS u) SELECT count(DISTINCT c.u) FROM t, c;
+SELECT count(DISTINCT u) FROM (SELECT gen_random_uuid() AS u FROM t) q;
+-- A WITH of the recursive query's own.
+WITH RECURSIVE c AS (WITH z AS (SELECT 1) SELECT k, m FROM s WHERE m = 2 UNION ALL SELECT s.k, s.m FROM c JOIN s ON s.k = c.m) SELECT count(*) FROM c;
+WITH RECURSIVE c AS (WITH z AS (SELECT 2 AS two) SELECT k, m, 1 AS n FROM s JOIN z ON m = two UNION ALL SELECT s.k, s.m, n + 1 FROM c JOIN s ON s.k = c.m WHERE n < 12) SELECT count(*), sum(m) FROM c;
+-- Functions whose own search path is the caller's, in part.
+--! refused
+SELECT count_by_path(), id FROM h;
+-- Sequences of the whole cluster.
+--! refused
+SELECT last_value FROM counted_id_seq;
+--! refused
+SELECT * FROM public.counted_id_seq;
+-- Operators in a comparison with a sub-select.
+--! refused
+SELECT id FROM h WHERE id === ANY (SELECT id FROM h);
+--! refused
+SELECT any_in_t(id) FROM h;
+SELECT id, CASE id WHEN 1 THEN 'one' END, id = ANY (SELECT id FROM h) FROM h ORDER BY id;
+-- A function of a row, written as a column of it.
+--! refused
+SELECT total_of(id) FROM h;
+--! refused
+SELECT total_within(id) FROM h;
+-- Triggers that set the key.
+--! refused
+INSERT INTO bumped VALUES (1, 1);
+--! refused
+INSERT INTO labelled VALUES (1, 1);
+-- A trigger may change what others refer to, and so their rows, whose triggers fire.
+--! refused
+UPDATE parents SET note = 'two' WHERE id = 1;
+-- Domains of domains.
+--! refused
+SELECT id::better_known FROM h;
+--! refused
+SELECT ARRAY[id]::all_known FROM h;
+-- A table that another had hidden.
+--! script
+BEGIN;
+SET LOCAL search_path = nearer, public;
+DROP SCHEMA nearer CASCADE;
+--! refused
+INSERT INTO hidden VALUES (1, 1), (2, 2);
+ROLLBACK;
+--! end
+-- What ON says holds for rows that match.
+--! refused
+MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 3 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 3) WHEN NOT MATCHED THEN INSERT VALUES (3, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
+--! refused
+MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 4 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 4) WHEN NOT MATCHED THEN INSERT VALUES (4, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
