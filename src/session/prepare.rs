@@ -231,7 +231,7 @@ impl Session {
         let route = self.route(statement, &inputs).await;
         let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
         self.note_numbers_of(statement.numbers, &route);
-        self.run_elsewhere(route, statement, text, &inputs).await
+        Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await
     }
 
     /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
