@@ -101,6 +101,13 @@ pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
     fn dotted(names: &CastNodeList<nodes::String>) -> Vec<&str> {
         names.iter().filter_map(nodes::String::sval).collect()
     }
+    if inherits_from_lasting(node, context) {
+        return Some(PgError::unsupported(
+            "a temporary table that inherits from a lasting one is not supported",
+            "Its rows would be rows of that table too, on one connection, and statements run on several.",
+            "Create it with (LIKE …), and read both.",
+        ));
+    }
     let names = match node {
         Node::CreateFunctionStmt(s) => tree::names(s.funcname())?,
         Node::DefineStmt(s) => dotted(s.defnames()),
@@ -127,15 +134,31 @@ pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
     })
 }
 
+/// A temporary table becomes a part of a table that others see too. PostgreSQL itself refuses partitions.
+fn inherits_from_lasting(node: Node<'_>, context: &Context) -> bool {
+    let is_own = |relation: &nodes::RangeVar| is_own(relation, context);
+    match node {
+        Node::CreateStmt(create) if create.relation().is_some_and(is_temporary) && create.partbound().is_none() => {
+            create.inh_relations().iter().any(|parent| matches!(parent, Node::RangeVar(parent) if !is_own(parent)))
+        }
+        Node::AlterTableStmt(alter) if alter.relation().is_some_and(is_own) => alter.cmds().iter().any(|command| {
+            let Node::AlterTableCmd(command) = command else { return false };
+            let is_inherit = command.subtype == nodes::AlterTableType::AT_AddInherit;
+            is_inherit && matches!(command.def(), Node::RangeVar(parent) if !is_own(parent))
+        }),
+        _ => false,
+    }
+}
+
+fn is_own(relation: &nodes::RangeVar, context: &Context) -> bool {
+    match relation.schemaname() {
+        Some(schema) => schema == "pg_temp",
+        None => means_temporary(context, relation.relname().unwrap_or_default(), &context.search_path),
+    }
+}
+
 /// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.
 pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
-    let is_own = |relation: &nodes::RangeVar| {
-        let name = relation.relname().unwrap_or_default();
-        match relation.schemaname() {
-            Some(schema) => schema == "pg_temp",
-            None => means_temporary(context, name, &context.search_path),
-        }
-    };
     match node {
         Node::DropStmt(s) => {
             let is_own_name = |object: Node<'_>| {
@@ -148,7 +171,7 @@ pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
             };
             !s.objects().is_empty() && s.objects().iter().all(is_own_name)
         }
-        _ => relation_of(node).is_some_and(is_own),
+        _ => relation_of(node).is_some_and(|relation| is_own(relation, context)),
     }
 }
 

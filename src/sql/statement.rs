@@ -12,6 +12,7 @@ use super::query::{Draws, Reader};
 use super::redefined::{self, Redefined, introduced, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
+use super::tokens::{Tokens, identifier, may_spell_names};
 use super::{
     clock, ddl, ddl_locks, do_block, drawing, execute, parse, schema_guard, session_command, set_config, set_sequence, truncate,
 };
@@ -312,10 +313,12 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         ));
     };
     schema_guard::guard(node, context)?;
-    if let Node::ViewStmt(view) = node
-        && view.view().is_some_and(ddl::is_temporary)
-    {
-        check_temporary_view(view, source, context)?;
+    if let Node::ViewStmt(view) = node {
+        match view.view().is_some_and(ddl::is_temporary) {
+            true => check_temporary_view(view, source, context)?,
+            false if names_temporary(source, context) => return Err(of_temporary("CREATE VIEW")),
+            false => {}
+        }
     }
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
@@ -423,6 +426,9 @@ fn place_table_as(
         // CREATE TABLE AS EXECUTE.
         return Err(table_as_refusal(tag));
     };
+    if temporary.is_none() && names_temporary(source, context) {
+        return Err(of_temporary(tag));
+    }
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.outermost(select)?.ok();
     let is_read = reader.notes.effect() == Effect::Read;
@@ -453,6 +459,26 @@ fn place_table_as(
         }
         (false, _, _) => Err(table_as_refusal(tag)),
     }
+}
+
+/// The text may read a temporary table, of which other shards would make something else.
+fn names_temporary(source: Source<'_>, context: &Context) -> bool {
+    let names = &context.temporary_tables;
+    let alone = source.text.get(source.start..source.end).unwrap_or_default();
+    let is_named = || {
+        let tokens = Tokens::of(alone);
+        let mut words = tokens.iter().filter_map(|(kind, piece)| identifier(kind, piece));
+        may_spell_names(alone) || words.any(|word| names.contains(&word))
+    };
+    !names.is_empty() && context.map.shards.len() > 1 && is_named()
+}
+
+fn of_temporary(tag: &str) -> PgError {
+    PgError::unsupported(
+        format!("{tag} of temporary tables is not supported"),
+        "Every shard gets the definition, and none but the session's own connection has these tables.",
+        "Make it temporary too, or create a table first and insert the rows.",
+    )
 }
 
 fn table_as_refusal(tag: &str) -> PgError {
