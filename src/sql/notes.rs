@@ -18,6 +18,8 @@ pub struct Notes {
     pub pushdown: Option<PgError>,
     /// Why it needs the home shard, besides home tables.
     pub home_reason: Option<String>,
+    /// The temporary table of the session that a function names.
+    pub names_temporary: Option<String>,
     /// Sharded tables that a function reads or writes, without a condition: their relations.
     pub hidden_sharded: Vec<Oid>,
     /// It may touch any table: why.
