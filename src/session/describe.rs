@@ -111,8 +111,14 @@ impl Session {
     pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let home = self.home()?;
         if self.temporary_tables.are_there() {
-            // No other connection knows them. Where the transaction has failed, this one does not answer either.
-            return Box::pin(self.describe_aside(text)).await;
+            let own = self.participants.iter().find(|participant| participant.shard == home.id);
+            let has_failed = own.is_some_and(|participant| participant.connection.status == b'E');
+            match has_failed {
+                // No other connection knows them.
+                false => return Box::pin(self.describe_aside(text)).await,
+                true if self.temporary_tables.are_named(text) => return Err(PgError::internal("nobody can be asked").into()),
+                true => {}
+            }
         }
         let statement = self.prepare(text, Box::default()).await?;
         if !self.has_begun_on(home.id) {

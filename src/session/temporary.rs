@@ -13,7 +13,7 @@ use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session};
 use crate::backend::{Reply, temporary_tables};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, mentions};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::Shard;
@@ -23,6 +23,7 @@ use crate::wire::{self, originate};
 /// What the session knows of its temporary tables.
 #[derive(Default)]
 pub(super) struct TemporaryTables {
+    /// Of indexes too, which hide tables of their names like these.
     pub names: Vec<String>,
     /// The connection has, or had, some.
     is_used: bool,
@@ -45,6 +46,11 @@ impl TemporaryTables {
     /// There are some now.
     pub fn are_there(&self) -> bool {
         !self.names.is_empty()
+    }
+
+    /// One of them may be meant somewhere in a text.
+    pub fn are_named(&self, text: &[u8]) -> bool {
+        mentions(&String::from_utf8_lossy(text), &self.names.iter().cloned().collect())
     }
 
     /// Those that a statement may combine with rows of several shards, as far as they have been asked for.
@@ -231,4 +237,4 @@ fn pin(participant: &mut Participant) {
 const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside;RELEASE SAVEPOINT shardgate_aside";
 const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \
-    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY relname";
+    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'i', 'I') ORDER BY relname";
