@@ -159,17 +159,31 @@ fn is_own(relation: &nodes::RangeVar, context: &Context) -> bool {
 
 /// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.
 pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
+    let is_own_name = |names: &[&str]| match names {
+        ["pg_temp", _] => true,
+        [name] => means_temporary(context, name, &context.search_path),
+        _ => false,
+    };
     match node {
-        Node::DropStmt(s) => {
-            let is_own_name = |object: Node<'_>| {
-                let names = object.as_node_list().and_then(tree::names).unwrap_or_default();
-                match names.as_slice() {
-                    ["pg_temp", _] => true,
-                    [name] => means_temporary(context, name, &context.search_path),
-                    _ => false,
-                }
-            };
-            !s.objects().is_empty() && s.objects().iter().all(is_own_name)
+        Node::DropStmt(s) => !s.objects().is_empty() && s.objects().iter().all(|object| is_own_name(&dotted_name(object))),
+        Node::CommentStmt(s) => {
+            use nodes::ObjectType as Kind;
+            let names = dotted_name(s.object());
+            match s.objtype {
+                Kind::OBJECT_TABLE | Kind::OBJECT_INDEX | Kind::OBJECT_SEQUENCE | Kind::OBJECT_VIEW => is_own_name(&names),
+                Kind::OBJECT_COLUMN => names.split_last().is_some_and(|(_, table)| is_own_name(table)),
+                _ => false,
+            }
+        }
+        Node::GrantStmt(s) => {
+            // Of other kinds the objects are no relations.
+            let has_relations = s.targtype == nodes::GrantTargetType::ACL_TARGET_OBJECT
+                && matches!(s.objtype, nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_SEQUENCE);
+            has_relations && !s.objects().is_empty() && s.objects().iter().all(|relation| is_own(relation, context))
+        }
+        Node::VacuumStmt(s) => {
+            let is_own_table = |table: &nodes::VacuumRelation| table.relation().is_some_and(|relation| is_own(relation, context));
+            !s.rels().is_empty() && s.rels().iter().all(is_own_table)
         }
         _ => relation_of(node).is_some_and(|relation| is_own(relation, context)),
     }
@@ -183,10 +197,28 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
         Node::RenameStmt(s) => s.relation(),
         Node::CreateTrigStmt(s) => s.relation(),
         Node::AlterSeqStmt(s) => s.sequence(),
+        Node::ClusterStmt(s) => s.relation(),
+        Node::ReindexStmt(s) => s.relation(),
         Node::CreatePolicyStmt(s) => s.table(),
         Node::RuleStmt(s) => s.relation(),
         _ => None,
     }
+}
+
+/// Empty for what has no such name.
+fn dotted_name(object: Node<'_>) -> Vec<&str> {
+    object.as_node_list().and_then(tree::names).unwrap_or_default()
+}
+
+/// VACUUM and its kind, of temporary tables only: on the connection that has them, as a change of them.
+pub fn maintenance_of_temporary(node: Node<'_>, context: &Context) -> Option<Ddl> {
+    let tag = match node {
+        Node::VacuumStmt(_) => "VACUUM",
+        Node::ClusterStmt(_) => "CLUSTER",
+        Node::ReindexStmt(_) => "REINDEX",
+        _ => return None,
+    };
+    touches_only_temporary(node, context).then(|| Ddl::new(tag))
 }
 
 /// `None`: not a schema change.

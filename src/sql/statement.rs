@@ -127,6 +127,11 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             let relations = lock.relations().iter().filter_map(range_variable);
             Ok(placing::of_relations(relations, Command::Lock, Effect::ReadLocking, context, source))
         }
+        Node::VacuumStmt(_) | Node::ClusterStmt(_) | Node::ReindexStmt(_)
+            if let Some(found) = ddl::maintenance_of_temporary(node, context) =>
+        {
+            Ok(Placement::new(found.into_command(), at_home(), Effect::Write))
+        }
         Node::VacuumStmt(vacuum) => {
             let relations = vacuum.rels().iter().filter_map(|relation| relation.relation());
             Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source))
@@ -321,7 +326,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         }
     }
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
-    let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
+    let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
     if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, .. } = &mut command {
         *redefines = redefined(node, context);
@@ -332,6 +337,10 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
     Ok(Placement::new(command, scope, Effect::Write))
+}
+
+fn at_home() -> Scope {
+    Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) }
 }
 
 /// A temporary view is on the home shard's connection alone, and there it finds that shard's rows.
@@ -417,7 +426,7 @@ fn place_table_as(
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {
-            Some(_) => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
+            Some(_) => at_home(),
             None => Scope::EveryShard,
         };
         return Ok(Placement::new(command(None), scope, Effect::Write));

@@ -52,18 +52,52 @@ SELECT p.id FROM people p JOIN ids i USING (id) WHERE 'ids'::regclass IS NOT NUL
 --! refused
 SELECT p.id, i.ctid FROM people p JOIN ids i USING (id);
 --! end
+-- What is done with such a table besides.
+--! script
+CREATE TEMP TABLE ids (id int, note text);
+CREATE INDEX ids_id ON ids (id);
+CREATE UNIQUE INDEX ON ids (note);
+INSERT INTO ids SELECT g, 'n' || g FROM generate_series(1, 30) g;
+ANALYZE ids;
+ANALYZE ids (id);
+VACUUM ids;
+VACUUM ANALYZE ids;
+COMMENT ON TABLE ids IS 'mine';
+LOCK TABLE ids;
+REINDEX TABLE ids;
+CLUSTER ids USING ids_id;
+COMMENT ON COLUMN ids.note IS 'mine';
+GRANT SELECT ON ids TO parity_reader;
+--! runs
+SET ROLE parity_reader;
+SELECT p.id, p.name, note FROM people p JOIN ids USING (id) ORDER BY p.id LIMIT 3;
+SELECT p.id, p.email, note FROM people p JOIN ids USING (id);
+--! runs
+RESET ROLE;
+REVOKE ALL ON ids FROM parity_reader;
+SELECT * FROM ids_id;
+DROP INDEX ids_id;
+BEGIN;
+ANALYZE ids;
+LOCK TABLE ids IN ACCESS EXCLUSIVE MODE;
+SELECT count(*) FROM people JOIN ids USING (id);
+TRUNCATE ids;
+SELECT count(*) FROM people JOIN ids USING (id);
+ROLLBACK;
+SELECT count(*) FROM people JOIN ids USING (id);
+--! end
 -- Several statements in one text, which are one transaction.
 --! script
 --! simple
 CREATE TEMP TABLE ids (id int); INSERT INTO ids VALUES (1), (2); SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1;
 INSERT INTO ids VALUES (3); SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1; DELETE FROM ids WHERE id = 1;
-SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1; DROP TABLE ids; SELECT count(*) FROM people;
-SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1;
+SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1; ANALYZE ids; SELECT count(*) FROM people;
 CREATE TEMP TABLE brief ON COMMIT DROP AS SELECT 3 AS id; SELECT p.id, p.age FROM people p JOIN brief USING (id);
 SELECT p.id, p.age FROM people p JOIN brief USING (id);
 BEGIN; CREATE TEMP TABLE brief (id int) ON COMMIT DROP; INSERT INTO brief VALUES (5); SELECT p.id, p.age FROM people p JOIN brief USING (id); COMMIT; SELECT 1;
 SELECT p.id, p.age FROM people p JOIN brief USING (id);
 UPDATE people SET age = 99 WHERE id = 2; SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1; SELECT 1 / 0;
+SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1; DROP TABLE ids; SELECT count(*) FROM people;
 SELECT p.id, p.age FROM people p JOIN ids USING (id) ORDER BY 1;
 --! end
 -- Names that hide it, and that are odd; what locks rows.
@@ -375,6 +409,8 @@ SELECT count(*) FROM people p JOIN ids USING (id);
 CREATE FUNCTION count_ids() RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEGIN RETURN (SELECT count(*) FROM ids); END';
 CREATE FUNCTION count_twice() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count_ids() * 2';
 CREATE TABLE ids (id int);
+CREATE VIEW counted AS SELECT id, count_ids() AS n FROM people;
+CREATE VIEW counted_notes AS SELECT id, count_twice() AS n FROM notes;
 CREATE TEMP TABLE ids (id int);
 INSERT INTO ids VALUES (1), (2);
 SELECT count_ids(), count_twice();
@@ -384,10 +420,16 @@ SELECT count(*), count_ids() FROM notes GROUP BY 2;
 SELECT count(*), count_ids() FROM people GROUP BY 2;
 --! refused
 SELECT count(*) FROM people JOIN ids USING (id) WHERE count_twice() > 2;
+SELECT * FROM counted_notes ORDER BY id;
+--! refused
+SELECT count(*) FROM counted;
+--! refused
+SELECT count(*), max(n) FROM counted_notes n JOIN people p USING (id);
 DROP TABLE ids;
 SELECT count_ids(), count_twice();
 SELECT count(*), count_ids() FROM people GROUP BY 2;
 DROP TABLE ids;
+DROP VIEW counted, counted_notes;
 DROP FUNCTION count_ids, count_twice;
 --! end
 -- Rights on both sides.
