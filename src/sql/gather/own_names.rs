@@ -1,4 +1,5 @@
-//! Names of the session's temporary tables elsewhere than in FROM: as types, and in strings that PostgreSQL takes for names.
+//! Names of the session's temporary tables elsewhere than in FROM: as types, in strings that PostgreSQL takes for names, and where
+//! it is asked what a name means.
 //!
 //! Each temporary table has a row type of its name, before all others of that name. Where the statement runs, there is neither: the
 //! name would mean another table, or nothing.
@@ -50,6 +51,9 @@ pub fn check(survey: &Survey, context: &Context) -> Result<(), PgError> {
         // The row type called like a function.
         if call.argument_count == 1 && is_own(call.schema.as_deref(), &call.name) {
             return Err(refusals::own_name(&call.name));
+        }
+        if call.name.ends_with("_is_visible") || call.name == "pg_my_temp_schema" {
+            return Err(refusals::own_name(any));
         }
         // A role may stand before the table.
         let constant = call.first_constant.as_ref().filter(|_| call.argument_count < 3);

@@ -520,6 +520,7 @@ fn names_of_temporary_tables_are_refused_elsewhere_than_in_from() {
         "SELECT max(t.x), to_regclass('pg_temp.\"mine\"') FROM t",
         "SELECT max(t.x), to_regtype(max(t.name)) FROM t",
         "SELECT max(t.x), has_table_privilege('mine', 'select') FROM t",
+        "SELECT max(t.x) FROM t, pg_class c WHERE pg_table_is_visible(c.oid)",
     ] {
         assert_eq!(refusal(text), "temporary table \"mine\" cannot be named here over the rows of several shards", "{text}");
     }
