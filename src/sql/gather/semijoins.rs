@@ -13,8 +13,8 @@
 //! * or `r` is restricted less: not at all, or by no equality with constants where `s` has one.
 //!
 //! What is restricted by keys is so as much as the table that they come from. A temporary table counts as restricted by constants:
-//! that is what its rows are, a list that the client has brought. It waits for nobody's keys. No statistics are asked: keys that are too many are
-//! not sent (`keys`), and the rows come as they would have.
+//! that is what its rows are, a list that the client has brought. It waits for nobody's keys. No statistics are asked: keys that are
+//! too many are not sent (`keys`), and the rows come as they would have.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
