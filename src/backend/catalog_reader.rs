@@ -141,7 +141,7 @@ fn insert_named(definitions: &mut Definitions, row: NamedRow) -> Result<(), Cata
 }
 
 /// Whether a collation orders by bytes. `locale` is that of the builtin provider.
-fn is_bytewise(provider: &str, collate: &str, locale: Option<&str>) -> bool {
+pub(super) fn is_bytewise(provider: &str, collate: &str, locale: Option<&str>) -> bool {
     match provider {
         "c" => matches!(collate, "C" | "POSIX"),
         "b" => matches!(locale, Some("C" | "C.UTF-8" | "C.UTF8" | "PG_UNICODE_FAST")),

@@ -13,6 +13,7 @@ mod pool;
 mod prepared;
 mod settings;
 mod target;
+pub mod temporary_tables;
 
 pub use connection::{CANCEL_TIMEOUT, CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
 pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record, is_user_type};

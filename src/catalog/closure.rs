@@ -108,6 +108,7 @@ struct Walked {
     /// Apart from the closure: it is asked for too of what is declared because it is not known.
     notifies: bool,
     sets_local: bool,
+    names: Arc<BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,6 +137,12 @@ impl Catalog {
     /// Does calling the function change a setting for the transaction?
     pub fn function_sets_local(&self, function: Oid, reader: &dyn BodyReader) -> bool {
         self.walked_function(function, reader).sets_local
+    }
+
+    /// Names of relations in the function's body, and in those of functions that it calls, by which a session's temporary tables
+    /// would be found.
+    pub fn names_in_function(&self, function: Oid, reader: &dyn BodyReader) -> Arc<BTreeSet<String>> {
+        self.walked_function(function, reader).names
     }
 
     fn walked_function(&self, function: Oid, reader: &dyn BodyReader) -> Walked {
@@ -171,7 +178,8 @@ impl Catalog {
         let mut state = Walk::new(self, reader);
         walk(&mut state);
         let (notifies, sets_local) = (state.notifies, state.sets_local);
-        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local };
+        let names = Arc::new(std::mem::take(&mut state.names));
+        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, names };
         self.closures.0.lock().insert(key, walked.clone());
         walked
     }
@@ -281,6 +289,8 @@ struct Walk<'a> {
     reads: BTreeSet<Oid>,
     writes: BTreeSet<Oid>,
     sequences: BTreeSet<Oid>,
+    /// Names without a schema, and those of `pg_temp`.
+    names: BTreeSet<String>,
     unknown: Option<String>,
     notifies: bool,
     sets_local: bool,
@@ -324,6 +334,7 @@ impl<'a> Walk<'a> {
             reads: BTreeSet::new(),
             writes: BTreeSet::new(),
             sequences: BTreeSet::new(),
+            names: BTreeSet::new(),
             unknown: None,
             notifies: false,
             sets_local: false,
@@ -389,6 +400,8 @@ impl<'a> Walk<'a> {
     fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
         self.notifies |= found.notifies;
         self.sets_local |= found.sets_local;
+        let may_be_temporary = |name: &&BodyName| name.schema.as_deref().is_none_or(|schema| schema == "pg_temp");
+        self.names.extend(found.reads.iter().chain(&found.writes).filter(may_be_temporary).map(|name| name.name.clone()));
         for name in &found.reads {
             for oid in self.resolve(name, search_path) {
                 self.read(oid);

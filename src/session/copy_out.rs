@@ -123,11 +123,12 @@ impl Session {
         ))
     }
 
-    /// On the transaction's own connection, if it has one: it may hold locks that another would wait for.
+    /// On the transaction's own connection, if it has one: it may hold locks that another would wait for. The same of the session's
+    /// temporary tables.
     async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
         let home = self.home()?;
         self.keep_pipeline_on(home.id);
-        let heard = match self.participants.iter().any(|participant| participant.shard == home.id && participant.has_begun) {
+        let heard = match self.is_asked_itself(home.id) {
             true => {
                 let index = self.join(home.id).await?;
                 self.sync(index).await?;

@@ -111,6 +111,16 @@ impl Session {
     /// failed, and whose locks this does not wait for.
     pub(super) async fn describe_apart(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let home = self.home()?;
+        if self.temporary_tables.are_there() {
+            let own = self.participants.iter().find(|participant| participant.shard == home.id);
+            let has_failed = own.is_some_and(|participant| participant.connection.status == b'E');
+            match has_failed {
+                // No other connection knows them.
+                false => return Box::pin(self.describe_aside(text)).await,
+                true if self.temporary_tables.are_named(text) => return Err(PgError::internal("nobody can be asked").into()),
+                true => {}
+            }
+        }
         let statement = self.prepare(text, Box::default()).await?;
         if !self.has_begun_on(home.id) {
             return self.describe_outside(&home, &statement).await;
@@ -135,20 +145,32 @@ impl Session {
     }
 
     /// A connection to the home shard for what the client does not see. Where the transaction has begun there it is that one's, with
-    /// a savepoint: another would wait for its locks (of TRUNCATE, of DDL), and it for the other.
+    /// a savepoint: another would wait for its locks (of TRUNCATE, of DDL), and it for the other. The same where the session has
+    /// temporary tables, which another would not know.
     pub(super) async fn open_aside(&mut self) -> Result<Aside, Failure> {
         let home = self.home()?;
-        if !self.has_begun_on(home.id) {
+        if !self.is_asked_itself(home.id) {
             return Ok(Aside::Outside(self.checkout(&home, &self.settings_now()).await?));
         }
-        let mut aside = Aside::Inside(self.join_clean(home.id).await?);
+        let index = self.join_clean(home.id).await?;
+        if !self.has_begun_on(home.id) {
+            return Ok(Aside::Kept(index));
+        }
+        let mut aside = Aside::Inside(index);
         run_own(self.connection_of(&mut aside)?, SAVEPOINT).await?;
         Ok(aside)
     }
 
+    /// The session has a connection to the shard that knows what others do not: of its transaction, or of its temporary tables.
+    pub(super) fn is_asked_itself(&self, shard: ShardId) -> bool {
+        let has_temporary = self.temporary_tables.are_there();
+        let is_kept = |participant: &Participant| has_temporary && participant.pinned_by.is_some();
+        self.participants.iter().any(|participant| participant.shard == shard && (participant.has_begun || is_kept(participant)))
+    }
+
     pub(super) fn connection_of<'a>(&'a mut self, aside: &'a mut Aside) -> Result<&'a mut Connection, PgError> {
         match aside {
-            Aside::Inside(index) => {
+            Aside::Inside(index) | Aside::Kept(index) => {
                 let participant = self.participants.get_mut(*index);
                 participant.map(|participant| &mut *participant.connection).ok_or_else(|| PgError::internal("participant is gone"))
             }
@@ -212,6 +234,8 @@ impl Session {
 pub(super) enum Aside {
     /// The transaction's own connection: its place among the participants.
     Inside(usize),
+    /// The connection of the temporary tables, outside of a transaction.
+    Kept(usize),
     Outside(Pooled),
 }
 

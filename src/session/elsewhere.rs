@@ -142,7 +142,7 @@ impl Session {
         text: &str,
         reason: PgError,
     ) -> Result<Gathering, Failure> {
-        let recipe = |home| gather::recipe(statement.alone(text), &self.context, home);
+        let recipe = |home| gather::recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
         match plan::gather(shards, &self.transaction_scope(), recipe) {
             Ok(Plan::Gather(gathering)) => Ok(gathering),
             Ok(Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split) | Err(_) => Err(reason.into()),

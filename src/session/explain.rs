@@ -219,9 +219,9 @@ impl Session {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
                 let home = self.home()?.name.clone();
                 let inputs = &gathering.recipe.inputs;
-                let own = inputs.iter().filter(|input| input.source == Source::Scratch).map(|input| (home.clone(), input.shown()));
+                let own = inputs.iter().filter(|input| input.source != Source::Shards).map(|input| (home.clone(), input.shown()));
                 let shipped = |shard: &String| {
-                    let shipped = inputs.iter().filter(|input| input.source != Source::Scratch);
+                    let shipped = inputs.iter().filter(|input| input.source == Source::Shards);
                     shipped.map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>()
                 };
                 let on = own.chain(shards.iter().flat_map(shipped)).collect();

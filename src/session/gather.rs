@@ -2,8 +2,9 @@
 //!
 //! The scratch session has a connection of its own, never the transaction's: a connection that has touched a temporary table
 //! cannot prepare a commit. So have the shards' fragments, but where the transaction has written, or has a snapshot: only its own
-//! connection sees that. Connections go back to their pools when their part is over; on an error those that are in the middle of something are
-//! cancelled, and closed unless they are the transaction's.
+//! connection sees that. The rows of the client's temporary tables come from the session's connection that has them. Connections go
+//! back to their pools when their part is over; on an error those that are in the middle of something are cancelled, and closed
+//! unless they are the session's own.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -84,7 +85,8 @@ struct Hands {
     own: Vec<Own>,
 }
 
-/// A shard whose rows come from the transaction's own connection, since it has written there.
+/// A shard whose rows come from the session's own connection, since its transaction has written there or its temporary tables are
+/// there.
 struct Own {
     shard: ShardId,
     name: String,
@@ -140,7 +142,7 @@ impl Session {
     }
 
     fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
-        let recipe = |home| recipe(statement.alone(text), &self.context, home);
+        let recipe = |home| recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
         match plan::gather(shards, &self.transaction_scope(), recipe)? {
             Plan::Gather(gathering) => Ok(gathering),
             Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split => {
@@ -184,6 +186,9 @@ impl Session {
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
         // What the transaction has done since Bind counts too.
         let is_open = self.transaction_scope().is_open;
+        if is_open {
+            self.learn_temporary_tables(analysis).await?;
+        }
         let renewed = is_open.then(|| self.gathering(analysis, statement.text(), gathering.shards.clone())).transpose()?;
         let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
@@ -275,7 +280,8 @@ impl Session {
             describes: asked.describes,
             is_permitted: false,
         };
-        if self.participants.iter().any(|participant| participant.shard == home && participant.has_begun) {
+        let has_begun = self.participants.iter().any(|participant| participant.shard == home && participant.has_begun);
+        if has_begun || recipe.reads(Source::Temporary) {
             self.check_rights_in_transaction(home, &statement, &asked).await?;
             statement.is_permitted = true;
         }
@@ -318,7 +324,8 @@ impl Session {
         failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
     }
 
-    /// On the home shard's connection of the transaction, which may hold locks that others would wait for.
+    /// On the session's own connection to the home shard, whose transaction may hold locks that others would wait for, or which alone
+    /// has the temporary tables.
     async fn check_rights_in_transaction(
         &mut self,
         home: ShardId,
@@ -349,8 +356,9 @@ impl Session {
             true => gathering.shards.iter().copied().chain((!gathering.shards.contains(&home.id)).then_some(home.id)).collect(),
             false => own.map(|participant| participant.shard).collect(),
         };
-        let has_home_tables = gathering.recipe.inputs.iter().any(|input| input.source == Source::Home);
+        let (has_home_tables, has_temporary) = (gathering.recipe.reads(Source::Home), gathering.recipe.reads(Source::Temporary));
         let is_own = |id: &ShardId| own.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
+        let is_temporary_only = has_temporary && !is_own(&home.id);
         let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
         let reads_home = gathering.shards.contains(&home.id) && !own.contains(&home.id);
         let scratch = self.checkout(&home, &settings).await?;
@@ -367,11 +375,18 @@ impl Session {
             let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
             hands.parts.push((shard.name.clone(), connection));
         }
-        for id in own.iter().filter(|id| is_own(id)) {
+        for id in own.iter().filter(|id| is_own(id)).chain(is_temporary_only.then_some(&home.id)) {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();
-            let fragments = Fragments::own(&gathering.recipe, gathering.shards.contains(id), *id == home.id, has_snapshots);
+            let has_begun = self.participants.get(index).is_some_and(|participant| participant.has_begun);
+            let fragments = match has_begun {
+                true => {
+                    let has_shards = is_own(id) && gathering.shards.contains(id);
+                    Fragments::own(&gathering.recipe, has_shards, *id == home.id, has_snapshots)
+                }
+                false => Fragments::temporary(&gathering.recipe),
+            };
             hands.own.push(Own { shard: *id, name, fragments });
         }
         let own = self.participants.iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));

@@ -230,7 +230,9 @@ impl Session {
                 if let Scope::Placed { parts, .. } = &statement.scope {
                     self.check_drift(parts)?;
                 }
-                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, home);
+                Box::pin(self.learn_temporary_tables(statement)).await?;
+                let temporary = self.temporary_tables.shapes();
+                let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, temporary, home);
                 let plan = plan::plan(statement, &target, &self.transaction_scope(), recipe)?;
                 if matches!(plan, Plan::Split | Plan::Write(_)) {
                     self.check_clocks(statement, inputs)?;

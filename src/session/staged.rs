@@ -626,7 +626,8 @@ impl Session {
             .filter(|(_, column)| TEXTS.contains(&column.type_oid))
             .map(|(place, _)| place)
             .collect();
-        if !has_others || places.is_empty() {
+        // Those of temporary tables are not known.
+        if !(has_others || self.temporary_tables.are_there()) || places.is_empty() {
             return Ok(());
         }
         let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();

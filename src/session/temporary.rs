@@ -2,7 +2,7 @@
 //!
 //! Their names hide those of tables, so the session must know them exactly. It does not follow what creates and drops them (a
 //! rollback, ON COMMIT DROP, DROP OWNED …): whenever they may have changed, it asks the connection before the next statement is
-//! read.
+//! read. What they look like it asks when a statement needs their rows together with those of several shards.
 
 use std::sync::Arc;
 
@@ -12,16 +12,18 @@ use super::participant::Participant;
 use super::route::Route;
 use super::statement::Statement;
 use super::{Failure, Session};
-use crate::backend::Reply;
+use crate::backend::{Reply, temporary_tables};
+use crate::catalog::{Relation, mentions};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::shardmap::Shard;
-use crate::sql::analysis::{Analysis, Command, Scope};
+use crate::sql::analysis::{Analysis, Command, Part, Scope};
 use crate::wire::{self, originate};
 
 /// What the session knows of its temporary tables.
 #[derive(Default)]
 pub(super) struct TemporaryTables {
+    /// Of indexes too, which hide tables of their names like these.
     pub names: Vec<String>,
     /// The connection has, or had, some.
     is_used: bool,
@@ -31,12 +33,29 @@ pub(super) struct TemporaryTables {
     has_changed: bool,
     /// Stands for what the names mean; no other state of any session has the same. `None`: there are none.
     version: Option<u64>,
+    /// What those tables look like whose rows other connections can have, and the version at which they were asked for.
+    shapes: Option<(Option<u64>, Vec<Relation>)>,
 }
 
 impl TemporaryTables {
     /// The connection has, or had, some.
     pub fn is_used(&self) -> bool {
         self.is_used
+    }
+
+    /// There are some now.
+    pub fn are_there(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// One of them may be meant somewhere in a text.
+    pub fn are_named(&self, text: &[u8]) -> bool {
+        mentions(&String::from_utf8_lossy(text), &self.names.iter().cloned().collect())
+    }
+
+    /// Those that a statement may combine with rows of several shards, as far as they have been asked for.
+    pub fn shapes(&self) -> &[Relation] {
+        self.shapes.as_ref().map(|(_, shapes)| shapes.as_slice()).unwrap_or_default()
     }
 
     /// A transaction, or a part of one, has ended.
@@ -160,6 +179,7 @@ impl Session {
             row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
         };
         let names: Vec<String> = rows.iter().filter_map(name).collect();
+        self.temporary_tables.shapes = None;
         if self.temporary_tables.has_changed || names != self.temporary_tables.names {
             self.temporary_tables.version = Some(self.gateway.own_version());
             self.temporary_tables.names = names;
@@ -167,6 +187,32 @@ impl Session {
         // What was changed in an open transaction may yet be taken back.
         self.temporary_tables.has_changed &= self.transaction.is_open();
         self.temporary_tables.is_stale = false;
+        Ok(())
+    }
+
+    /// What the tables look like, before a statement that may read them over rows of several shards is planned.
+    pub(super) async fn learn_temporary_tables(&mut self, statement: &Analysis) -> Result<(), Failure> {
+        let reads_home = matches!(&statement.scope, Scope::Placed { parts, .. } if parts.contains(&Part::Home));
+        let version = self.temporary_tables.version;
+        let is_known = self.temporary_tables.shapes.as_ref().is_some_and(|(known, _)| *known == version);
+        let is_known = is_known && !self.temporary_tables.is_stale;
+        if !reads_home || is_known || !self.temporary_tables.are_there() {
+            return Ok(());
+        }
+        let home = self.home()?.id;
+        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else { return Ok(()) };
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        // Outside of a transaction the text is one by itself.
+        let text = match participant.has_begun {
+            true => format!("{SAVEPOINT};{};{BACK}", temporary_tables::QUERY),
+            false => temporary_tables::QUERY.to_owned(),
+        };
+        let rows = participant.connection.simple(&text).await.map_err(|error| super::setting::refused("home", error))?;
+        let shapes = temporary_tables::read(&rows, self.context.catalog.is_collation_c);
+        let shapes = shapes.map_err(|error| PgError::internal(error.to_string()))?;
+        self.temporary_tables.shapes = Some((version, shapes));
         Ok(())
     }
 }
@@ -188,5 +234,7 @@ fn pin(participant: &mut Participant) {
     participant.pin(super::route::TEMPORARY_TABLE);
 }
 
+const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
+const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside;RELEASE SAVEPOINT shardgate_aside";
 const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \
-    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY relname";
+    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'i', 'I') ORDER BY relname";

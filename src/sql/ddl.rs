@@ -101,6 +101,13 @@ pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
     fn dotted(names: &CastNodeList<nodes::String>) -> Vec<&str> {
         names.iter().filter_map(nodes::String::sval).collect()
     }
+    if inherits_from_lasting(node, context) {
+        return Some(PgError::unsupported(
+            "a temporary table that inherits from a lasting one is not supported",
+            "Its rows would be rows of that table too, on one connection, and statements run on several.",
+            "Create it with (LIKE …), and read both.",
+        ));
+    }
     let names = match node {
         Node::CreateFunctionStmt(s) => tree::names(s.funcname())?,
         Node::DefineStmt(s) => dotted(s.defnames()),
@@ -127,28 +134,58 @@ pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
     })
 }
 
+/// A temporary table becomes a part of a table that others see too. PostgreSQL itself refuses partitions.
+fn inherits_from_lasting(node: Node<'_>, context: &Context) -> bool {
+    let is_own = |relation: &nodes::RangeVar| is_own(relation, context);
+    match node {
+        Node::CreateStmt(create) if create.relation().is_some_and(is_temporary) && create.partbound().is_none() => {
+            create.inh_relations().iter().any(|parent| matches!(parent, Node::RangeVar(parent) if !is_own(parent)))
+        }
+        Node::AlterTableStmt(alter) if alter.relation().is_some_and(is_own) => alter.cmds().iter().any(|command| {
+            let Node::AlterTableCmd(command) = command else { return false };
+            let is_inherit = command.subtype == nodes::AlterTableType::AT_AddInherit;
+            is_inherit && matches!(command.def(), Node::RangeVar(parent) if !is_own(parent))
+        }),
+        _ => false,
+    }
+}
+
+fn is_own(relation: &nodes::RangeVar, context: &Context) -> bool {
+    match relation.schemaname() {
+        Some(schema) => schema == "pg_temp",
+        None => means_temporary(context, relation.relname().unwrap_or_default(), &context.search_path),
+    }
+}
+
 /// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.
 pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
-    let is_own = |relation: &nodes::RangeVar| {
-        let name = relation.relname().unwrap_or_default();
-        match relation.schemaname() {
-            Some(schema) => schema == "pg_temp",
-            None => means_temporary(context, name, &context.search_path),
-        }
+    let is_own_name = |names: &[&str]| match names {
+        ["pg_temp", _] => true,
+        [name] => means_temporary(context, name, &context.search_path),
+        _ => false,
     };
     match node {
-        Node::DropStmt(s) => {
-            let is_own_name = |object: Node<'_>| {
-                let names = object.as_node_list().and_then(tree::names).unwrap_or_default();
-                match names.as_slice() {
-                    ["pg_temp", _] => true,
-                    [name] => means_temporary(context, name, &context.search_path),
-                    _ => false,
-                }
-            };
-            !s.objects().is_empty() && s.objects().iter().all(is_own_name)
+        Node::DropStmt(s) => !s.objects().is_empty() && s.objects().iter().all(|object| is_own_name(&dotted_name(object))),
+        Node::CommentStmt(s) => {
+            use nodes::ObjectType as Kind;
+            let names = dotted_name(s.object());
+            match s.objtype {
+                Kind::OBJECT_TABLE | Kind::OBJECT_INDEX | Kind::OBJECT_SEQUENCE | Kind::OBJECT_VIEW => is_own_name(&names),
+                Kind::OBJECT_COLUMN => names.split_last().is_some_and(|(_, table)| is_own_name(table)),
+                _ => false,
+            }
         }
-        _ => relation_of(node).is_some_and(is_own),
+        Node::GrantStmt(s) => {
+            // Of other kinds the objects are no relations.
+            let has_relations = s.targtype == nodes::GrantTargetType::ACL_TARGET_OBJECT
+                && matches!(s.objtype, nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_SEQUENCE);
+            has_relations && !s.objects().is_empty() && s.objects().iter().all(|relation| is_own(relation, context))
+        }
+        Node::VacuumStmt(s) => {
+            let is_own_table = |table: &nodes::VacuumRelation| table.relation().is_some_and(|relation| is_own(relation, context));
+            !s.rels().is_empty() && s.rels().iter().all(is_own_table)
+        }
+        _ => relation_of(node).is_some_and(|relation| is_own(relation, context)),
     }
 }
 
@@ -160,10 +197,28 @@ fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
         Node::RenameStmt(s) => s.relation(),
         Node::CreateTrigStmt(s) => s.relation(),
         Node::AlterSeqStmt(s) => s.sequence(),
+        Node::ClusterStmt(s) => s.relation(),
+        Node::ReindexStmt(s) => s.relation(),
         Node::CreatePolicyStmt(s) => s.table(),
         Node::RuleStmt(s) => s.relation(),
         _ => None,
     }
+}
+
+/// Empty for what has no such name.
+fn dotted_name(object: Node<'_>) -> Vec<&str> {
+    object.as_node_list().and_then(tree::names).unwrap_or_default()
+}
+
+/// VACUUM and its kind, of temporary tables only: on the connection that has them, as a change of them.
+pub fn maintenance_of_temporary(node: Node<'_>, context: &Context) -> Option<Ddl> {
+    let tag = match node {
+        Node::VacuumStmt(_) => "VACUUM",
+        Node::ClusterStmt(_) => "CLUSTER",
+        Node::ReindexStmt(_) => "REINDEX",
+        _ => return None,
+    };
+    touches_only_temporary(node, context).then(|| Ddl::new(tag))
 }
 
 /// `None`: not a schema change.

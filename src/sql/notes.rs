@@ -20,6 +20,8 @@ pub struct Notes {
     pub home_reason: Option<String>,
     /// What a function or policy reads of reference tables: the first found.
     pub hidden_copy: Option<String>,
+    /// The temporary table of the session that a function names.
+    pub names_temporary: Option<String>,
     /// Sharded tables that a function reads or writes, without a condition: their relations.
     pub hidden_sharded: Vec<Oid>,
     /// It may touch any table: why.

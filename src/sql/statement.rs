@@ -14,6 +14,7 @@ use super::query::{Draws, Reader, Resolved, resolve};
 use super::redefined::{self, Redefined, introduced, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
+use super::tokens::{Tokens, identifier, may_spell_names};
 use super::{
     clock, ddl, ddl_locks, do_block, drawing, execute, parse, schema_guard, session_command, set_config, set_sequence, truncate,
 };
@@ -128,6 +129,11 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
         Node::LockStmt(lock) => {
             let relations = lock.relations().iter().filter_map(range_variable);
             Ok(placing::of_relations(relations, Command::Lock, Effect::ReadLocking, context, source))
+        }
+        Node::VacuumStmt(_) | Node::ClusterStmt(_) | Node::ReindexStmt(_)
+            if let Some(found) = ddl::maintenance_of_temporary(node, context) =>
+        {
+            Ok(Placement::new(found.into_command(), at_home(), Effect::Write))
         }
         Node::VacuumStmt(vacuum) => {
             let relations = vacuum.rels().iter().filter_map(|relation| relation.relation());
@@ -386,13 +392,15 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         ));
     };
     schema_guard::guard(node, context)?;
-    if let Node::ViewStmt(view) = node
-        && view.view().is_some_and(ddl::is_temporary)
-    {
-        check_temporary_view(view, source, context)?;
+    if let Node::ViewStmt(view) = node {
+        match view.view().is_some_and(ddl::is_temporary) {
+            true => check_temporary_view(view, source, context)?,
+            false if names_temporary(source, context) => return Err(of_temporary("CREATE VIEW")),
+            false => {}
+        }
     }
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
-    let scope = if is_temporary { Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) } } else { Scope::EveryShard };
+    let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
     if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, .. } = &mut command {
         *redefines = redefined(node, context);
@@ -403,6 +411,10 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
     Ok(Placement::new(command, scope, Effect::Write))
+}
+
+fn at_home() -> Scope {
+    Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) }
 }
 
 /// A temporary view is on the home shard's connection alone, and there it finds that shard's rows.
@@ -488,7 +500,7 @@ fn place_table_as(
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {
-            Some(_) => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
+            Some(_) => at_home(),
             None => Scope::EveryShard,
         };
         return Ok(Placement::new(command(None), scope, Effect::Write));
@@ -497,6 +509,9 @@ fn place_table_as(
         // CREATE TABLE AS EXECUTE.
         return Err(table_as_refusal(tag));
     };
+    if temporary.is_none() && names_temporary(source, context) {
+        return Err(of_temporary(tag));
+    }
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.outermost(select)?.ok();
     let is_read = reader.notes.effect() == Effect::Read;
@@ -527,6 +542,26 @@ fn place_table_as(
         }
         (false, _, _) => Err(table_as_refusal(tag)),
     }
+}
+
+/// The text may read a temporary table, of which other shards would make something else.
+fn names_temporary(source: Source<'_>, context: &Context) -> bool {
+    let names = &context.temporary_tables;
+    let alone = source.text.get(source.start..source.end).unwrap_or_default();
+    let is_named = || {
+        let tokens = Tokens::of(alone);
+        let mut words = tokens.iter().filter_map(|(kind, piece)| identifier(kind, piece));
+        may_spell_names(alone) || words.any(|word| names.contains(&word))
+    };
+    !names.is_empty() && context.map.shards.len() > 1 && is_named()
+}
+
+fn of_temporary(tag: &str) -> PgError {
+    PgError::unsupported(
+        format!("{tag} of temporary tables is not supported"),
+        "Every shard gets the definition, and none but the session's own connection has these tables.",
+        "Make it temporary too, or create a table first and insert the rows.",
+    )
 }
 
 fn table_as_refusal(tag: &str) -> PgError {

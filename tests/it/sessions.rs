@@ -39,5 +39,6 @@ mod shard_defaults;
 mod snapshots;
 mod stage;
 mod staged;
+mod temporary;
 
 pub use stage::{Stage, succeed};

@@ -93,6 +93,15 @@ impl Fragments {
         Self { text, serves: served.iter().map(|(index, _)| *index).collect(), is_begun_only, end, tagged: None }
     }
 
+    /// On the session's own connection outside of a transaction: the rows of temporary tables, which nobody else changes. Several
+    /// statements in one text are a transaction, which ends with them whatever becomes of it.
+    pub fn temporary(recipe: &Recipe) -> Self {
+        let served = served(recipe, |source| source == Source::Temporary);
+        let copies: String = served.iter().map(|(_, input)| copy_out(&without_keys(input))).collect();
+        let serves = served.iter().map(|(index, _)| *index).collect();
+        Self { text: format!("{}{copies}", transport()), serves, is_begun_only: false, end: String::new(), tagged: None }
+    }
+
     /// Its queries of a later round, when the keys are there; of all inputs of the round, by their indexes.
     pub fn round(&self, queries: &[(usize, String)], is_last: bool) -> String {
         let own = queries.iter().filter(|(input, _)| self.serves.contains(input));
@@ -106,7 +115,7 @@ impl Fragments {
     pub fn own(recipe: &Recipe, has_shards: bool, is_home: bool, has_snapshot: bool) -> Self {
         let served = served(recipe, |source| match source {
             Source::Shards => has_shards,
-            Source::Home => is_home,
+            Source::Home | Source::Temporary => is_home,
             Source::Scratch => false,
         });
         let begin = format!("SAVEPOINT {OWN_SAVEPOINT};{}SET LOCAL max_parallel_workers_per_gather = 0;", transport());
@@ -172,7 +181,7 @@ fn table_load(input: &Input, reads_home: bool) -> TableLoad {
     let indexes: String = input.indexes.iter().map(|index| format!("{index};")).collect();
     let (reads_home, after) = match input.source {
         Source::Shards => (reads_home, format!(";SELECT pg_catalog.pg_table_size('{loaded}'::pg_catalog.regclass)")),
-        Source::Home => (false, String::new()),
+        Source::Home | Source::Temporary => (false, String::new()),
         // Of its own, not shipped; where there are more they are too many.
         Source::Scratch => (true, format!(" LIMIT {}", KEY_ROWS_MAX + 1)),
     };

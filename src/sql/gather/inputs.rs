@@ -36,6 +36,8 @@ pub enum Class {
 
 pub struct Inputs<'c> {
     context: &'c Context,
+    /// The session's own tables, as far as they can be read.
+    temporary: &'c [Relation],
     home: HomeTables,
     list: Vec<Wanted<'c>>,
     /// Every column of every input is loaded.
@@ -59,8 +61,13 @@ struct Wanted<'c> {
 }
 
 impl<'c> Inputs<'c> {
-    pub fn new(context: &'c Context, home: HomeTables) -> Self {
-        Self { context, home, list: Vec::new(), uses_all: false, computed: Vec::new(), key_tables: Vec::new(), noted: 0 }
+    pub fn new(context: &'c Context, temporary: &'c [Relation], home: HomeTables) -> Self {
+        Self { context, temporary, home, list: Vec::new(), uses_all: false, computed: Vec::new(), key_tables: Vec::new(), noted: 0 }
+    }
+
+    /// What names mean from here on; yields those of before.
+    pub fn set_temporary(&mut self, temporary: &'c [Relation]) -> &'c [Relation] {
+        std::mem::replace(&mut self.temporary, temporary)
     }
 
     pub fn name(&self, input: usize) -> String {
@@ -70,10 +77,9 @@ impl<'c> Inputs<'c> {
     pub fn class(&mut self, used: &RelationUse, search_path: &[String]) -> Result<Class, PgError> {
         let context = self.context;
         let schema = used.schema.as_deref();
-        let is_temporary = schema.is_some_and(|schema| schema.starts_with("pg_temp"))
-            || (schema.is_none() && means_temporary(context, &used.name, search_path));
-        if is_temporary {
-            return Err(refusals::temporary_table(&used.name));
+        if let Some(temporary) = self.temporary(used, search_path) {
+            let relation = temporary.ok_or_else(|| refusals::temporary_table(&used.name))?;
+            return Ok(self.input(relation, used.with_children, Source::Temporary));
         }
         match resolve_name(context, schema, &used.name, search_path, used.with_children) {
             Resolved::Sharded { relation, .. } => {
@@ -96,6 +102,20 @@ impl<'c> Inputs<'c> {
             }
             Resolved::Mixed(detail) => Err(refusals::relation(&used.name, detail)),
         }
+    }
+
+    /// The temporary table that a name means, `Some(None)` where it is none that can be read; `None`: it means something else.
+    fn temporary(&self, used: &RelationUse, search_path: &[String]) -> Option<Option<&'c Relation>> {
+        let is_readable = match used.schema.as_deref() {
+            Some(TEMPORARY_SCHEMA) => true,
+            // By the number of a session, which may be another one.
+            Some(schema) if schema.starts_with(TEMPORARY_SCHEMA) => false,
+            Some(_) => return None,
+            // Where the path names pg_temp, those of the catalogue come before.
+            None if means_temporary(self.context, &used.name, search_path) => !used.name.starts_with("pg_"),
+            None => return None,
+        };
+        Some(self.temporary.iter().find(|relation| is_readable && relation.name == used.name))
     }
 
     fn home_table(&mut self, relation: &'c Relation, with_children: bool) -> Result<Class, PgError> {
@@ -312,6 +332,9 @@ impl<'c> Inputs<'c> {
             // Without children, ONLY says nothing.
             Some(Known { relation, place, with_children: used.with_children || relation.children.is_empty() })
         };
+        if let Some(temporary) = self.temporary(used, search_path) {
+            return temporary.and_then(|relation| with(relation, Place::Temporary));
+        }
         match resolve_name(self.context, used.schema.as_deref(), &used.name, search_path, used.with_children) {
             Resolved::Sharded { table, relation, .. } => match &table.kind {
                 TableKind::Sharded { group, key } => match key.as_slice() {

@@ -10,6 +10,7 @@
 //!   readers needs. Of a table that is joined with another one on each shard come the rows that may find a partner there.
 //! * Tables of which few rows are needed are loaded first, and their keys go along too (`steps`, `semijoins`, `keys`); those of
 //!   the home shard's own tables as well, which stay where they are (`key_tables`).
+//! * Temporary tables of the session are on its own connection alone: their rows are loaded like any other's.
 //! * Sub-selects that the shards can compute are inputs too (`computed`).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
@@ -27,6 +28,7 @@ mod inputs;
 mod key_tables;
 mod keys;
 mod lookups;
+mod own_names;
 mod reading;
 mod reference_keys;
 mod refusals;
@@ -47,7 +49,7 @@ use super::parse;
 use super::query::{Nature, Reader, nature};
 use super::staging::with_parameters;
 use super::tokens::Tokens;
-use crate::catalog::{Oid, quoted_identifier};
+use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 use computed::{Computed, computed};
 pub use filters::Piece;
@@ -106,6 +108,11 @@ impl Recipe {
             Some(plain) => *plain,
             None => self,
         }
+    }
+
+    /// It has an input from there.
+    pub fn reads(&self, source: Source) -> bool {
+        self.inputs.iter().any(|input| input.source == source)
     }
 
     /// Another text for the same; no position in it is one of the client's. `length`: of the client's statement.
@@ -189,6 +196,8 @@ pub enum Source {
     Home,
     /// On the home shard, where the statement itself reads them: only their keys are wanted, by other inputs.
     Scratch,
+    /// On the session's own connection to the home shard, which alone has them.
+    Temporary,
 }
 
 /// The keys of inputs that have been loaded; `None`: too many.
@@ -205,15 +214,17 @@ pub enum HomeTables {
     OfSnapshot,
 }
 
-/// The recipe for one SELECT; `text` is the statement alone.
-pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe, PgError> {
+/// The recipe for one SELECT; `text` is the statement alone. `temporary`: the session's tables, in the schema `pg_temp`; what the
+/// context has by name alone cannot be read.
+pub fn recipe(text: &str, context: &Context, temporary: &[Relation], home: HomeTables) -> Result<Recipe, PgError> {
     check_hidden_references(text, context, home)?;
-    let (plain, may_compute) = cooked(text, context, home, false)?;
+    let inputs = || Inputs::new(context, temporary, home);
+    let (plain, may_compute) = cooked(text, context, inputs(), false)?;
     if !may_compute || home != HomeTables::InPlace || !context.has_plain_operators(&context.search_path) {
         return Ok(plain);
     }
     // What cannot be proven of it has the plain one.
-    let computed = cooked(text, context, home, true).ok().map(|(computed, _)| computed);
+    let computed = cooked(text, context, inputs(), true).ok().map(|(computed, _)| computed);
     match computed.filter(|computed| *computed != plain) {
         Some(computed) => Ok(Recipe { plain: Some(Box::new(plain)), ..computed }),
         None => Ok(plain),
@@ -221,8 +232,8 @@ pub fn recipe(text: &str, context: &Context, home: HomeTables) -> Result<Recipe,
 }
 
 /// A recipe, and whether a sub-select may be worth computing on the shards.
-fn cooked(text: &str, context: &Context, home: HomeTables, computes: bool) -> Result<(Recipe, bool), PgError> {
-    let mut kitchen = Kitchen { context, inputs: Inputs::new(context, home), surveys: Vec::new(), depth: 0, computes };
+fn cooked<'c>(text: &str, context: &'c Context, inputs: Inputs<'c>, computes: bool) -> Result<(Recipe, bool), PgError> {
+    let mut kitchen = Kitchen { context, inputs, surveys: Vec::new(), depth: 0, computes };
     let (spliced, splices) = kitchen.prepare(text, &context.search_path)?;
     // The whole, with the views opened in it.
     parse::parse(&spliced).map_err(|_| refusals::unproven("The rewritten statement cannot be read again."))?;
@@ -252,6 +263,9 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     }
     if let Some(reason) = notes.touches_anything.take() {
         return Err(refusals::hidden(capitalised(&reason)));
+    }
+    if let Some(table) = notes.names_temporary.take() {
+        return Err(refusals::own_name(&table));
     }
     if let Some(relation) = notes.hidden_sharded.first().and_then(|oid| context.catalog.relations.get(oid)) {
         return Err(refusals::hidden(format!("A function or policy reads table \"{}\", which is sharded.", relation.name)));
@@ -284,6 +298,9 @@ impl Kitchen<'_> {
     fn prepare(&mut self, text: &str, search_path: &[String]) -> Result<(String, Vec<Splice>), PgError> {
         let old = survey_text(text)?;
         check_calls(&old)?;
+        if self.depth == 0 {
+            own_names::check(&old, self.context)?;
+        }
         let tokens = Tokens::of(text);
         let computed = self.computed(text, &old, search_path);
         let (mut classes, mut uses) = (Vec::with_capacity(old.relations.len()), Vec::new());
@@ -357,8 +374,10 @@ impl Kitchen<'_> {
             return Err(refusals::relation(&found.name, "Its query would be read by a search path that names pg_catalog."));
         }
         self.depth += 1;
-        // PostgreSQL prints it with every name of another schema than pg_catalog qualified.
+        // PostgreSQL prints it with every name of another schema than pg_catalog qualified: none is a temporary table's.
+        let temporary = self.inputs.set_temporary(&[]);
         let prepared = self.prepare(definition, &[]);
+        self.inputs.set_temporary(temporary);
         self.depth -= 1;
         let (text, _) = prepared?;
         let opened = self.surveys.last().ok_or_else(|| PgError::internal("no survey of a view"))?;

@@ -65,7 +65,7 @@ impl ReferenceKeys {
         if !is_one_select || !level.is_closed || !has_plain_names || !survey.calls.iter().all(is_unaware) {
             return None;
         }
-        let inputs = Inputs::new(context, HomeTables::InPlace);
+        let inputs = Inputs::new(context, &[], HomeTables::InPlace);
         let known: Vec<Option<Known<'_>>> = survey.relations.iter().map(|used| inputs.known(used, &context.search_path)).collect();
         let place = |index: usize| known.get(index).copied().flatten().map(|known| known.place);
         let conditions = inputs.conditions(&survey, &known);

@@ -45,8 +45,16 @@ pub fn whole_row(name: &str) -> PgError {
 pub fn temporary_table(name: &str) -> PgError {
     PgError::unsupported(
         format!("temporary table \"{name}\" cannot be combined with rows of several shards"),
-        "It is visible only on the session's own connection.",
-        "Use a table of the home shard, or read the tables one after the other.",
+        "It is a view or a sequence, or a table with row security or with a column of a type that only this session has.",
+        "Copy its rows into another temporary table, or read the tables one after the other.",
+    )
+}
+
+pub fn own_name(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("temporary table \"{name}\" cannot be named here over the rows of several shards"),
+        "The statement runs on a connection that does not have it, where the name may mean another table.",
+        "Name columns instead of its row type; call functions that name it, and ask the catalogue, in a statement of its own.",
     )
 }
 

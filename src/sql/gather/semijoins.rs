@@ -12,8 +12,9 @@
 //! * the column is its primary key, as in `orders.customer = customer.id`: each row of `r` has one partner at most;
 //! * or `r` is restricted less: not at all, or by no equality with constants where `s` has one.
 //!
-//! What is restricted by keys is so as much as the table that they come from. No statistics are asked: keys that are too many are
-//! not sent (`keys`), and the rows come as they would have.
+//! What is restricted by keys is so as much as the table that they come from. A temporary table counts as restricted by constants:
+//! that is what its rows are, a list that the client has brought. It waits for nobody's keys. No statistics are asked: keys that are
+//! too many are not sent (`keys`), and the rows come as they would have.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -35,6 +36,12 @@ pub struct Known<'r> {
     pub with_children: bool,
 }
 
+impl Known<'_> {
+    fn is_temporary(self) -> bool {
+        self.place == Place::Temporary
+    }
+}
+
 /// Where its rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'r> {
@@ -45,6 +52,8 @@ pub enum Place<'r> {
     },
     /// On every shard.
     Reference,
+    /// On the session's own connection.
+    Temporary,
     Elsewhere,
 }
 
@@ -116,7 +125,13 @@ pub fn semijoins(
 ) -> Vec<Vec<Vec<Piece>>> {
     let steps = steps(survey, known);
     let reached = (0..own.len()).map(|relation| reached(relation, &steps)).collect();
-    let extent = is_pinned.iter().map(|is_pinned| if *is_pinned { Extent::Pinned } else { Extent::Whole }).collect();
+    let is_temporary = |relation: usize| known.get(relation).is_some_and(|known| known.is_some_and(Known::is_temporary));
+    let extent = is_pinned.iter().enumerate();
+    let extent = extent.map(|(relation, is_pinned)| match *is_pinned || is_temporary(relation) {
+        true => Extent::Pinned,
+        false => Extent::Whole,
+    });
+    let extent = extent.collect();
     let input = |at: At<'_>| sources.get(at.0).and_then(Option::as_ref).map(|source| &source.input);
     let compared = steps.iter().filter(|(from, to)| input(*from) != input(*to)).map(|(_, to)| *to).collect();
     let mut joins = Joins { known, sources, compared, extent, reached, needed: own };
@@ -169,7 +184,10 @@ impl<'r> Joins<'_, 'r> {
     fn extent(&self, relation: usize) -> Extent {
         let of = |relation: usize| {
             let own = self.extent.get(relation).copied().unwrap_or_default();
-            if self.conditions(relation).is_empty() { Extent::Whole } else { own.max(Extent::Part) }
+            match self.conditions(relation).is_empty() && !self.known(relation).is_some_and(Known::is_temporary) {
+                true => Extent::Whole,
+                false => own.max(Extent::Part),
+            }
         };
         match self.source(relation).filter(|source| source.computed.is_some()) {
             Some(source) => self.relations_of(&source.input).map(of).max().unwrap_or_default(),
@@ -244,7 +262,9 @@ impl<'r> Joins<'_, 'r> {
         // Of a sub-select, only what it hands on itself: grouping may have left NULLs in another column that equals this one.
         let is_computed = other_source.computed.is_some();
         let is_handed_on = is_computed && self.compared.iter().any(|at| is_same(*at, to));
+        let says_more = says_more || other.is_temporary();
         source.computed.is_none()
+            && !own.is_temporary()
             && (is_handed_on || (!is_computed && says_more && other.relation.oid != own.relation.oid))
             && !is_beside(&own, from.1, &other, to.1)
             && !self.waits_for(&other_source.input, &source.input)

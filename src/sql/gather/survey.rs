@@ -14,6 +14,7 @@ use super::filters::{self, ColumnName, Filter, Unqualified};
 use super::groups::{self, Groups};
 use super::inner::Inner;
 use super::lookups::{self, Lookup};
+use super::own_names::{self, Cast};
 use super::reading::{ConditionRead, Operand, Reading};
 use super::refusals;
 use crate::error::PgError;
@@ -25,6 +26,7 @@ pub struct Survey {
     pub relations: Vec<RelationUse>,
     pub columns: Vec<ColumnUse>,
     pub calls: Vec<Call>,
+    pub casts: Vec<Cast>,
     /// Operators without a schema.
     pub operators: Vec<String>,
     /// Names that the text gives: aliases of anything, columns of aliases and WITH queries.
@@ -698,6 +700,10 @@ impl Walk {
             Node::WindowDef(window) => self.note(format!("window {:?} {:?}", window.name(), window.refname())),
             Node::BoolExpr(e) => self.note(format!("bool {}", e.boolop)),
             Node::String(name) => self.note(name.sval().unwrap_or_default()),
+            Node::TypeCast(cast) => {
+                self.survey.casts.extend(own_names::cast(cast));
+                self.survey.trace.push(kind(node));
+            }
             other => self.survey.trace.push(kind(other)),
         }
     }

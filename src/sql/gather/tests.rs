@@ -14,7 +14,7 @@ fn made(text: &str) -> Recipe {
 }
 
 fn computing(text: &str) -> Recipe {
-    recipe(text, &context(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
+    recipe(text, &context(), &[], HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
 }
 
 /// The spliced text with blanks as single ones and the temporary names short.
@@ -35,7 +35,7 @@ fn refusal(text: &str) -> String {
 }
 
 fn refusal_with(text: &str, home: HomeTables) -> String {
-    match recipe(text, &context(), home) {
+    match recipe(text, &context(), &[], home) {
         Ok(recipe) => panic!("{text}: {recipe:?}"),
         Err(refusal) => {
             assert_eq!(refusal.code, crate::error::SqlState::FEATURE_NOT_SUPPORTED, "{text}: {refusal:?}");
@@ -91,7 +91,7 @@ fn tables_of_the_home_shard_stay_unless_they_are_shipped() {
     assert_eq!(spliced("SELECT count(*) FROM t, home h, ref WHERE h.id = x AND g = 1"), {
         "SELECT count(*) FROM #1 AS \"t\" , home h, ref WHERE h.id = x AND g = 1"
     });
-    let shipped = recipe("SELECT t.x FROM t, home h WHERE h.id = x", &context(), HomeTables::Shipped).unwrap();
+    let shipped = recipe("SELECT t.x FROM t, home h WHERE h.id = x", &context(), &[], HomeTables::Shipped).unwrap();
     let sources: Vec<Source> = shipped.inputs.iter().map(|input| input.source).collect();
     assert_eq!(sources, [Source::Shards, Source::Home]);
     assert_eq!(shipped.inputs[1].fragment, "SELECT \"id\", \"d\" FROM \"public\".\"home\"");
@@ -190,7 +190,7 @@ fn what_would_be_seen_to_differ_is_refused() {
             assert_eq!(message, "the statement calls something that touches tables of several shards");
         }
     }
-    assert!(recipe("SELECT count(*), f_ref() FROM t", &context(), HomeTables::InPlace).is_ok());
+    assert!(recipe("SELECT count(*), f_ref() FROM t", &context(), &[], HomeTables::InPlace).is_ok());
 }
 
 /// The text, and what each shard computes, with the names short.
@@ -271,7 +271,7 @@ fn sub_selects_that_hang_on_more_than_their_own_rows_are_not_computed() {
     ] {
         assert_eq!(computing(text).plain, None, "{text}");
     }
-    let shipped = recipe("SELECT max(x) FROM t WHERE x > (SELECT max(y) FROM u)", &context(), HomeTables::Shipped).unwrap();
+    let shipped = recipe("SELECT max(x) FROM t WHERE x > (SELECT max(y) FROM u)", &context(), &[], HomeTables::Shipped).unwrap();
     assert_eq!(shipped.plain, None);
 }
 
@@ -420,7 +420,8 @@ fn with_primary_keys() -> Context {
 
 /// The inputs with their rounds, the SELECTs without their lists.
 fn rounds(text: &str) -> String {
-    let recipe = recipe(text, &with_primary_keys(), HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+    let recipe =
+        recipe(text, &with_primary_keys(), &[], HomeTables::InPlace).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
     let shown = recipe.into_plain().inputs.into_iter().map(|input| {
         let shown = input.shown().replace("OPERATOR(pg_catalog.=)", "=").replace("OPERATOR(pg_catalog.>)", ">");
         let shown = shown.replace("\"public\".", "").replace("keys of public.", "keys of ").replace('"', "");
@@ -466,6 +467,74 @@ fn a_table_whose_keys_restrict_another_is_loaded_before_it() {
     ] {
         assert_eq!(rounds(text), expected, "{text}");
     }
+}
+
+/// The session's own, of these columns.
+fn temporary(columns: &str, key: Option<&str>) -> Vec<Relation> {
+    let mut fixture = library();
+    let oid = fixture.table("pg_temp.mine", columns);
+    let mut relation = fixture.catalog.relations.remove(&oid).expect("declared");
+    relation.uniques.extend(key.map(|key| Unique {
+        name: "mine_pkey".to_owned(),
+        is_primary: true,
+        is_exclusion: false,
+        is_constraint: true,
+        columns: vec![Some(key.to_owned())],
+        is_partial: false,
+        definition: String::new(),
+    }));
+    vec![relation]
+}
+
+#[test]
+fn rows_of_a_temporary_table_are_loaded_from_where_it_is() {
+    let made = |text: &str, key: Option<&str>| {
+        let temporary = temporary("id int8, x int4, note text", key);
+        recipe(text, &context(), &temporary, HomeTables::InPlace).map(Recipe::into_plain)
+    };
+    for text in ["SELECT t.x, mine.note FROM t JOIN mine ON id = k", "SELECT t.x, mine.note FROM t JOIN pg_temp.mine ON id = k"] {
+        let made = made(text, None).expect(text);
+        assert_eq!(made.text.split_whitespace().collect::<Vec<_>>().join(" "), {
+            "SELECT t.x, mine.note FROM pg_temp.\"shardgate_input_1\" AS \"t\" JOIN pg_temp.\"shardgate_input_2\" AS \"mine\" ON id = k"
+        });
+        let loaded: Vec<_> = made.inputs.iter().map(|input| (input.round, input.source, input.shown())).collect();
+        let own = "SELECT \"id\", \"x\", \"note\" FROM \"pg_temp\".\"mine\"";
+        let others = "SELECT \"k\", \"x\" FROM \"public\".\"t\" WHERE \"k\" = ANY (keys \"id\" of pg_temp.mine)";
+        assert_eq!(loaded, [(0, Source::Temporary, own.to_owned()), (1, Source::Shards, others.to_owned())], "{text}");
+    }
+    // It waits for no keys, whatever the others are restricted by, and sends its own to what is restricted less.
+    let made = |text: &str, key| made(text, key).expect(text).inputs;
+    let inputs = made("SELECT max(t.x) FROM t, mine WHERE t.k = mine.id AND t.x = 5", Some("id"));
+    let shown: Vec<_> = inputs.iter().map(|input| (input.round, input.keys().count())).collect();
+    assert_eq!(shown, [(0, 0), (1, 1)]);
+    let inputs = made("SELECT mine.id, mine.note, max(t.x) FROM t, mine WHERE t.k > mine.id GROUP BY mine.id", Some("id"));
+    assert!(inputs[1].create.contains("PRIMARY KEY (\"id\")"), "{}", inputs[1].create);
+}
+
+#[test]
+fn names_of_temporary_tables_are_refused_elsewhere_than_in_from() {
+    let temporary = temporary("id int8, x int4, note text", None);
+    let refusal = |text: &str| match recipe(text, &context(), &temporary, HomeTables::InPlace) {
+        Ok(recipe) => format!("{recipe:?}"),
+        Err(refusal) => refusal.message,
+    };
+    for text in [
+        "SELECT max(t.x), NULL::mine FROM t",
+        "SELECT max(t.x), NULL::pg_temp.mine[] FROM t",
+        "SELECT max(t.x), mine('(1,2,a)') FROM t",
+        "SELECT max(t.x), 'mine'::regclass FROM t",
+        "SELECT max(t.x), to_regclass('pg_temp.\"mine\"') FROM t",
+        "SELECT max(t.x), to_regtype(max(t.name)) FROM t",
+        "SELECT max(t.x), has_table_privilege('mine', 'select') FROM t",
+        "SELECT max(t.x) FROM t, pg_class c WHERE pg_table_is_visible(c.oid)",
+    ] {
+        assert_eq!(refusal(text), "temporary table \"mine\" cannot be named here over the rows of several shards", "{text}");
+    }
+    assert_eq!(refusal("SELECT max(t.x) FROM t, pg_temp_3.mine"), {
+        "temporary table \"mine\" cannot be combined with rows of several shards"
+    });
+    let fine = "SELECT max(t.x), 'u'::regclass, has_table_privilege('u', 'select'), NULL::app.mine FROM t";
+    assert!(!refusal(fine).contains("temporary table"), "{}", refusal(fine));
 }
 
 #[test]
@@ -577,7 +646,7 @@ fn tables_of_the_home_shard_have_keys_too() {
     ] {
         assert_eq!(rounds(text), expected, "{text}");
     }
-    let shipped = recipe("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND h.name = 'a'", &context(), HomeTables::Shipped);
+    let shipped = recipe("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND h.name = 'a'", &context(), &[], HomeTables::Shipped);
     let sources: Vec<Source> = shipped.unwrap().inputs.iter().map(|input| input.source).collect();
     assert_eq!(sources, [Source::Home, Source::Shards]);
     let made = made("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND t.k = h.k AND h.name = 'a'");

@@ -240,6 +240,7 @@ impl<'c> Reader<'c> {
         if writes {
             self.notes.writes();
         }
+        self.note_temporary_names(function);
         if self.context.catalog.function_notifies(function.oid, &SqlBodyReader) {
             self.notes.sends_notifications(|| format!("function \"{}\"", function.name));
         }
@@ -251,6 +252,19 @@ impl<'c> Reader<'c> {
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert(reason);
             }
+        }
+    }
+
+    /// Where the temporary tables are, names in a body mean these.
+    fn note_temporary_names(&mut self, function: &Function) {
+        let own = &self.context.temporary_tables;
+        if own.is_empty() || function.is_extension_member {
+            return;
+        }
+        let names = self.context.catalog.names_in_function(function.oid, &SqlBodyReader);
+        if let Some(table) = own.iter().find(|table| names.contains(*table)) {
+            self.notes.needs_home(|| format!("\"{}\" names temporary table \"{table}\".", function.name));
+            self.notes.names_temporary.get_or_insert_with(|| table.clone());
         }
     }
 

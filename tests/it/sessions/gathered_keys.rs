@@ -19,6 +19,7 @@ async fn rows_that_cannot_join_are_not_shipped() {
     fewer_are_shipped(&mut client).await;
     all_are_where_each_counts(&mut client).await;
     with_values(&mut client).await;
+    of_temporary_tables(&mut client).await;
     shown(&mut client).await;
     too_many(&stage, &mut client).await;
     in_transactions(&stage, &mut client).await;
@@ -35,6 +36,8 @@ async fn snapshots_are_read_in_rounds() {
     create(&stage, &mut client).await;
     let by_account = "SELECT count(*) FROM orders o JOIN accounts a ON a.id = o.account WHERE a.owner IN ('o7', 'mine')";
     let by_label = "SELECT count(*) FROM orders o JOIN labels l ON l.account = o.account WHERE l.owner = 'o7'";
+    succeed(&mut client, "CREATE TEMP TABLE wanted AS SELECT 7 AS account").await;
+    let by_wanted = "SELECT count(*) FROM orders o JOIN wanted w USING (account)";
     let failing = format!("{by_account} AND 1 / (a.balance - 100) = 1");
     let too_large = "SELECT count(*) FROM orders o JOIN accounts a ON a.id = o.account WHERE o.owner <> 'o7'";
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
@@ -44,7 +47,7 @@ async fn snapshots_are_read_in_rounds() {
         succeed(&mut client, "SELECT count(*) FROM accounts").await;
         let mut other = stage.client().await;
         succeed(&mut other, "INSERT INTO orders SELECT 100000 + g, 7, 'o7' FROM generate_series(1, 30) g").await;
-        for text in [by_account, by_label] {
+        for text in [by_account, by_label, by_wanted] {
             assert_eq!(shipped_orders(&mut client, text).await, 20, "{level}: {text}");
         }
         assert_eq!(client.value(by_account).await, "20", "{level}");
@@ -144,6 +147,31 @@ async fn all_are_where_each_counts(client: &mut WireClient) {
         assert_eq!(client.value(text).await, answer, "{text}");
         assert!(shipped_orders(client, text).await >= 19_000, "{text}");
     }
+}
+
+/// Whatever else is said of them; not where they are the kept side's.
+async fn of_temporary_tables(client: &mut WireClient) {
+    succeed(client, "CREATE TEMP TABLE wanted (account int, owner text, price numeric)").await;
+    succeed(
+        client,
+        "INSERT INTO wanted VALUES (7, 'o7', 7), (9, 'o9', 9), (9, 'o9', 9.5), (5000, 'nobody', NULL), (NULL, NULL, NULL)",
+    )
+    .await;
+    for (text, answer, shipped) in [
+        ("SELECT count(*) FROM orders o JOIN wanted USING (account)", "60", 40),
+        ("SELECT count(*) FROM orders o WHERE o.account IN (SELECT account FROM wanted)", "40", 40),
+        ("SELECT count(*) FROM orders o JOIN wanted w ON w.owner = o.owner WHERE o.price < 8", "20", 20),
+        ("SELECT count(*) FROM orders o JOIN wanted w ON w.price = o.id", "2", 2),
+        ("SELECT count(*) FROM wanted w LEFT JOIN orders o USING (account)", "62", 40),
+        ("SELECT count(*) FROM orders o JOIN accounts a ON a.id = o.account JOIN wanted w ON w.account = a.id", "60", 40),
+        ("SELECT count(*) FROM orders o WHERE EXISTS (SELECT FROM wanted w WHERE w.account = o.account AND w.price > 8)", "20", 20),
+        ("SELECT count(*) FROM orders o LEFT JOIN wanted w USING (account)", "20020", 20000),
+        ("SELECT count(*) FROM orders o WHERE NOT EXISTS (SELECT FROM wanted w WHERE w.account = o.account)", "19960", 20000),
+    ] {
+        assert_eq!(client.value(text).await, answer, "{text}");
+        assert_eq!(shipped_orders(client, text).await, shipped, "{text}");
+    }
+    succeed(client, "DROP TABLE wanted").await;
 }
 
 /// In the extended protocol, for another value each time.

@@ -88,7 +88,6 @@ ROLLBACK;
 CREATE TEMP TABLE mine (id int);
 INSERT INTO mine VALUES (1), (2);
 SELECT count(*) FROM mine;
---! refused
 SELECT count(*) FROM people, mine;
 SELECT count(*) FROM people;
 CREATE TEMP TABLE people (id int);
