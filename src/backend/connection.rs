@@ -263,8 +263,9 @@ impl Connection {
         self.owed = self.owed.saturating_sub(1);
     }
 
-    /// So many of Sync are not answered: they come to a shard that reads the data of a COPY.
-    pub fn forget_syncs(&mut self, count: usize) {
+    /// So many requests are not answered: they come to a shard that reads the data of a COPY, or skips what comes.
+    pub fn forget_owed(&mut self, count: usize) {
+        self.count_owed();
         self.owed = self.owed.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind};
+use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind, Trigger};
 
 /// ON DELETE or ON UPDATE of a foreign key. NO ACTION and RESTRICT only look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,10 @@ impl Catalog {
         let RowChange::Updated(mut columns) = change else { return change };
         for member in self.family(relation) {
             let before = member.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row && trigger.fires_on.update);
-            for trigger in before.filter(|trigger| self.functions.contains_key(&trigger.function)) {
+            // Those of extensions set what they are given.
+            let is_asked =
+                |trigger: &&Trigger| self.functions.get(&trigger.function).is_some_and(|found| !found.is_extension_member);
+            for trigger in before.filter(is_asked) {
                 match self.assigned_new_columns(trigger.function, reader) {
                     Some(assigned) => columns.extend(assigned),
                     None => columns.extend(relation.columns.iter().map(|column| column.name.clone())),

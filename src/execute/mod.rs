@@ -40,4 +40,4 @@ pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use pieces::{Need, Next, Pieces, without_last_columns};
 pub use ranks::{Unranked, ranks};
 pub use scatter::{RowSink, Rows, STOP_AFTER, ScatterEnd, ScatterError, Spec, scatter};
-pub use watch::first_failure;
+pub use watch::{FAILURE_PATIENCE, first_failure};

@@ -22,7 +22,7 @@ use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::pieces::Pieces;
 use super::ranks::unranked_columns;
 use super::sort_key::{SortValue, compare, decode, is_float};
-use super::watch::first_failure;
+use super::watch::{FAILURE_PATIENCE, first_failure};
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
 use crate::shard_key::Format;
@@ -188,13 +188,13 @@ struct Merge<'a, 's> {
 
 impl Merge<'_, '_> {
     async fn run<S: RowSink>(&mut self, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-        match timeout(WATCH_AFTER, self.begin(sink)).await {
+        match timeout(FAILURE_PATIENCE, self.begin(sink)).await {
             Ok(begun) => begun?,
             Err(_) => {
                 let waiting: Vec<usize> =
                     self.inputs.iter().enumerate().filter(|(_, input)| input.is_waited_for()).map(|(index, _)| index).collect();
                 let watched = self.inputs.iter_mut().filter(|input| input.is_waited_for()).map(|input| &mut *input.connection);
-                let failing = first_failure(watched.collect()).await;
+                let failing = first_failure(watched.collect(), Duration::ZERO).await;
                 if let Some(index) = failing.and_then(|place| waiting.get(place)) {
                     self.advance(*index, sink).await?;
                 }
@@ -470,9 +470,11 @@ impl Merge<'_, '_> {
                 }
                 shard_tag::NOTICE => {
                     sink.buffer().put_slice(bytes);
+                    input.connection.input.advance(header.total);
                     if sink.buffer().len() >= BUFFER_BYTES {
                         sink.send().await.map_err(ScatterError::Gone)?;
                     }
+                    continue;
                 }
                 shard_tag::READY => {
                     input.connection.note_ready(body.first().copied().unwrap_or(b'E'));
@@ -583,7 +585,5 @@ pub(super) fn put_without_last_columns(output: &mut BytesMut, frame: &[u8], hidd
 
 /// Rows are handed on in pieces of this size.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// Until then shards are waited for one after the other, which costs less.
-const WATCH_AFTER: Duration = Duration::from_millis(20);
 /// Most answers are there, and a connection that was told to stop is closed.
 pub const STOP_AFTER: Duration = Duration::from_millis(20);

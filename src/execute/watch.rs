@@ -1,22 +1,29 @@
 //! Which of several connections fails while others are still silent: an error is told when it comes, not when it is its turn.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::backend::Connection;
 use crate::wire::{FrameHeader, shard_tag};
 
-/// Reads until every connection has begun to answer, or one has refused or is lost: the place of that one. What was read stays in
-/// the inputs, and a loss is met again by who reads there. Cancel safe.
-pub async fn first_failure(mut connections: Vec<&mut Connection>) -> Option<usize> {
+/// Reads until every connection has begun to answer, has refused or is lost; after `patience` until one has failed. The place of the
+/// first one that has. What was read stays in the inputs, and a loss is met again by who reads there. Cancel safe.
+pub async fn first_failure(mut connections: Vec<&mut Connection>, patience: Duration) -> Option<usize> {
     let mut begun = vec![Begun::default(); connections.len()];
+    let mut patience = pin!(sleep(patience));
+    let mut is_over = false;
     poll_fn(|context| {
-        for (index, (connection, begun)) in connections.iter_mut().zip(&mut begun).enumerate() {
-            if begun.has_failed(connection, context) {
-                return Poll::Ready(Some(index));
-            }
+        for (connection, begun) in connections.iter_mut().zip(&mut begun) {
+            begun.look(connection, context);
         }
-        if begun.iter().all(|begun| begun.is_answering) { Poll::Ready(None) } else { Poll::Pending }
+        is_over = is_over || patience.as_mut().poll(context).is_ready();
+        let failing = begun.iter().position(|begun| begun.has_failed);
+        let is_decided = begun.iter().all(|begun| begun.is_answering || begun.has_failed);
+        if is_decided || (is_over && failing.is_some()) { Poll::Ready(failing) } else { Poll::Pending }
     })
     .await
 }
@@ -25,26 +32,21 @@ pub async fn first_failure(mut connections: Vec<&mut Connection>) -> Option<usiz
 #[derive(Clone, Default)]
 struct Begun {
     is_answering: bool,
+    has_failed: bool,
     /// Bytes of its input that say nothing yet.
     walked: usize,
 }
 
 impl Begun {
-    fn has_failed(&mut self, connection: &mut Connection, context: &mut Context<'_>) -> bool {
-        loop {
-            if self.is_answering {
-                return false;
-            }
-            if self.has_refused(&connection.input) {
-                return true;
-            }
-            if self.is_answering {
-                return false;
+    fn look(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
+        while !self.is_answering && !self.has_failed {
+            self.has_failed = self.has_refused(&connection.input);
+            if self.is_answering || self.has_failed {
+                return;
             }
             match connection.poll_fill(context) {
-                Poll::Pending => return false,
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => return,
+                Poll::Ready(filled) => self.has_failed = filled.is_err(),
             }
         }
     }
@@ -61,10 +63,19 @@ impl Begun {
                 }
                 _ => self.walked += header.total,
             }
+            // Notices: whoever reads them hands them on.
+            self.is_answering |= self.walked >= WALKED_BYTES_MAX;
+            if self.is_answering {
+                return false;
+            }
         }
         false
     }
 }
+
+const WALKED_BYTES_MAX: usize = 64 * 1024;
+/// For so long errors are told in the shards' order, whichever comes first.
+pub const FAILURE_PATIENCE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

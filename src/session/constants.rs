@@ -8,6 +8,11 @@ use super::Session;
 use crate::sql::clock;
 
 impl Session {
+    /// Are constants read as they were when this was noted?
+    pub(super) fn reads_constants_alike(&self, noted: &str) -> bool {
+        noted.is_empty() || noted.split('\0').eq(READ_BY.iter().map(|name| self.effective(name).unwrap_or_default()))
+    }
+
     /// See [`crate::backend::StatementText`].
     pub(super) fn constants_of(&self, text: &[u8]) -> (Arc<str>, u64) {
         if !text.iter().any(|byte| matches!(byte, b'\'' | b'$')) {
@@ -20,6 +25,15 @@ impl Session {
 }
 
 /// What constants are read by.
-const READ_BY: [&str; 7] = ["timezone", "datestyle", "intervalstyle", "array_nulls", "xmloption", "lc_monetary", "client_encoding"];
+const READ_BY: [&str; 8] = [
+    "timezone",
+    "datestyle",
+    "intervalstyle",
+    "array_nulls",
+    "xmloption",
+    "lc_monetary",
+    "client_encoding",
+    "timezone_abbreviations",
+];
 /// Texts with constants of the moment.
 static PARSED: AtomicU64 = AtomicU64::new(1);

@@ -67,7 +67,7 @@ impl Session {
             participant.connection.pending.retain(|pending| pending.reply != Reply::Sync);
             let swallowed = before - participant.connection.pending.len();
             if swallowed > 0 {
-                participant.connection.forget_syncs(swallowed);
+                participant.connection.forget_owed(swallowed);
                 participant.needs_sync = true;
                 self.batch.is_sync_swallowed = true;
             }

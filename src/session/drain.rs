@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// Cancel requests reach this backend from now on.
-    fn note_running(&mut self, index: usize) {
+    pub(super) fn note_running(&mut self, index: usize) {
         let Some(participant) = self.participants.get(index) else { return };
         self.cancel.started(&participant.connection);
     }

@@ -263,7 +263,11 @@ impl Session {
         let reads_clock = clock::mentions_clock(&text);
         let text = self.with_instant(text, shards).await?;
         let fragment = Arc::new(self.made_of(statement, Bytes::from(text), types.into()));
-        if reads_clock { Ok(fragment) } else { Ok(Arc::clone(statement.fragment.get_or_init(|| fragment))) }
+        if !reads_clock {
+            // The one that is there means something else.
+            statement.fragment.get_or_init(|| Arc::clone(&fragment));
+        }
+        Ok(fragment)
     }
 
     pub(super) fn spec(&self, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {

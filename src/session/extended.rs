@@ -179,7 +179,9 @@ impl Session {
     /// Names in it mean what they meant when it was made.
     pub(super) fn means_the_same(&self, statement: &Statement) -> bool {
         let key = &statement.key;
-        key.catalog_version == self.schema_version() && *key.search_path == *self.statement_search_path
+        key.catalog_version == self.schema_version()
+            && *key.search_path == *self.statement_search_path
+            && self.reads_constants_alike(&key.constants)
     }
 
     /// It was read as it would be now.

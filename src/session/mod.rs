@@ -447,13 +447,16 @@ impl Session {
                 }
                 Ok((step, has_failed)) => {
                     let has_failed = match step {
-                        relay::Step::CopyIn => match Box::pin(self.copy_in(index)).await {
-                            Ok(copy_failed) => has_failed || copy_failed,
-                            Err(failure) => {
-                                self.settle(failure)?;
-                                has_failed
+                        relay::Step::CopyIn => {
+                            self.note_running(index);
+                            match Box::pin(self.copy_in(index)).await {
+                                Ok(copy_failed) => has_failed || copy_failed,
+                                Err(failure) => {
+                                    Box::pin(self.fail_batch(failure)).await?;
+                                    has_failed
+                                }
                             }
-                        },
+                        }
                         _ => has_failed,
                     };
                     if has_failed {

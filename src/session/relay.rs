@@ -311,14 +311,13 @@ fn skip_to_sync(connection: &mut Connection) {
             Reply::Parse(id) => connection.prepared.doubt(id),
             Reply::CloseStatement(id) => connection.prepared.doubt_closed(id),
             Reply::ParseUnnamed => connection.unnamed = None,
+            Reply::Query | Reply::Echo => connection.forget_owed(1),
             Reply::Bind
             | Reply::Close
             | Reply::Columns(_)
             | Reply::DescribePortal
             | Reply::Execute
             | Reply::ExecuteNested(_)
-            | Reply::Query
-            | Reply::Echo
             | Reply::Abort
             | Reply::Local(_) => {}
         }

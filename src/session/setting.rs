@@ -216,7 +216,7 @@ impl Session {
         let name = name.to_ascii_lowercase();
         // A name with a dot may be anything.
         let is_known = matches!(name.as_str(), "role" | "session_authorization") || name.contains('.');
-        if !is_known && self.settings.get(&name).is_none() {
+        if !is_known && !self.transaction.is_open() && self.settings.get(&name).is_none() {
             self.try_at_home(&format!("RESET {}", quoted_identifier(&name))).await?;
         }
         self.reset_one(&name, false, "RESET")

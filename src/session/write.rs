@@ -25,7 +25,7 @@ use super::told::changed;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
-use crate::execute::{STOP_AFTER, first_failure};
+use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
@@ -366,10 +366,13 @@ impl Session {
         if shards.len() < 2 {
             return None;
         }
+        let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
         let asked = self.of_shards(shards).map(|participant| (participant.shard, &mut *participant.connection));
-        let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.unzip();
-        let failing = first_failure(connections).await.and_then(|place| asked.get(place).copied());
-        shards.iter().position(|shard| Some(*shard) == failing)
+        let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
+        asked.sort_by_key(|(shard, _)| place(*shard));
+        let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
+        let failing = first_failure(connections, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
+        failing.and_then(place)
     }
 
     pub(super) fn index_of(&self, shard: ShardId) -> Option<usize> {

@@ -26,6 +26,8 @@ pub struct Notes {
     pub hidden_sharded: Vec<Oid>,
     /// It may touch any table: why.
     pub touches_anything: Option<String>,
+    /// The same, if it reads sharded tables at all.
+    pub may_be_of_query_around: Option<String>,
     pub has_replicated: bool,
     /// Rows of reference tables are locked: what to say where that is not on the home shard.
     pub locks_copies: Option<PgError>,

@@ -217,6 +217,10 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         return Scope::Refused(refusal);
     }
     let mut parts = std::mem::take(&mut reader.parts);
+    let reads_sharded = parts.iter().any(|part| matches!(part, Part::Sharded { .. })) || !reader.notes.hidden_sharded.is_empty();
+    if let Some(reason) = reader.notes.may_be_of_query_around.take().filter(|_| reads_sharded) {
+        reader.notes.touches_anything.get_or_insert(reason);
+    }
     if let Some(reason) = reader.notes.touches_anything.take()
         && let Some(scope) = anything(reader, &mut parts, reason)
     {

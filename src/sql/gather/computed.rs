@@ -107,6 +107,7 @@ pub fn merge(text: &str, context: &Context) -> Option<Merge> {
         && notes.pushdown.is_none()
         && notes.home_reason.is_none()
         && notes.touches_anything.is_none()
+        && notes.may_be_of_query_around.is_none()
         && notes.volatile.is_none()
         && notes.hidden_sharded.is_empty()
         && notes.session_calls.is_empty()

@@ -261,7 +261,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     if let Some(refusal) = notes.refused.take() {
         return Err(refusal);
     }
-    if let Some(reason) = notes.touches_anything.take() {
+    if let Some(reason) = notes.touches_anything.take().or(notes.may_be_of_query_around.take()) {
         return Err(refusals::hidden(capitalised(&reason)));
     }
     if let Some(table) = notes.names_temporary.take() {

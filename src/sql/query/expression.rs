@@ -221,6 +221,12 @@ impl<'c> Reader<'c> {
                     "Write the name of a table before each column.",
                 ))
             }
+            Some(_) if levels.iter().all(|level| *level == Level::Either) => {
+                self.notes.may_be_of_query_around.get_or_insert_with(|| {
+                    "All columns of an aggregate in a sub-select may be of the query around it, to which it then belongs."
+                        .to_owned()
+                });
+            }
             Some(_) => {
                 self.notes.touches_anything.get_or_insert_with(|| {
                     "All columns of an aggregate in a sub-select are of the query around it, to which it then belongs.".to_owned()

@@ -452,6 +452,7 @@ impl<'c> Reader<'c> {
                 tree.stmts().into_iter().all(&mut read)
                     && reader.notes.pushdown.is_none()
                     && reader.notes.touches_anything.is_none()
+                    && reader.notes.may_be_of_query_around.is_none()
             });
         if !is_same_everywhere {
             self.notes.not_pushable(PgError::unsupported(

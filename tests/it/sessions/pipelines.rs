@@ -72,6 +72,21 @@ async fn constants_mean_what_they_mean_to_each_client() {
         client.unnamed(text, &[]).sync();
         assert_eq!(client.transcript().await, format!("1 2 D({seconds}) C(SELECT 1) Z(I)"), "{zone}");
     }
+    // One that was prepared before the setting changed.
+    let of_utc = [("user", "postgres"), ("database", "app"), ("TimeZone", "UTC")];
+    let mut moved = WireClient::connect_with(stage.proxy.address(), &of_utc).await;
+    let mut stays = WireClient::connect_with(stage.proxy.address(), &of_utc).await;
+    moved.parse("s", text).sync();
+    assert_eq!(moved.transcript().await, "1 Z(I)");
+    succeed(&mut moved, "SET TimeZone = 'America/New_York'").await;
+    let terminate =
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname ~ '^shard' AND pid <> pg_backend_pid()";
+    stage.cluster.connect_map().await.execute(terminate, &[]).await.expect("ended");
+    moved.bind("", "s", &[]).execute("", 0).sync();
+    assert!(moved.transcript().await.ends_with("C(SELECT 1) Z(I)"));
+    stays.unnamed(text, &[]).sync();
+    assert_eq!(stays.transcript().await, "1 2 D(1577836800) C(SELECT 1) Z(I)");
+
     let (mut one, mut other) = (stage.client().await, stage.client().await);
     let mut at = Vec::new();
     for client in [&mut one, &mut other] {
