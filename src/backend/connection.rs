@@ -2,7 +2,8 @@
 //!
 //! Requests are appended to `output` together with an entry in `pending` for each answer that will come; [`Connection::fill`]
 //! writes and reads at once, so that a long pipeline can never block both sides. The owner consumes frames from `input` and
-//! drops the entries of `pending` that they answer. When both are empty and the last status was idle, the connection is clean.
+//! drops the entries of `pending` that they answer. When both are empty, as many ReadyForQuery have come as were asked for, and the
+//! last status was idle, the connection is clean.
 //!
 //! ```text
 //!   checked out ── append request, push Pending ──► fill ⇄ frames ──► pending empty, status I ──► is_clean ──► pool

@@ -2,7 +2,8 @@
 //!
 //! [`scatter`] sends nothing by itself: the session has put the fragment into each connection's output. It reads the answers,
 //! merges them as the plan says and hands rows on in bounded pieces. Memory is a read buffer for each shard: a shard whose rows
-//! are not needed yet is not read, which stops it by back-pressure.
+//! are not needed yet is not read, which stops it by back-pressure. An error ends the statement on all shards, also while others are
+//! silent (`watch`).
 //!
 //! [`Pieces`] does the same for a cursor, whose rows are asked for piece by piece.
 //!

@@ -86,6 +86,34 @@ async fn an_error_of_one_shard_ends_the_statement_on_all() {
     stage.assert_log_is_clean();
 }
 
+/// Nothing has failed: after a while all are watched at once, and the answer is the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_shard_is_waited_for() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let statements = [
+        "SELECT id, owner FROM accounts ORDER BY id",
+        "SELECT count(*), sum(balance) FROM accounts",
+        "SELECT owner FROM accounts ORDER BY id DESC LIMIT 5 OFFSET 2",
+        "UPDATE accounts SET balance = balance",
+    ];
+    for statement in statements {
+        let quick = client.ask(statement).await;
+        assert!(quick.contains("C(") && quick.ends_with("Z(I)"), "{statement}: {quick}");
+        for slow in 0..3 {
+            let mut locking = stage.cluster.connect_shard(slow).await;
+            let lock = locking.transaction().await.expect("a transaction");
+            lock.batch_execute("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+            client.query(statement);
+            client.flush().await;
+            assert_eq!(client.next_within(LONGER_THAN_ERRORS_KEEP_THEIR_ORDER).await, None, "{statement}");
+            lock.commit().await.expect("the lock is let go");
+            assert_eq!(client.transcript().await, quick, "{statement} with shard {slow} slow");
+        }
+    }
+    stage.assert_log_is_clean();
+}
+
 async fn with_cables(shards: &[usize]) -> Stage {
     let mut cluster = Cluster::start(3).await;
     for shard in shards {
@@ -104,3 +132,5 @@ async fn until_held(client: &mut WireClient, shards: &[&str]) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+const LONGER_THAN_ERRORS_KEEP_THEIR_ORDER: Duration = Duration::from_millis(400);
