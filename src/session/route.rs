@@ -154,6 +154,9 @@ impl Session {
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
             self.check_sets_locally(statement)?;
         }
+        if let Scope::Placed { parts, .. } = &statement.scope {
+            self.check_keys_encoding(parts, inputs)?;
+        }
         let route = match self.find_route(statement, inputs).await {
             Ok(route) => route,
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
@@ -209,7 +212,6 @@ impl Session {
                 return Box::pin(self.route_to_copies(statement, inputs)).await;
             }
             Scope::Placed { parts, .. } => {
-                self.check_keys_encoding(parts, inputs)?;
                 let target = self.resolve(parts, inputs).await?;
                 let is_single = target.shards.single().is_some();
                 if self.transaction.is_open() && !(is_single && is_by_key(parts)) {

@@ -117,6 +117,14 @@ async fn what_would_be_read_in_another_way_is_refused() {
     let told = client.transcript().await;
     assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{told}");
     assert!(client.ask(&format!("SELECT n FROM words WHERE word = '{word}'")).await.contains("E(0A000 "));
+    for staged in [
+        "INSERT INTO words SELECT $1, count(*) FROM accounts",
+        "DELETE FROM words WHERE word = $1 AND n IN (SELECT id FROM accounts)",
+    ] {
+        client.unnamed(staged, &[word]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains("E(0A000 ") && told.ends_with("Z(I)"), "{staged}: {told}");
+    }
     client.unnamed("INSERT INTO words VALUES ($1, 1)", &["plain"]).sync();
     assert!(client.transcript().await.contains("C(INSERT 0 1)"));
     succeed(&mut client, "SET client_encoding = 'UTF8'").await;
