@@ -165,6 +165,7 @@ impl Session {
         if super::temporary::has_parameters(analysis) {
             return Box::pin(self.change_temporary(analysis, statement.text(), Some((statement, &bind)))).await;
         }
+        self.begin_if_undone_with_pipeline(&analysis.command)?;
         let before = self.client.output.len();
         let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
         // The row description was given at Describe.

@@ -11,7 +11,8 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
 use crate::shardmap::ShardId;
-use crate::wire::originate;
+use crate::sql::analysis::Command;
+use crate::wire::{client_tag, originate};
 
 impl Session {
     /// Relays until nothing is owed by this participant. Errors: [`Failure::Forwarded`] when the shard reported an error; the
@@ -72,6 +73,28 @@ impl Session {
         if self.participants.iter().any(is_there) {
             self.keep_pipeline();
         }
+    }
+
+    /// Before what a transaction undoes and the proxy does itself: what comes later in this pipeline may fail, and that with it.
+    pub(super) fn begin_if_undone_with_pipeline(&mut self, command: &Command) -> Result<(), SessionEnd> {
+        let is_undone = match command {
+            Command::Ddl { outside_transaction, .. } => !outside_transaction,
+            Command::Set { .. }
+            | Command::SetConfig(_)
+            | Command::Reset(_)
+            | Command::ResetAll
+            | Command::SetSessionCharacteristics(_)
+            | Command::SetConstraints => true,
+            _ => false,
+        };
+        if !is_undone || !self.batch.is_open || self.transaction.is_open() {
+            return Ok(());
+        }
+        let is_last = self.client.peek()?.is_some_and(|header| header.tag == client_tag::SYNC);
+        if !is_last || self.has_pipeline() {
+            self.begin_for_pipeline();
+        }
+        Ok(())
     }
 
     /// Sync, and its answer swallowed: outside a transaction it commits.

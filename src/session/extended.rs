@@ -703,7 +703,7 @@ impl Session {
         Ok(())
     }
 
-    async fn on_sync(&mut self) -> Result<(), SessionEnd> {
+    pub(super) async fn on_sync(&mut self) -> Result<(), SessionEnd> {
         if !self.batch.has_failed
             && let Err(failure) = self.answer_parse().await
         {

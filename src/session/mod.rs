@@ -369,8 +369,9 @@ impl Session {
                     "Their arguments do not say which shard they are for.",
                     "Call the function in a SELECT.",
                 );
-                self.fail(error);
-                self.ready().await
+                // It ends the pipeline that it comes in, after the answers to what came before.
+                self.fail_batch(error.into()).await?;
+                self.on_sync().await
             }
             tag => {
                 Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, format!("invalid frontend message type {tag}"))))

@@ -25,7 +25,8 @@ impl Session {
         let name = name.to_ascii_lowercase();
         check_allowed(&name, value)?;
         let Some(value) = value else { return self.reset_one(&name, is_local, "SET") };
-        if is_local && !self.transaction.is_open() {
+        let is_block = self.transaction.is_open() && !(self.batch.is_implicit && self.batch.is_open);
+        if is_local && !is_block {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
         }
         let canonical = match single(value) {
@@ -123,6 +124,11 @@ impl Session {
             participant.connection.custom_names.insert(name);
         }
         self.ask_participant(index, sql).await.map(|rows| last_value(&rows))
+    }
+
+    /// One value, where the transaction has begun.
+    pub(super) async fn ask_participant_one(&mut self, index: usize, sql: &str) -> Result<Option<String>, Failure> {
+        self.ask_participant(index, sql).await.map(|rows| only_value(&rows))
     }
 
     async fn ask_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {

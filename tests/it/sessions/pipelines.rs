@@ -150,3 +150,54 @@ async fn what_would_be_read_in_another_way_is_refused() {
     assert_eq!(client.value("SELECT length('a\\061')").await, "5");
     stage.assert_no_panic();
 }
+
+/// As in PostgreSQL, where a pipeline without BEGIN is one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_that_fails_keeps_nothing() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let before = client.value("SHOW work_mem").await;
+    for set in ["SET work_mem = '7MB'", "SELECT set_config('work_mem', '7MB', false)", "SET SESSION work_mem TO '7168'"] {
+        client.unnamed(set, &[]).unnamed("SELECT 1/0", &[]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains("E(22012 ") && told.ends_with("Z(I)"), "{told}");
+        assert_eq!(client.value("SHOW work_mem").await, before, "{set}");
+        client.unnamed(set, &[]).unnamed("SHOW work_mem", &[]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains("D(7MB)") && told.ends_with("Z(I)"), "{told}");
+        assert_eq!(client.value("SHOW work_mem").await, "7MB", "{set}");
+        client.unnamed("RESET work_mem", &[]).unnamed("SELECT 1/0", &[]).sync();
+        assert!(client.transcript().await.ends_with("Z(I)"));
+        assert_eq!(client.value("SHOW work_mem").await, "7MB", "{set}");
+        succeed(&mut client, "RESET work_mem").await;
+    }
+    client.unnamed("SET LOCAL work_mem = '7MB'", &[]).unnamed("SELECT 1", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("N(25P01") && told.ends_with("Z(I)"), "{told}");
+    assert_eq!(client.value("SHOW work_mem").await, before);
+
+    client.unnamed("CREATE TABLE halves (id int)", &[]).unnamed("SELECT 1/0", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("C(CREATE TABLE)") && told.contains("E(22012 ") && told.ends_with("Z(I)"), "{told}");
+    for shard in 0..2 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        let made = direct.query_one("SELECT to_regclass('halves')::text", &[]).await.expect("asked");
+        assert_eq!(made.get::<_, Option<String>>(0), None, "shard {shard}");
+    }
+    client.unnamed("CREATE TABLE halves (id int)", &[]).unnamed("INSERT INTO halves VALUES (1)", &[]).sync();
+    assert_eq!(client.transcript().await, "1 2 C(CREATE TABLE) 1 2 C(INSERT 0 1) Z(I)");
+    assert_eq!(client.value("SELECT id FROM halves").await, "1");
+    // A declaration is made at once, with what it is about.
+    client.unnamed("CREATE TABLE wholes (id int PRIMARY KEY)", &[]);
+    client.unnamed("SELECT shardgate.distribute_table('wholes', 'id')", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("C(SELECT 1)") && told.ends_with("Z(I)"), "{told}");
+
+    // The fast path ends what it comes in, after the answers to what came before.
+    client.unnamed("INSERT INTO halves VALUES (2)", &[]).put(b'F', &[0; 10]);
+    client.flush().await;
+    let told = client.transcript().await;
+    assert!(told.starts_with("1 2 C(INSERT 0 1) E(0A000 ") && told.ends_with("Z(I)"), "{told}");
+    assert_eq!(client.value("SELECT count(*) FROM halves").await, "1");
+    stage.assert_log_is_clean();
+}
