@@ -41,7 +41,8 @@ impl Session {
             .into());
         }
         let mut redefined = Vec::new();
-        if let Command::Ddl { tag, redefines, introduces, .. } = &statement.command {
+        if let Command::Ddl { tag, redefines, introduces, takes, .. } = &statement.command {
+            self.check_not_dropped(takes).await?;
             self.announce_schema_change(tag).await?;
             let names = self.announce_redefinition(redefines).await?;
             // A new table is one of the home shard, where unknown names are looked for.

@@ -22,9 +22,9 @@ use super::gather::duration;
 use super::schema::FOLLOWED_WITHIN;
 use super::{Failure, Session};
 use crate::backend::STATEMENT_TIMEOUT;
-use crate::catalog::mentions;
+use crate::catalog::{mentions, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{AWAITED_FOR, MapSnapshot};
+use crate::shardmap::{AWAITED_FOR, MapSnapshot, TableName};
 use crate::sql::analysis::{Analysis, Command};
 use crate::sql::redefined::Redefined;
 
@@ -79,6 +79,31 @@ impl Session {
             ),
             "Commit the change first.",
         ))
+    }
+
+    /// Before a name of the map is given to something new. Nothing else has it while its table is there; and where the transaction
+    /// has dropped that, the map would go on placing rows by the name.
+    pub(super) async fn check_not_dropped(&mut self, taken: &[TableName]) -> Result<(), Failure> {
+        if taken.is_empty() || self.begun_on_shard().is_none() {
+            return Ok(());
+        }
+        let home = self.home()?;
+        let Some(index) = self.participants.iter().position(|participant| participant.has_begun && participant.shard == home.id)
+        else {
+            return Ok(());
+        };
+        for (schema, name) in taken {
+            let is_there = format!("SELECT pg_catalog.to_regclass({}) IS NOT NULL", quoted_literal(&quoted_name(schema, name)));
+            if self.ask_participant_one(index, &is_there).await?.as_deref() == Some("f") {
+                return Err(PgError::unsupported(
+                    format!("the name of table \"{name}\" cannot be used anew in the transaction that drops it"),
+                    "The shard map knows it as a sharded or reference table until the drop is committed.",
+                    "Commit the DROP first, then make the new table and declare it.",
+                )
+                .into());
+            }
+        }
+        Ok(())
     }
 
     /// As [`Session::refresh_context`], before a text is read, or run as it was read.

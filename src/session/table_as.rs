@@ -17,7 +17,7 @@ use super::{Failure, Session};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
 use crate::shardmap::Shard;
-use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, TransactionModes};
 use crate::sql::table_as::TableAs;
 use crate::wire::originate;
 
@@ -26,6 +26,9 @@ impl Session {
     pub(super) async fn create_table_as(&mut self, table: &TableAs, statement: &Analysis, text: &str) -> Result<(), Failure> {
         if statement.parameter_count > 0 {
             return Err(with_parameters().into());
+        }
+        if let Command::Ddl { takes, creates_temporary: None, .. } = &statement.command {
+            self.check_not_dropped(takes).await?;
         }
         // What is wrong with the client's text is PostgreSQL's to say.
         self.described_rows(statement, text).await?;

@@ -51,7 +51,7 @@ pub use loader::{Change, ChangedKeys, Loaded};
 pub use lookup::LookupError;
 pub use model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
-    PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind,
+    PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind, TableName,
 };
 pub use placement::{NewPartition, hash_slices, spread};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};

@@ -179,6 +179,9 @@ pub struct ClusterSequence {
     pub generation: i64,
 }
 
+/// Schema and name.
+pub type TableName = (String, String);
+
 /// The whole map at one epoch, without the lookup keys.
 #[derive(Clone, Debug, Default)]
 pub struct MapSnapshot {
@@ -186,8 +189,7 @@ pub struct MapSnapshot {
     /// Sorted by id.
     pub shards: Vec<Arc<Shard>>,
     pub groups: BTreeMap<GroupId, Arc<Group>>,
-    /// (schema, name) → table.
-    pub tables: HashMap<(String, String), Arc<Table>>,
+    pub tables: HashMap<TableName, Arc<Table>>,
     pub functions: HashMap<(String, String), Arc<DeclaredFunction>>,
     /// (schema, name) → sequence of the whole cluster.
     pub sequences: HashMap<(String, String), Arc<ClusterSequence>>,

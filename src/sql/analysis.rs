@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
-use crate::shardmap::GroupId;
+use crate::shardmap::{GroupId, TableName};
 use crate::sql::copy_in::CopyIn;
 use crate::sql::ddl_locks::TableLocks;
 use crate::sql::redefined::Redefined;
@@ -540,6 +540,8 @@ pub enum Command {
         redefines: Redefined,
         /// Names of what it makes, which others do not know yet: the rest of its transaction does not know what they mean.
         introduces: Arc<[String]>,
+        /// Sharded and reference tables whose names it gives to something new.
+        takes: Arc<[TableName]>,
     },
     Truncate {
         /// Tables of the home shard whose columns are numbered by the whole cluster, and begin anew.

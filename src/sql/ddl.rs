@@ -9,6 +9,7 @@ use super::query::means_temporary;
 use super::redefined::Redefined;
 use super::tree;
 use crate::error::PgError;
+use crate::shardmap::TableName;
 
 /// What a schema change is, as far as its kind says.
 pub struct Ddl {
@@ -19,6 +20,7 @@ pub struct Ddl {
     pub outside_transaction: bool,
     pub redefines: Redefined,
     pub introduces: Vec<String>,
+    pub takes: Vec<TableName>,
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
 }
@@ -31,6 +33,7 @@ impl Ddl {
             outside_transaction: false,
             redefines: Redefined::Nothing,
             introduces: Vec::new(),
+            takes: Vec::new(),
             once_per_server: false,
         }
     }
@@ -53,7 +56,7 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, once_per_server } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server } = self;
         Command::Ddl {
             tag,
             creates_temporary,
@@ -66,6 +69,7 @@ impl Ddl {
             locks: None,
             redefines,
             introduces: introduces.into(),
+            takes: takes.into(),
         }
     }
 }

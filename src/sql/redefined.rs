@@ -13,6 +13,7 @@ use pg_raw_parse::{Node, nodes};
 use super::context::Context;
 use super::tree;
 use crate::catalog::Relation;
+use crate::shardmap::TableName;
 
 /// Names without their schemas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +118,39 @@ pub fn shadowing(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<String
     let is_shadowed =
         |name: &&str| context.catalog.relations.values().any(|relation| relation.name == *name && is_elsewhere(relation));
     name_of(new).filter(is_shadowed).map(str::to_owned).into_iter().collect()
+}
+
+/// Sharded and reference tables whose names the statement gives to something else: it can only do so where they are gone.
+pub fn taken(node: Node<'_>, context: &Context) -> Vec<TableName> {
+    use nodes::ObjectType;
+    match node {
+        Node::CreateStmt(table) => taken_by(table.relation(), context),
+        Node::CreateTableAsStmt(table) => taken_by(table.into().and_then(|into| into.rel()), context),
+        Node::ViewStmt(view) => taken_by(view.view(), context),
+        Node::RenameStmt(rename) if rename.rename_type == ObjectType::OBJECT_SCHEMA => {
+            context.map.tables.keys().filter(|(schema, _)| Some(schema.as_str()) == rename.newname()).cloned().collect()
+        }
+        Node::RenameStmt(rename) => match rename.rename_type {
+            ObjectType::OBJECT_TABLE | ObjectType::OBJECT_VIEW | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+                tables(rename.relation().and_then(|relation| relation.schemaname()), rename.newname(), context)
+            }
+            _ => Vec::new(),
+        },
+        Node::AlterObjectSchemaStmt(moved) => tables(moved.newschema(), name_of(moved.relation()), context),
+        Node::CreateSchemaStmt(schema) => schema.schema_elts().iter().flat_map(|element| taken(element, context)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// By a new relation of this name.
+pub fn taken_by(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<TableName> {
+    tables(new.and_then(|new| new.schemaname()), name_of(new), context)
+}
+
+/// Those of the map, in this schema or, where there is none, in any: it may be the one that is searched first.
+fn tables(schema: Option<&str>, name: Option<&str>, context: &Context) -> Vec<TableName> {
+    let is_meant = |(of, table): &&TableName| Some(table.as_str()) == name && schema.is_none_or(|schema| schema == of);
+    context.map.tables.keys().filter(is_meant).cloned().collect()
 }
 
 /// Tables that become, or cease to be, parts of another one, and those whose new columns have defaults that are computed.

@@ -402,9 +402,10 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, .. } = &mut command {
+    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, takes, .. } = &mut command {
         *redefines = redefined(node, context);
         *introduces = introduced(node, context).into();
+        *takes = redefined::taken(node, context).into();
         *renames_distributed = schema_guard::renames_distributed(node, context);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
         *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
@@ -439,6 +440,7 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
     let mut redefines = Redefined::Nothing;
     let mut introduces = Vec::new();
     let mut concerns_roles: Option<bool> = None;
+    let (mut drops, mut taken) = (false, Vec::new());
     for text in changes {
         let tree = parse::parse(text)?;
         let Some(node) = tree.stmts().next() else { continue };
@@ -457,9 +459,11 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
                     ..
                 }
             );
-        let Command::Ddl { redefines: these, introduces: new, once_per_server, .. } = command else {
+        let Command::Ddl { redefines: these, introduces: new, once_per_server, takes, .. } = command else {
             return Err(do_block::not_in_a_block(""));
         };
+        drops |= matches!(node, Node::DropStmt(_));
+        taken.extend(takes.iter().cloned());
         redefines = redefines.with(these);
         introduces.extend(new.iter().cloned());
         // Not both on every shard and on one of each server.
@@ -469,7 +473,11 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
             return Err(do_block::not_in_a_block(&tag));
         }
     }
-    let block = ddl::Ddl { redefines, introduces, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
+    if drops && !taken.is_empty() {
+        return Err(do_block::not_in_a_block("DROP TABLE"));
+    }
+    let block =
+        ddl::Ddl { redefines, introduces, takes: taken, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
     let command = block.into_command();
     Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
@@ -497,6 +505,7 @@ fn place_table_as(
         locks: None,
         redefines: redefined::relation(relation, context),
         introduces: redefined::shadowing(relation, context).into(),
+        takes: redefined::taken_by(relation, context).into(),
     };
     if into.is_some_and(|into| into.skip_data) {
         let scope = match temporary {

@@ -95,6 +95,51 @@ async fn in_a_transaction(changer: &mut WireClient, other: &mut WireClient) {
     assert_eq!(other.value("SELECT id FROM later").await, "7");
 }
 
+/// What has the name of a sharded table is placed by the map, whatever it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_of_the_map_is_used_anew_when_the_map_has_let_it_go() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let (mut client, mut other) = (stage.client().await, stage.client().await);
+    let key = stage.key(1, 0);
+    succeed(&mut client, &format!("INSERT INTO notes VALUES ({key}, 'at home')")).await;
+    assert_eq!(client.ask("CREATE TABLE IF NOT EXISTS accounts (id int)").await, ALREADY_THERE);
+    succeed(&mut client, "BEGIN").await;
+    assert_eq!(client.ask("CREATE TABLE IF NOT EXISTS accounts (id int)").await, ALREADY_THERE.replace("Z(I)", "Z(T)"));
+    succeed(&mut client, "ROLLBACK").await;
+    for (dropped, taken) in [
+        ("accounts", "ALTER TABLE notes RENAME TO accounts"),
+        ("currencies", "ALTER TABLE notes RENAME TO currencies"),
+        ("accounts", "CREATE TABLE IF NOT EXISTS public.accounts AS SELECT * FROM notes"),
+        ("accounts", "SELECT * INTO accounts FROM currencies"),
+        ("accounts", "CREATE VIEW accounts AS SELECT * FROM notes"),
+        ("currencies", "ALTER TABLE spare.currencies SET SCHEMA public"),
+    ] {
+        succeed(&mut client, "BEGIN").await;
+        if taken.contains("spare.") {
+            succeed(&mut client, "CREATE SCHEMA spare; CREATE TABLE spare.currencies (id int)").await;
+        }
+        succeed(&mut client, &format!("DROP TABLE {dropped} CASCADE")).await;
+        let told = client.ask(taken).await;
+        assert!(told.contains("E(0A000 "), "{taken}: {told}");
+        succeed(&mut client, "ROLLBACK").await;
+    }
+    for sql in [
+        "DROP TABLE accounts CASCADE; CREATE TABLE accounts (id int)",
+        "DO $$ BEGIN DROP TABLE accounts CASCADE; CREATE TABLE accounts (id int); END $$",
+    ] {
+        assert!(client.ask(sql).await.contains("E(0A000 "), "{sql}");
+    }
+    client.unnamed("DROP TABLE accounts CASCADE", &[]).unnamed("CREATE TABLE accounts (id int)", &[]).sync();
+    assert!(client.transcript().await.contains("E(0A000 "));
+    assert_eq!(other.value("SELECT count(*) FROM accounts").await, "90");
+    succeed(&mut client, "DROP TABLE accounts CASCADE").await;
+    succeed(&mut client, "ALTER TABLE notes RENAME TO accounts").await;
+    assert_eq!(other.value(&format!("SELECT text FROM accounts WHERE id = {key}")).await, "at home");
+    stage.assert_log_is_clean();
+}
+
+const ALREADY_THERE: &str = "N(42P07 relation \"accounts\" already exists, skipping) C(CREATE TABLE) Z(I)";
+
 /// Reading what views say takes locks. Who locks their tables meanwhile, in whatever order, is in no deadlock with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_of_the_schema_stands_in_nobodys_way() {
