@@ -41,4 +41,5 @@ pub use last_step::{LastStep, LastStepEnd, LastStepError, last_step};
 pub use pieces::{Need, Next, Pieces, without_last_columns};
 pub use ranks::{Unranked, ranks};
 pub use scatter::{RowSink, Rows, STOP_AFTER, ScatterEnd, ScatterError, Spec, scatter};
+pub use sort_key::Printing;
 pub use watch::{FAILURE_PATIENCE, first_failure};

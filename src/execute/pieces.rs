@@ -21,8 +21,9 @@ use bytes::{Bytes, BytesMut};
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::ranks::{Ranks, Unranked, UnrankedColumn, unranked_columns};
 use super::scatter::{Rows, Spec, put_without_last_columns, sort_values};
-use super::sort_key::{SortValue, compare, is_float, is_ordered};
+use super::sort_key::{SortValue, compare, is_ordered};
 use crate::error::{PgError, SqlState};
+use crate::shard_key::Format;
 use crate::sql::analysis::Combine;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate};
 
@@ -163,7 +164,7 @@ impl Pieces {
         match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
                 let mut columns = self.columns.clone();
-                Groups::new(groups, &mut columns, self.spec.combine_bytes_max)?;
+                Groups::new(groups, &mut columns, self.spec.combine_bytes_max, self.spec.printing)?;
                 if let Some(step) = &groups.last_step {
                     last_step_text(step, &columns, &[])?;
                 }
@@ -176,7 +177,8 @@ impl Pieces {
         }
         for key in &self.spec.merge.order_by {
             let type_oid = self.columns.get(key.column).map_or(0, |column| column.type_oid);
-            if !is_ordered(type_oid, key.text.is_known()) || self.spec.cuts_floats && is_float(type_oid) {
+            let hides_order = self.spec.printing.hides_order(type_oid, Format::Text, !key.text.is_bytewise);
+            if !is_ordered(type_oid, key.text.is_known()) || hides_order {
                 return Err(unordered(key.column));
             }
         }
@@ -190,7 +192,7 @@ impl Pieces {
         known.has_ended |= has_ended;
         for frame in rows {
             let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-            let values = sort_values(order_by, &self.columns, body, self.spec.cuts_floats).map_err(CombineError::Inexact)?;
+            let values = sort_values(order_by, &self.columns, body, self.spec.printing).map_err(CombineError::Inexact)?;
             known.bytes += frame.len();
             known.row_count += 1;
             known.byte_count += frame.len() as u64;
@@ -279,7 +281,7 @@ impl Pieces {
         self.to_skip = self.count(self.spec.offset)?.unwrap_or(0);
         self.stage = match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
-                let mut groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
+                let mut groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max, self.spec.printing)?;
                 self.group_ranks.drain(..).for_each(|(column, ranks)| groups.set_ranks(column, ranks));
                 Stage::Grouping { groups: Box::new(groups), parts: vec![0; self.inputs.len()] }
             }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::pieces::Pieces;
 use super::ranks::unranked_columns;
-use super::sort_key::{SortValue, compare, decode, is_float};
+use super::sort_key::{Printing, SortValue, compare, decode};
 use super::watch::{FAILURE_PATIENCE, first_failure};
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Frame, NestedValues};
 use crate::error::PgError;
@@ -44,8 +44,7 @@ pub struct Spec {
     pub describes: bool,
     /// What the client was told of its columns.
     pub told: Option<ColumnsDigest>,
-    /// Floats in text are cut to fewer digits than they have: values that look the same may not be.
-    pub cuts_floats: bool,
+    pub printing: Printing,
 }
 
 /// The value of LIMIT or OFFSET.
@@ -208,7 +207,7 @@ impl Merge<'_, '_> {
         match &self.spec.merge.combine {
             Some(Combine::Groups(groups)) => {
                 let last_step = groups.last_step.as_ref();
-                let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max)?;
+                let groups = Groups::new(groups, &mut self.columns, self.spec.combine_bytes_max, self.spec.printing)?;
                 let groups = self.take_groups(groups, sink).await?;
                 let rows = groups.finish(&self.spec.merge.order_by)?;
                 return match last_step {
@@ -445,11 +444,9 @@ impl Merge<'_, '_> {
             match header.tag {
                 shard_tag::DATA_ROW => {
                     let order_by = if self.spec.has_groups() { &[] } else { self.spec.merge.order_by.as_slice() };
-                    read_sort_values(&mut input.values, order_by, &self.columns, body, self.spec.cuts_floats).map_err(
-                        |reason| {
-                            if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
-                        },
-                    )?;
+                    read_sort_values(&mut input.values, order_by, &self.columns, body, self.spec.printing).map_err(|reason| {
+                        if self.is_answered { ScatterError::Order(reason) } else { ScatterError::Inexact(reason) }
+                    })?;
                     input.head = Head::Row { total: header.total };
                     return Ok(());
                 }
@@ -544,10 +541,10 @@ pub(super) fn sort_values(
     order_by: &[SortKey],
     columns: &[FieldDescription],
     row: &[u8],
-    cuts_floats: bool,
+    printing: Printing,
 ) -> Result<Vec<SortValue>, String> {
     let mut values = Vec::new();
-    read_sort_values(&mut values, order_by, columns, row, cuts_floats)?;
+    read_sort_values(&mut values, order_by, columns, row, printing)?;
     Ok(values)
 }
 
@@ -557,15 +554,15 @@ fn read_sort_values(
     order_by: &[SortKey],
     columns: &[FieldDescription],
     row: &[u8],
-    cuts_floats: bool,
+    printing: Printing,
 ) -> Result<(), String> {
     values.clear();
     for key in order_by {
         let column = columns.get(key.column).ok_or("a sort column is missing")?;
         let value = data_row_columns(row).nth(key.column).ok_or("a row is too short")?.map_err(|error| error.to_string())?;
         let format = if column.format == 0 { Format::Text } else { Format::Binary };
-        if cuts_floats && format == Format::Text && is_float(column.type_oid) {
-            return Err(format!("column {} shows fewer digits than it sorts by", key.column + 1));
+        if printing.hides_order(column.type_oid, format, !key.text.is_bytewise) {
+            return Err(format!("column {} does not show how it sorts", key.column + 1));
         }
         // Text whose order PostgreSQL is asked for is kept as it is until then.
         let value = decode(column.type_oid, format, key.text.is_known(), value)

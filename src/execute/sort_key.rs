@@ -64,6 +64,30 @@ pub fn is_ordered(type_oid: u32, is_bytewise: bool) -> bool {
     }
 }
 
+/// What the session's settings do to values that are sent: as they are sent they may sort in another order, or look alike where
+/// they are not equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Printing {
+    /// Floats in text are cut to fewer digits than they have.
+    pub cuts_floats: bool,
+    /// `bytea_output = escape`.
+    pub escapes_bytes: bool,
+    /// Text is in another encoding than the servers'.
+    pub recodes_text: bool,
+}
+
+impl Printing {
+    /// Values of this type do not show how they sort. Text that PostgreSQL ranks does not have to.
+    pub fn hides_order(self, type_oid: u32, format: Format, is_ranked: bool) -> bool {
+        match type_oid {
+            FLOAT4 | FLOAT8 => self.cuts_floats && format == Format::Text,
+            BYTEA => self.escapes_bytes && format == Format::Text,
+            TEXT | VARCHAR | BPCHAR | NAME => self.recodes_text && !is_ranked,
+            _ => false,
+        }
+    }
+}
+
 pub fn is_text(type_oid: u32) -> bool {
     matches!(type_oid, TEXT | VARCHAR | BPCHAR | NAME)
 }
@@ -71,10 +95,6 @@ pub fn is_text(type_oid: u32) -> bool {
 /// The part of a text that counts where it is compared.
 pub fn compared_text(type_oid: u32, bytes: &[u8]) -> &[u8] {
     if type_oid == BPCHAR { without_blanks(bytes) } else { bytes }
-}
-
-pub fn is_float(type_oid: u32) -> bool {
-    matches!(type_oid, FLOAT4 | FLOAT8)
 }
 
 /// -0 equals 0 for PostgreSQL.

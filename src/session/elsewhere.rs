@@ -12,7 +12,7 @@ use super::statement::Statement;
 use super::told::{changed, changed_meanwhile};
 use super::{Failure, Session, SessionEnd};
 use crate::error::{PgError, SqlState};
-use crate::execute::{RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
+use crate::execute::{Printing, RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
 use crate::plan::{self, Gathering, Plan};
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
@@ -276,7 +276,12 @@ impl Session {
         let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
         let cuts_floats = self.effective("extra_float_digits").is_some_and(|digits| !shows_all(digits));
         let combine_bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        Ok(Spec { combine_bytes_max, cuts_floats, ..spec(merge, inputs)? })
+        let printing = Printing {
+            cuts_floats,
+            escapes_bytes: self.effective("bytea_output").is_some_and(|form| form != "hex"),
+            recodes_text: !self.reads_utf8(),
+        };
+        Ok(Spec { combine_bytes_max, printing, ..spec(merge, inputs)? })
     }
 
     /// A shard joins, and what had to come before the statement has been answered.
@@ -383,7 +388,7 @@ fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         hidden_columns: merge.hidden_columns,
         describes: false,
         told: None,
-        cuts_floats: false,
+        printing: Printing::default(),
     })
 }
 

@@ -101,7 +101,7 @@ impl Session {
     }
 
     /// What the client sends is what the shards store, byte by byte.
-    fn reads_utf8(&self) -> bool {
+    pub(super) fn reads_utf8(&self) -> bool {
         self.effective("client_encoding").is_none_or(|encoding| {
             let plain: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
             ["utf8", "unicode", "sqlascii"].iter().any(|name| plain.eq_ignore_ascii_case(name))

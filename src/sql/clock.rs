@@ -39,6 +39,7 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
     while let Some(token) = tokens.get(index) {
         let found = match token.kind {
             TokenKind::Word => clock(&tokens, index, instant)?,
+            TokenKind::QuotedIdentifier if tokens.piece(index + 1) == "(" => clock(&tokens, index, instant)?,
             _ if is_special(&tokens, index) => match meaning(&tokens, index) {
                 Some(Meaning::Time { first, last, type_name }) => {
                     Some((time(tokens.piece(index), &type_name, instant).ok_or_else(not_replaced)?, first, last))
@@ -94,7 +95,11 @@ pub fn mentions_clock(text: &str) -> bool {
 /// What stands for the clock that begins at this token, and its first and last token.
 fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) -> Result<Option<(String, usize, usize)>, PgError> {
     let piece = |index: usize| tokens.piece(index);
-    let word = piece(index).to_ascii_lowercase();
+    let word = match piece(index) {
+        escaped if escaped.starts_with(['u', 'U']) && escaped.ends_with('"') => return Err(not_replaced()),
+        quoted if quoted.starts_with('"') => quoted.trim_matches('"').to_owned(),
+        word => word.to_ascii_lowercase(),
+    };
     let before = index.checked_sub(1).map(piece).unwrap_or_default().to_ascii_lowercase();
     let is_call = piece(index + 1) == "(";
     match word.as_str() {
@@ -103,7 +108,7 @@ fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) ->
                 return Ok(None);
             }
             let first = match before.as_str() {
-                "." if piece(index.saturating_sub(2)).eq_ignore_ascii_case("pg_catalog") => index - 2,
+                "." if piece(index.saturating_sub(2)).trim_matches('"').eq_ignore_ascii_case("pg_catalog") => index - 2,
                 // Somebody's own function of this name.
                 "." => return Ok(None),
                 // FROM of a query, but for `extract(day FROM now())`.
@@ -119,6 +124,8 @@ fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) ->
         }
         // Of one argument it is the time until today.
         "age" if is_call && !has_comma(tokens, index + 1) => Err(not_replaced()),
+        // Keywords; quoted they are names.
+        _ if piece(index).starts_with('"') => Ok(None),
         "current_timestamp" | "current_date" | "current_time" | "localtime" | "localtimestamp" => {
             if matches!(before.as_str(), "." | "as") {
                 return Ok(None);
@@ -252,6 +259,8 @@ mod tests {
         let text = |sql: &str| replaced(sql).expect("replaced");
         assert_eq!(text("SELECT now(), id FROM t WHERE at < Now ( )"), Some(format!("SELECT {NOW}, id FROM t WHERE at < {NOW}")));
         assert_eq!(text("SELECT pg_catalog.now()"), Some(format!("SELECT {NOW}")));
+        assert_eq!(text("SELECT \"pg_catalog\".\"now\"(), now()"), Some(format!("SELECT {NOW}, {NOW}")));
+        assert_eq!(text("INSERT INTO \"now\" (a) SELECT \"current_date\" (1) FROM \"NOW\"()"), None);
         let date = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz::pg_catalog.date AS current_date)";
         assert_eq!(text("SELECT current_date - 1"), Some(format!("SELECT {date} - 1")));
         let time = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz::pg_catalog.time(3) AS localtime)";

@@ -8,7 +8,8 @@
 //! Scenes, each with servers of its own: `general`, a small application; `keys`, a table for each kind of shard key; `gather`,
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
 //! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `unseen`, what functions,
-//! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes. The
+//! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes;
+//! `merges`, what rows are sorted and grouped by when they are put together. The
 //! others are told in databases with such an order too.
 
 mod answer;
@@ -84,6 +85,13 @@ const COLLATIONS: Scene = Scene {
     locate: "SELECT shardgate.locate('people', '1')",
 };
 
+const MERGES: Scene = Scene {
+    schema: include_str!("parity/merges/schema.sql"),
+    rows: include_str!("parity/merges/rows.sql"),
+    declare: include_str!("parity/merges/declare.sql"),
+    locate: "SELECT shardgate.locate('t', '1')",
+};
+
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GENERAL).await;
@@ -141,6 +149,15 @@ async fn what_a_statement_reads_unseen_is_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     run_files(&mut runner, "unseen", None).await;
     runner.tally.finish("unseen");
+}
+
+/// In databases whose default collation is not C, since the names of collations count.
+#[tokio::test]
+async fn what_is_merged_is_as_by_one_postgresql() {
+    let mut world = World::start_sorting(MERGES, Text::Linguistic).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "merges", None).await;
+    runner.tally.finish("merges");
 }
 
 /// In databases whose default collation is not C.

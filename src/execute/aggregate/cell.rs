@@ -5,7 +5,7 @@ use super::{CombineError, inexact};
 use crate::error::{PgError, SqlState};
 use crate::execute::numeric::Numeric;
 use crate::execute::ranks::Ranks;
-use crate::execute::sort_key::{SortValue, compare_values, compared_text, decode, is_text};
+use crate::execute::sort_key::{Printing, SortValue, compare_values, compared_text, decode, is_text};
 use crate::shard_key::Format;
 use crate::sql::analysis::{Combination, TextOrder};
 use crate::wire::FieldDescription;
@@ -18,6 +18,7 @@ pub struct Column {
     format: Format,
     /// How its values sort, where PostgreSQL has said it.
     ranks: Ranks,
+    printing: Printing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ pub enum Cell {
 }
 
 impl Column {
-    pub fn new(combination: &Combination, described: &FieldDescription) -> Result<Self, CombineError> {
+    pub fn new(combination: &Combination, described: &FieldDescription, printing: Printing) -> Result<Self, CombineError> {
         let type_oid = described.type_oid;
         let format = if described.format == 0 { Format::Text } else { Format::Binary };
         let kind = match combination {
@@ -72,7 +73,14 @@ impl Column {
         let kind = kind.ok_or_else(|| {
             inexact(format!("column \"{name}\" has a type of which parts of several shards do not make the exact whole"))
         })?;
-        Ok(Self { kind, type_oid, format, ranks: Ranks::default() })
+        if let Kind::Extreme { is_ranked, .. } = kind
+            // Of floats that look alike either may be it.
+            && !matches!(type_oid, FLOAT4 | FLOAT8)
+            && printing.hides_order(type_oid, format, is_ranked)
+        {
+            return Err(inexact(format!("column \"{name}\" does not show how its values sort")));
+        }
+        Ok(Self { kind, type_oid, format, ranks: Ranks::default(), printing })
     }
 
     pub fn set_ranks(&mut self, ranks: Ranks) {
@@ -189,6 +197,9 @@ impl Column {
     /// Of the column as it is after [`Column::finish`].
     pub fn sort_value(&self, is_bytewise: bool, value: Option<&[u8]>) -> Option<SortValue> {
         let type_oid = if matches!(self.kind, Kind::Average { .. }) { NUMERIC } else { self.type_oid };
+        if self.printing.hides_order(type_oid, self.format, !is_bytewise) {
+            return None;
+        }
         decode(type_oid, self.format, is_bytewise, value)
     }
 

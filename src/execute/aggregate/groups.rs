@@ -6,7 +6,7 @@ use super::cell::{Cell, Column};
 use super::row_key::RowKey;
 use super::{CombineError, Room, inexact};
 use crate::execute::ranks::Ranks;
-use crate::execute::sort_key::{SortValue, compare};
+use crate::execute::sort_key::{Printing, SortValue, compare};
 use crate::sql::analysis::{self, SortKey};
 use crate::wire::{FieldDescription, data_row_columns};
 
@@ -37,13 +37,20 @@ pub struct GroupRow {
 
 impl Groups {
     /// `columns`: of the shards' rows; what the client is told of them is written there.
-    pub fn new(groups: &analysis::Groups, columns: &mut [FieldDescription], bytes_max: usize) -> Result<Self, CombineError> {
+    pub fn new(
+        groups: &analysis::Groups,
+        columns: &mut [FieldDescription],
+        bytes_max: usize,
+        printing: Printing,
+    ) -> Result<Self, CombineError> {
         if groups.columns.len() != columns.len() {
             return Err(inexact("the columns are not those that were expected"));
         }
         let key = RowKey::new(&groups.keys, columns)?;
         let combined = groups.columns.iter().zip(columns.iter());
-        let kinds = combined.map(|(combination, described)| Column::new(combination, described)).collect::<Result<Vec<_>, _>>()?;
+        let kinds = combined
+            .map(|(combination, described)| Column::new(combination, described, printing))
+            .collect::<Result<Vec<_>, _>>()?;
         for (kind, described) in kinds.iter().zip(columns) {
             kind.describe(described);
         }

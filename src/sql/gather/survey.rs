@@ -719,14 +719,16 @@ impl Walk {
 
 /// Each row makes one of its rows, whatever the others are.
 fn is_plain(select: &nodes::SelectStmt) -> bool {
-    let is_value = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(_) | Node::A_Const(_));
+    let is_value = |node: Node<'_>| matches!(node, Node::ColumnRef(_) | Node::A_Const(_));
     select.op == nodes::SetOperation::SETOP_NONE
         && select.group_clause().is_empty()
         && select.window_clause().is_empty()
+        // An aggregate, there too, makes one row of all.
+        && select.sort_clause().iter().all(|sort| is_value(sort.node()))
         && matches!(select.having_clause(), Node::None)
         && matches!(select.limit_count(), Node::None)
         && matches!(select.limit_offset(), Node::None)
-        && select.target_list().iter().all(is_value)
+        && select.target_list().iter().all(|target| is_value(target.val()))
 }
 
 /// A column of the list that keeps its values.

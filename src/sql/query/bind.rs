@@ -8,6 +8,7 @@ use pg_raw_parse::{Node, nodes};
 use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
 use super::expression::{Findings, Place, Scope};
+use super::found_first::Level;
 use super::from::LEAVES_MAX;
 use super::functions::volatile;
 use super::leaves::{Leaf, LeafKind};
@@ -70,6 +71,8 @@ pub struct Reader<'c> {
     pub moves_clocks: bool,
     /// A function in the select list that is read, with another value on each call: the first one found.
     pub drawn: Option<String>,
+    /// Of the query that is read next only whether it has rows counts.
+    pub asks_existence: bool,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -102,6 +105,7 @@ impl<'c> Reader<'c> {
             outline: None,
             groups: None,
             draws: Draws::Nothing,
+            asks_existence: false,
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,
@@ -191,6 +195,7 @@ impl<'c> Reader<'c> {
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
+        let asks_existence = std::mem::take(&mut self.asks_existence);
         let ctes = self.with(select.with_clause(), outer, ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
             return self.set_operation(select, outer, &ctes);
@@ -198,7 +203,7 @@ impl<'c> Reader<'c> {
         if !select.values_lists().is_empty() {
             return self.values(select, outer, &ctes);
         }
-        self.block(select, outer, &ctes)
+        self.block(select, outer, &ctes, asks_existence)
     }
 
     fn set_operation<'n>(
@@ -221,6 +226,7 @@ impl<'c> Reader<'c> {
                 return Err(too_complex());
             }
         }
+        let first_leaf = self.leaves.len();
         let mut bound = self.select(leftmost, outer, ctes)?;
         for (operation, is_all, right) in branches.into_iter().rev() {
             let right = self.select(right, outer, ctes)?;
@@ -240,6 +246,9 @@ impl<'c> Reader<'c> {
             *subqueries = findings.subqueries;
         }
         bound.order = self.order(select, None, &bound.outputs);
+        if self.depth > 1 {
+            self.note_found_first_of_set(self.has_limit(select), &bound.outputs, &bound.order, first_leaf..self.leaves.len());
+        }
         Ok(bound)
     }
 
@@ -304,6 +313,7 @@ impl<'c> Reader<'c> {
         select: &'n nodes::SelectStmt,
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
+        asks_existence: bool,
     ) -> Result<Bound, PgError> {
         let mut frame = Frame::inside(outer);
         let mut block = Block::default();
@@ -337,7 +347,7 @@ impl<'c> Reader<'c> {
             self.notes.locks();
             self.locking = self.row_locks(select, &frame);
             self.lock_hint = self.lock_less(select, &frame).filter(|_| self.depth == 1);
-            self.note_locked_copies(select, &frame, leaves);
+            self.note_locked_copies(select, &frame, leaves.clone());
             self.has_inner_locks |= self.depth > 1;
         }
         let drawn = std::mem::replace(&mut self.drawn, drawn_around);
@@ -346,6 +356,10 @@ impl<'c> Reader<'c> {
             self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
+        if self.depth > 1 && !asks_existence {
+            let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
+            self.note_found_first(&level);
+        }
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {
             let source = GroupedQuery { select, frame: &frame, outputs: &outputs, is_complete, block: &block, order: &order };
             self.groups = Some(self.grouped(&source));

@@ -141,6 +141,7 @@ impl<'c> Reader<'c> {
         link: Facts,
         is_isolated: bool,
     ) -> Result<Subquery, PgError> {
+        self.asks_existence = sublink.sub_link_type == nodes::SubLinkType::EXISTS_SUBLINK;
         let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
         Ok(Subquery { bound, link, is_required: false, is_isolated })
     }

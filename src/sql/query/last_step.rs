@@ -181,7 +181,7 @@ impl Reader<'_> {
         Some(targets)
     }
 
-    /// HAVING as the WHERE of the last step. Without aggregates it stays with the shards.
+    /// HAVING as the WHERE of the last step. Without aggregates it stays with the shards, which have the same values of each group.
     fn last_filter(&self, making: &mut Making<'_, '_>) -> Option<Option<String>> {
         let query = making.query;
         let having = query.select.having_clause();
@@ -189,7 +189,7 @@ impl Reader<'_> {
             return Some(None);
         }
         let is_plain = matches!(self.part(having, query.frame), Part::Plain);
-        if is_plain && !query.select.group_clause().is_empty() {
+        if is_plain && !query.select.group_clause().is_empty() && self.is_alike_on_shards(having, query) {
             return Some(None);
         }
         self.replace_inside(having, making)?;
@@ -212,7 +212,7 @@ impl Reader<'_> {
                         if !whole.get(*index).copied()? {
                             return None;
                         }
-                        making.replaced.push((range.clone(), column(*index)));
+                        making.replaced.push((range.clone(), collated(sort.node(), column(*index))?));
                     }
                 }
                 OrderBy::Hidden(sql) => match self.part(sort.node(), query.frame) {
@@ -221,7 +221,7 @@ impl Reader<'_> {
                         let index = self.sorted_column(sort.node(), sql, query.frame, &mut making.groups).ok()?;
                         making.sort_by(index, item.order.text.is_bytewise);
                         making.set_collation(index, self.collation_of(sort.node(), query.frame));
-                        making.replaced.push((range.clone(), column(index)));
+                        making.replaced.push((range.clone(), collated(sort.node(), column(index))?));
                     }
                 },
                 OrderBy::Other => return None,
@@ -353,6 +353,13 @@ fn names_output(node: Node<'_>, query: &GroupedQuery<'_, '_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// With the collation that the item names: the column has its own. `None`: the name cannot be read.
+fn collated(item: Node<'_>, column: String) -> Option<String> {
+    let Node::CollateClause(collate) = item else { return Some(column) };
+    let names: Vec<String> = tree::names(collate.collname())?.into_iter().map(quoted_identifier).collect();
+    Some(format!("{column} COLLATE {}", names.join(".")))
 }
 
 fn column(index: usize) -> String {

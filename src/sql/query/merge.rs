@@ -8,7 +8,6 @@ use std::ops::Range;
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
-use super::column_name::column_name;
 use super::placement::{Combined, CombinedBy};
 use super::{Body, Bound, Distinct, Grouping, OrderBy, OrderItem};
 use crate::error::PgError;
@@ -31,7 +30,8 @@ impl Assembly {
 
     /// Adds a column to the fragment's rows; its position.
     pub fn hide(&mut self, sql: String) -> usize {
-        self.hidden.push(sql);
+        // By its own name ORDER BY and GROUP BY could mean it.
+        self.hidden.push(format!("{sql} AS shardgate_hidden"));
         self.visible + self.hidden.len() - 1
     }
 
@@ -105,15 +105,10 @@ impl Reader<'_> {
     /// Order and limits, by which the shards sort and cut too.
     fn ordered(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Assembly, PgError> {
         let mut assembly = Assembly::new(bound.outputs.len());
-        for (sort, item) in select.sort_clause().iter().zip(&bound.order) {
+        for item in &bound.order {
             let column = match &item.by {
                 OrderBy::Output(index) if bound.is_complete || self.is_before_star(select, *index) => *index,
-                OrderBy::Hidden(sql) => {
-                    // Beside an output of its name it would make that name ambiguous, by which another item may sort.
-                    let name = column_name(sort.node());
-                    let is_named = bound.outputs.iter().any(|output| output.name == name);
-                    assembly.hide(if is_named { format!("{sql} AS shardgate_hidden") } else { sql.clone() })
-                }
+                OrderBy::Hidden(sql) => assembly.hide(sql.clone()),
                 OrderBy::Output(_) | OrderBy::Other => return Err(unknown_order()),
             };
             assembly.merge.order_by.push(SortKey {

@@ -23,6 +23,7 @@ mod copy_in;
 mod distinct;
 mod expression;
 mod facts;
+mod found_first;
 mod from;
 mod functions;
 mod insert;

@@ -1,0 +1,349 @@
+//! Queries inside a statement whose answer hangs on which rows of a reference table are found first.
+//!
+//! The copies have the same rows in places of their own. `LIMIT 1` without an order, the order of `array_agg`, the first row of
+//! DISTINCT ON: a shard's own answer is as good as any other, but several shards must not give several answers in one statement.
+//! So such a query is evaluated once, unless what it finds is determined: by equalities with a whole unique key, by an order that
+//! has one, or because the rows that could be exchanged look alike.
+
+use std::collections::HashSet;
+
+use pg_raw_parse::{Node, nodes};
+
+use super::bind::Reader;
+use super::leaves::{Columns, Leaf, LeafKind};
+use super::scope::{Frame, Resolution};
+use super::{Block, Column, Distinct, Grouping, OrderBy, OrderItem, Output};
+use crate::error::PgError;
+use crate::sql::tree;
+
+/// `column = value`, and the columns of the same query level that the value is made of.
+struct Equality {
+    column: Column,
+    needs: Vec<Column>,
+}
+
+/// One query level, read.
+pub struct Level<'l, 'n> {
+    pub select: &'n nodes::SelectStmt,
+    pub frame: &'l Frame<'l>,
+    pub block: &'l Block,
+    pub outputs: &'l [Output],
+    pub is_complete: bool,
+    pub order: &'l [OrderItem],
+    /// Its leaves and those of queries in its FROM.
+    pub leaves: std::ops::Range<usize>,
+}
+
+impl Reader<'_> {
+    /// It has rows of reference tables, and no others.
+    fn reads_copies_only(&self, leaves: std::ops::Range<usize>) -> bool {
+        let leaves = self.leaves.get(leaves).unwrap_or_default();
+        leaves.iter().any(|leaf| matches!(leaf.kind, LeafKind::Replicated))
+            && leaves.iter().all(|leaf| matches!(leaf.kind, LeafKind::Replicated | LeafKind::Derived))
+    }
+
+    /// Not for several shards, if they may find other rows first.
+    pub fn note_found_first(&mut self, level: &Level<'_, '_>) {
+        if !self.reads_copies_only(level.leaves.clone()) {
+            return;
+        }
+        let fixed = self.fixed_columns(level);
+        let is_one_row = || self.has_unique_key(level, &fixed);
+        let is_single_group = matches!(level.block.grouping, Grouping::Whole);
+        let first = if level.block.has_limit && !is_single_group && !self.has_total_order(level, &fixed) {
+            Some("LIMIT")
+        } else if matches!(level.block.distinct, Distinct::On(_)) && !self.has_total_order(level, &fixed) {
+            Some("DISTINCT ON")
+        } else if !level.block.windows.is_empty() && !is_one_row() {
+            Some("a window function")
+        } else if self.has_unordered_aggregate(level, &fixed) {
+            Some("an aggregate")
+        } else {
+            None
+        };
+        if let Some(what) = first {
+            self.notes.not_pushable(found_first(what));
+        }
+    }
+
+    /// LIMIT of a set operation.
+    pub fn note_found_first_of_set(
+        &mut self,
+        has_limit: bool,
+        outputs: &[Output],
+        order: &[OrderItem],
+        leaves: std::ops::Range<usize>,
+    ) {
+        if has_limit && !sorts_by_all(outputs, order) && self.reads_copies_only(leaves) {
+            self.notes.not_pushable(found_first("LIMIT"));
+        }
+    }
+
+    /// Columns that have one value in all rows, as far as equalities say it.
+    fn fixed_columns(&self, level: &Level<'_, '_>) -> HashSet<Column> {
+        let mut conditions = vec![level.select.where_clause()];
+        for item in level.select.from_clause() {
+            inner_conditions(item, &mut conditions);
+        }
+        let mut equalities = Vec::new();
+        while let Some(condition) = conditions.pop() {
+            match condition {
+                Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => conditions.extend(all.args().iter()),
+                Node::A_Expr(e)
+                    if e.kind == nodes::A_Expr_Kind::AEXPR_OP
+                        && matches!(tree::names(e.name()).as_deref(), Some(["="] | ["pg_catalog", "="])) =>
+                {
+                    equalities.extend(self.equality(e.lexpr(), e.rexpr(), level));
+                    equalities.extend(self.equality(e.rexpr(), e.lexpr(), level));
+                }
+                _ => {}
+            }
+        }
+        let mut fixed = HashSet::new();
+        loop {
+            let known = fixed.len();
+            let is_fixed = |equality: &&Equality| equality.needs.iter().all(|column| fixed.contains(column));
+            let more: Vec<Column> = equalities.iter().filter(is_fixed).map(|equality| equality.column).collect();
+            fixed.extend(more);
+            for place in level.leaves.clone().filter(|place| self.has_unique_key_of(*place, &fixed)).collect::<Vec<_>>() {
+                let count = self.leaves.get(place).and_then(Leaf::column_count).unwrap_or_default();
+                fixed.extend((0..count).map(|index| Column { leaf: place, index }));
+            }
+            if fixed.len() == known {
+                return fixed;
+            }
+        }
+    }
+
+    fn equality(&self, side: Node<'_>, other: Node<'_>, level: &Level<'_, '_>) -> Option<Equality> {
+        let column = self.own_column(side, level)?;
+        let mut needs = Vec::new();
+        let mut is_simple = true;
+        tree::walk(other, &mut |node| {
+            match node {
+                Node::ColumnRef(_) => needs.extend(self.own_column(node, level)),
+                // Another value each time, or for each row.
+                Node::SubLink(_) | Node::FuncCall(_) => is_simple = false,
+                _ => {}
+            }
+            is_simple
+        });
+        is_simple.then_some(Equality { column, needs })
+    }
+
+    /// What is not a column of this level is fixed: of a query around it, a parameter, a variable.
+    fn own_column(&self, node: Node<'_>, level: &Level<'_, '_>) -> Option<Column> {
+        let Node::ColumnRef(reference) = node else { return None };
+        match level.frame.resolve(&tree::names(reference.fields())?, &self.leaves) {
+            Resolution::Column(column) => Some(column).filter(|column| level.leaves.contains(&column.leaf)),
+            Resolution::Unknown => None,
+        }
+    }
+
+    /// No two rows agree in these columns: they hold a unique key of each table.
+    fn has_unique_key(&self, level: &Level<'_, '_>, columns: &HashSet<Column>) -> bool {
+        level.leaves.clone().all(|place| self.has_unique_key_of(place, columns))
+    }
+
+    fn has_unique_key_of(&self, place: usize, columns: &HashSet<Column>) -> bool {
+        let Some(leaf) = self.leaves.get(place) else { return false };
+        let (LeafKind::Replicated, Columns::Relation(relation)) = (&leaf.kind, &leaf.columns) else { return false };
+        let is_held = |name: &Option<String>| {
+            let index = name.as_ref().and_then(|name| relation.columns.iter().position(|column| column.name == *name));
+            index.is_some_and(|index| {
+                let is_not_null = relation.columns.get(index).is_some_and(|column| column.is_not_null);
+                is_not_null && columns.contains(&Column { leaf: place, index })
+            })
+        };
+        relation.uniques.iter().any(|unique| {
+            !unique.is_partial && !unique.is_exclusion && !unique.columns.is_empty() && unique.columns.iter().all(is_held)
+        })
+    }
+
+    /// ORDER BY leaves no choice.
+    fn has_total_order(&self, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+        if level.is_complete && sorts_by_all(level.outputs, level.order) {
+            return true;
+        }
+        if !matches!(level.block.grouping, Grouping::None) {
+            return false;
+        }
+        let mut columns = fixed.clone();
+        for (sort, item) in level.select.sort_clause().iter().zip(level.order) {
+            let output = match item.by {
+                OrderBy::Output(index) => level.outputs.get(index).and_then(|output| output.origin.as_ref()),
+                OrderBy::Hidden(_) | OrderBy::Other => None,
+            };
+            let column = output.filter(|origin| origin.function.is_none()).map(|origin| origin.column);
+            columns.extend(column.or_else(|| self.own_column(sort.node(), level)));
+        }
+        self.has_unique_key(level, &columns)
+    }
+
+    /// One that makes another value of the same rows in another order.
+    fn has_unordered_aggregate(&self, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+        let mut found = false;
+        let targets = level.select.target_list().iter().map(nodes::ResTarget::val);
+        let sorts = level.select.sort_clause().iter().map(nodes::SortBy::node);
+        for node in targets.chain(sorts).chain([level.select.having_clause()]) {
+            tree::walk(node, &mut |node| {
+                found |= match node {
+                    Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => {
+                        self.hangs_on_order(call, level, fixed)
+                    }
+                    Node::JsonObjectAgg(_) | Node::JsonArrayAgg(_) => !self.has_unique_key(level, fixed),
+                    _ => false,
+                };
+                !found
+            });
+        }
+        found
+    }
+
+    fn hangs_on_order(&self, call: &nodes::FuncCall, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+        let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
+        let is_sorted_by_value = || {
+            let (Some(sort), 1) = (call.agg_order().iter().next(), call.agg_order().len()) else { return false };
+            let own = |node: Node<'_>| self.own_column(node, level);
+            own(sort.node()).is_some_and(|sorted| {
+                call.args().iter().all(|argument| matches!(argument, Node::A_Const(_)) || own(argument) == Some(sorted))
+            })
+        };
+        if ORDERLESS.contains(&name) || call.agg_within_group || call.agg_distinct || is_sorted_by_value() {
+            return false;
+        }
+        let mut columns = fixed.clone();
+        columns.extend(call.agg_order().iter().filter_map(|sort| self.own_column(sort.node(), level)));
+        !self.has_unique_key(level, &columns)
+    }
+}
+
+/// Rows that could be exchanged look alike.
+fn sorts_by_all(outputs: &[Output], order: &[OrderItem]) -> bool {
+    (0..outputs.len()).all(|index| order.iter().any(|item| item.by == OrderBy::Output(index)))
+}
+
+/// What inner joins ask for.
+fn inner_conditions<'n>(item: Node<'n>, conditions: &mut Vec<Node<'n>>) {
+    if let Node::JoinExpr(join) = item
+        && join.jointype == nodes::JoinType::JOIN_INNER
+    {
+        conditions.push(join.quals());
+        inner_conditions(join.larg(), conditions);
+        inner_conditions(join.rarg(), conditions);
+    }
+}
+
+fn found_first(what: &str) -> PgError {
+    PgError::unsupported(
+        format!("{what} over a reference table is not supported here across shards"),
+        "Which rows are found first differs from copy to copy.",
+        "Add an ORDER BY that ends with a unique key.",
+    )
+}
+
+/// Aggregates that make the same of the same rows in any order, sums of floats but for their last digits.
+const ORDERLESS: [&str; 30] = [
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "every",
+    "max",
+    "min",
+    "range_agg",
+    "range_intersect_agg",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "variance",
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::Unique;
+    use crate::sql::analysis::Scope;
+    use crate::sql::{Analyzer, testing};
+
+    /// Whether it may run on several shards as it is.
+    fn is_pushed_down(text: &str) -> bool {
+        let mut fixture = testing::library();
+        let relation = fixture.catalog.relations.values_mut().find(|relation| relation.name == "ref").unwrap();
+        relation.uniques.push(Unique {
+            name: "ref_pkey".to_owned(),
+            is_primary: true,
+            is_exclusion: false,
+            is_constraint: true,
+            columns: vec![Some("id".to_owned())],
+            is_partial: false,
+            definition: String::new(),
+        });
+        let context = fixture.context(&["public"], &[]);
+        let analyzed = Analyzer::new().analyze(text, &context).unwrap();
+        match &analyzed.statements[0].scope {
+            Scope::Placed { pushdown, .. } => pushdown.is_ok(),
+            Scope::Replicated => true,
+            scope => panic!("{text}: {scope:?}"),
+        }
+    }
+
+    #[test]
+    fn what_several_copies_would_answer_each_in_its_way_is_asked_once() {
+        for text in [
+            "SELECT k, (SELECT name FROM ref LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref ORDER BY g LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref OFFSET 3) FROM t",
+            "SELECT k FROM t WHERE x = (SELECT g FROM ref WHERE g = t.x LIMIT 1)",
+            "SELECT k FROM t WHERE x IN (SELECT g FROM ref ORDER BY name LIMIT 3)",
+            "SELECT k, (SELECT string_agg(name, ',') FROM ref) FROM t",
+            "SELECT k, (SELECT array_agg(name ORDER BY g) FROM ref WHERE g = t.x) FROM t",
+            "SELECT k, (SELECT jsonb_object_agg(g, name) FROM ref) FROM t",
+            "SELECT t.k FROM t JOIN (SELECT DISTINCT ON (g) g, name FROM ref ORDER BY g) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, row_number() OVER (ORDER BY name) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT a.g FROM ref a JOIN ref b ON a.g = b.g WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT k FROM t UNION ALL (SELECT id FROM ref LIMIT 1)",
+            "SELECT k FROM t WHERE x IN (SELECT id FROM ref UNION SELECT g FROM ref LIMIT 1)",
+        ] {
+            assert!(!is_pushed_down(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_determined_is_asked_everywhere() {
+        for text in [
+            "SELECT k, (SELECT name FROM ref WHERE id = t.x LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref WHERE t.x = ref.id AND g > 3 LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref WHERE id = $1 LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref ORDER BY g, id LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref ORDER BY name DESC LIMIT 1) FROM t",
+            "SELECT k, (SELECT string_agg(name, ',' ORDER BY id) FROM ref) FROM t",
+            "SELECT k, (SELECT string_agg(name, ',' ORDER BY name) FROM ref) FROM t",
+            "SELECT k, (SELECT array_agg(DISTINCT name) FROM ref) FROM t",
+            "SELECT k, (SELECT count(*) FROM ref WHERE g = t.x LIMIT 1) FROM t",
+            "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM ref WHERE g = t.x LIMIT 1)",
+            "SELECT t.k FROM t JOIN (SELECT DISTINCT ON (g) g, name FROM ref ORDER BY g, id) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT b.g FROM ref a JOIN ref b ON a.g = b.id WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT id FROM ref LIMIT 1",
+            "SELECT string_agg(name, ',') FROM ref",
+        ] {
+            assert!(is_pushed_down(text), "{text}");
+        }
+    }
+}
