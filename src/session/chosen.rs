@@ -5,11 +5,14 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::batches::BATCH_VALUES_MAX;
 use super::staged::{Asked, sqlstate};
+use super::write::{Request, Shown};
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
+use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::chosen::{Chosen, ROWS, star_name};
 use crate::sql::staging::{Answer, Stage, StageKind};
 
@@ -24,6 +27,9 @@ impl Session {
         for part in &parts {
             let list = self.rows_as(StageKind::In { is_not: false }, part)?;
             self.answer_query(&chosen.lock(&list), &ANSWER).await.map_err(told_of_the_lock)?;
+            if chosen.is_copied {
+                self.lock_other_copies(&chosen.lock(&list)).await?;
+            }
             lists.push(list);
         }
         // Every part is looked at before any is written: no sub-select sees half of the statement's own work.
@@ -50,6 +56,16 @@ impl Session {
             count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
         }
         Ok(chosen.tag(count))
+    }
+
+    /// Who had locked the rows at home may not have committed them elsewhere yet, where they may be looked at next.
+    async fn lock_other_copies(&mut self, lock: &str) -> Result<(), Failure> {
+        let online = |shard: &Arc<Shard>| !shard.is_home && shard.state == ShardState::Online;
+        let others: Vec<ShardId> = self.shards_home_first()?.iter().filter(|shard| online(shard)).map(|shard| shard.id).collect();
+        for shard in others {
+            self.read_on(shard, &Request::Query(lock), Shown::Nothing).await?;
+        }
+        Ok(())
     }
 
     fn rows_as(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {

@@ -10,6 +10,7 @@ use super::staged::{Asked, sqlstate};
 use super::statement::Statement;
 use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
+use crate::shard_key::oid;
 use crate::sql::analysis::Analysis;
 use crate::sql::moving::{Item, Moving, moving};
 use crate::sql::staging::{Answer, AnswerColumn};
@@ -183,16 +184,20 @@ fn check_keys(moving: &Moving, answer: &Answer) -> Result<(), PgError> {
         return Ok(());
     }
     let place_of_old = moving.column_count..moving.column_count + moving.key.len();
-    let old: HashSet<&[Option<String>]> = answer.rows.iter().filter_map(|row| row.get(place_of_old.clone())).collect();
+    let type_of = |place: usize| answer.columns.get(place).map_or(0, |column| column.type_oid);
+    // Blanks at the end of a char(n) do not count.
+    let shown = |value: Option<&str>, place: usize| {
+        value.map(|value| if type_of(place) == oid::BPCHAR { value.trim_end_matches(' ') } else { value }.to_owned())
+    };
+    let value = |row: &[Option<String>], place: usize| shown(row.get(place).and_then(Option::as_deref), place);
+    let old: HashSet<Vec<Option<String>>> =
+        answer.rows.iter().map(|row| place_of_old.clone().map(|place| value(row, place)).collect()).collect();
     let overlaps = answer.rows.iter().any(|row| {
-        let new: Vec<Option<String>> = moving.key.iter().map(|place| row.get(*place).cloned().flatten()).collect();
-        old.contains(new.as_slice())
+        let new: Vec<Option<String>> = moving.key.iter().map(|place| value(row, *place)).collect();
+        old.contains(&new)
     });
     // As text, values of one type are the same or not.
-    let is_of_same_type = |(index, place): (usize, &usize)| {
-        let type_of = |place: usize| answer.columns.get(place).map(|column| column.type_oid);
-        type_of(*place) == type_of(moving.column_count + index)
-    };
+    let is_of_same_type = |(index, place): (usize, &usize)| type_of(*place) == type_of(moving.column_count + index);
     if !overlaps && moving.key.iter().enumerate().all(is_of_same_type) {
         return Ok(());
     }

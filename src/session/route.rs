@@ -475,10 +475,13 @@ impl Session {
 
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
     async fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
-        if let Some(participant) = self.participants.iter().find(|participant| participant.shard != MAP_DATABASE) {
-            return Ok(Route::Shard(participant.shard));
-        }
         let snapshot = self.gateway.map.snapshot();
+        let taking_part = || self.participants.iter().map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE);
+        // Rows that the transaction has locked it has locked at home.
+        let is_at_home = |shard: &ShardId| snapshot.home().is_some_and(|home| home.id == *shard);
+        if let Some(shard) = taking_part().find(is_at_home).or_else(|| taking_part().next()) {
+            return Ok(Route::Shard(shard));
+        }
         let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).collect();
         let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
         let (before, from) = online.split_at(turn);

@@ -17,11 +17,12 @@ use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
 use super::parse;
-use super::query::resolve;
+use super::query::{Nature, nature, resolve};
 use super::returned::{Apart, Returned, Star, has_star, holds, is_star};
 use super::tokens::{Tokens, may_spell_names};
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
+use crate::shardmap::TableKind;
 
 /// The statements for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Chosen {
     pub stars: Vec<Star>,
     /// Its rows may be written in several statements.
     pub may_batch: bool,
+    /// Of a reference table: each shard has them.
+    pub is_copied: bool,
 }
 
 /// Of RETURNING.
@@ -246,7 +249,13 @@ impl Parts<'_> {
             }
             _ => Vec::new(),
         };
+        if [&from_text, &condition].into_iter().flatten().any(|text| draws_anew(text, context)) {
+            // They are evaluated twice.
+            return None;
+        }
+        let table = context.map.table(&relation.schema, &relation.name);
         Some(Chosen {
+            is_copied: table.is_some_and(|table| matches!(table.kind, TableKind::Reference)),
             verb: if set.is_some() { "UPDATE" } else { "DELETE" },
             target: tokens.slice(first, until(&[set, from, filter, returning]).checked_sub(1)?)?.to_owned(),
             called,
@@ -380,6 +389,17 @@ impl Values<'_, '_> {
         self.computed.push((None, self.tokens.slice(first, last)?.to_owned()));
         Some(format!("{}.{}{name}", quoted_identifier(ROWS), value_name(self.computed.len() - 1)))
     }
+}
+
+/// It calls, or may call, what gives another value each time.
+fn draws_anew(text: &str, context: &Context) -> bool {
+    let tokens = Tokens::of(text);
+    (0..tokens.count()).filter(|index| tokens.piece(index + 1) == "(").any(|index| {
+        let Some(name) = tokens.identifier(index) else { return false };
+        let own = context.catalog.function_names.get(&name).into_iter().flatten();
+        let is_volatile = own.filter_map(|oid| context.catalog.functions.get(oid)).any(|function| function.volatility == 'v');
+        is_volatile || matches!(nature(&name, 0), Nature::Random)
+    })
 }
 
 fn primary_key(relation: &Relation) -> Option<Vec<String>> {

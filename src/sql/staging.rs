@@ -297,15 +297,18 @@ impl Finder<'_> {
         self.stages.queries.dedup();
         // What stands after it in the text is answered after it.
         self.stages.may_batch &= self.stages.queries.last().is_some_and(|stage| stage.kind == StageKind::Source);
+        // Wherever it is said: what is locked stays locked until it is written.
+        self.stages.needs_transaction |= (0..self.tokens.count())
+            .any(|index| self.tokens.is_word(index, "for") && self.tokens.is_one_of(index + 1, &["update", "share", "no", "key"]));
         self.stages
     }
 
     /// Queries of WITH, and where the statement begins after them. `None`: some are not known.
     fn with(&mut self, clause: &nodes::WithClause) -> Option<()> {
         for cte in clause.ctes() {
-            let (writes, needs_transaction) = match cte.ctequery() {
-                Node::SelectStmt(select) => (false, has_locks(select)),
-                Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => (true, true),
+            let writes = match cte.ctequery() {
+                Node::SelectStmt(_) => false,
+                Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => true,
                 _ => return None,
             };
             if cte.search_clause().is_some() || cte.cycle_clause().is_some() {
@@ -328,7 +331,7 @@ impl Finder<'_> {
                 query = format!("WITH RECURSIVE {head}{query}) SELECT * FROM {}", quoted_identifier(&name));
             }
             let stage = Stage { start, end, query, kind: StageKind::Cte };
-            self.stages.needs_transaction |= needs_transaction;
+            self.stages.needs_transaction |= writes;
             self.stages.ctes.push(CteStage { stage, name, head, writes });
             self.main = close + 1;
         }
@@ -383,9 +386,9 @@ impl Finder<'_> {
             }
             // Rows without columns cannot be written as VALUES.
             Node::SelectStmt(select) if select.target_list().is_empty() && select.larg().is_none() => self.is_unknown = true,
-            Node::SelectStmt(select) => match self.source_range().filter(|_| !casts_text(insert, context)) {
+            Node::SelectStmt(_) => match self.source_range().filter(|_| !casts_text(insert, context)) {
                 Some((start, end)) => {
-                    self.add(start, end, (start, end), StageKind::Source, has_locks(select));
+                    self.add(start, end, (start, end), StageKind::Source);
                     self.defaults(insert, context, None);
                     self.stages.may_batch = may_batch(insert, context);
                 }
@@ -484,7 +487,6 @@ impl Finder<'_> {
         if self.around.changes(select) {
             return Some(());
         }
-        let has_locks = has_locks(select);
         let (kind, replaced_from, open) = match sublink.sub_link_type {
             nodes::SubLinkType::EXPR_SUBLINK => (if is_row { StageKind::Row } else { StageKind::Scalar }, first, first),
             nodes::SubLinkType::EXISTS_SUBLINK => (StageKind::Exists, first, first + 1),
@@ -507,7 +509,7 @@ impl Finder<'_> {
         let close = self.tokens.closing(open)?;
         let inner = (self.tokens.get(open)?.end, self.tokens.get(close)?.start);
         let (start, end) = (self.tokens.get(replaced_from)?.start, self.tokens.get(close)?.end);
-        self.add(start, end, inner, kind, has_locks);
+        self.add(start, end, inner, kind);
         Some(())
     }
 
@@ -611,10 +613,9 @@ impl Finder<'_> {
         Some(())
     }
 
-    fn add(&mut self, start: usize, end: usize, inner: (usize, usize), kind: StageKind, has_locks: bool) {
+    fn add(&mut self, start: usize, end: usize, inner: (usize, usize), kind: StageKind) {
         match self.text.get(inner.0..inner.1) {
             Some(query) => {
-                self.stages.needs_transaction |= has_locks;
                 self.stages.queries.push(Stage { start, end, query: query.to_owned(), kind });
             }
             None => self.is_unknown = true,
@@ -752,10 +753,6 @@ fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
 fn has_writes(select: &nodes::SelectStmt) -> bool {
     let mut ctes = select.with_clause().into_iter().flat_map(|with| with.ctes());
     ctes.any(|cte| !matches!(cte.ctequery(), Node::SelectStmt(_)))
-}
-
-fn has_locks(select: &nodes::SelectStmt) -> bool {
-    !select.locking_clause().is_empty()
 }
 
 /// The same for all of a statement.

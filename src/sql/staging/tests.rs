@@ -49,7 +49,14 @@ fn sub_selects_are_found_wherever_they_stand() {
     assert_eq!(queries(text), expected);
     assert_eq!(queries("DELETE FROM t WHERE a = 1"), Vec::<String>::new());
     assert_eq!(queries("WITH x AS (DELETE FROM t RETURNING a) DELETE FROM t WHERE a IN (SELECT 1)"), Vec::<String>::new());
-    assert!(stages("DELETE FROM t WHERE a IN (SELECT a FROM t LIMIT 1 FOR UPDATE)").unwrap().needs_transaction);
+    for text in [
+        "DELETE FROM t WHERE a IN (SELECT a FROM t LIMIT 1 FOR UPDATE)",
+        "DELETE FROM t WHERE a IN (SELECT a FROM (SELECT a FROM t LIMIT 1 FOR NO KEY UPDATE) x)",
+        "UPDATE t SET b = 1 FROM (SELECT a FROM t LIMIT 1 FOR UPDATE SKIP LOCKED) q WHERE t.a = q.a",
+        "INSERT INTO t SELECT a FROM (SELECT a FROM t FOR SHARE) q",
+    ] {
+        assert!(stages(text).unwrap().needs_transaction, "{text}");
+    }
 }
 
 #[test]

@@ -12,14 +12,14 @@ async fn explain_says_what_is_made_of_the_shards_answers() {
         (
             "SELECT balance, avg(id) FROM accounts GROUP BY balance ORDER BY count(*) DESC LIMIT 3",
             &[
-                "On shard1: SELECT balance, pg_catalog.sum(id) AS \"avg\", pg_catalog.count(id), count(*) FROM accounts GROUP BY balance",
+                "On shard1: SELECT balance, pg_catalog.sum(id) AS \"avg\", pg_catalog.count(id) AS shardgate_hidden, count(*) AS shardgate_hidden FROM accounts GROUP BY balance",
                 "Merge: group by column 1, sum of column 2 by sum of column 3, sum of column 3, sum of column 4, sort by column 4 descending, limit literal 1",
             ],
         ),
         (
             "SELECT sum(balance) / count(*) FROM accounts HAVING count(*) > 5",
             &[
-                "On shard0: SELECT NULL, count(*), sum(balance), count(*) FROM accounts",
+                "On shard0: SELECT NULL, count(*) AS shardgate_hidden, sum(balance) AS shardgate_hidden, count(*) AS shardgate_hidden FROM accounts",
                 "Merge: one group of all rows, sum of column 2, sum of column 3, sum of column 4, then PostgreSQL on one of the shards: \
                  SELECT shardgate_groups.c3 / shardgate_groups.c2 AS \"?column?\" FROM (...) AS shardgate_groups (c1, c2, c3, c4) \
                  WHERE shardgate_groups.c4 > 5",
@@ -28,7 +28,7 @@ async fn explain_says_what_is_made_of_the_shards_answers() {
         (
             "SELECT DISTINCT balance FROM accounts ORDER BY 1 OFFSET 1 + 1",
             &[
-                "On shard0: SELECT DISTINCT balance, (1 + 1)::pg_catalog.int8 FROM accounts ORDER BY 1 OFFSET COALESCE((SELECT 0 OFFSET (1 + 1)), 0)",
+                "On shard0: SELECT DISTINCT balance, (1 + 1)::pg_catalog.int8 AS shardgate_hidden FROM accounts ORDER BY 1 OFFSET COALESCE((SELECT 0 OFFSET (1 + 1)), 0)",
                 "Merge: distinct rows, by column 1, offset as column 2 says",
             ],
         ),

@@ -99,6 +99,17 @@ impl Stage {
         }
     }
 
+    /// A statement waits for the lock of a table on some shard.
+    pub async fn until_waiting(&self, what: &str) {
+        let client = self.cluster.connect_map().await;
+        let sql = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'relation'";
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while client.query(sql, &[]).await.expect("locks").is_empty() {
+            assert!(Instant::now() < deadline, "{what} does not wait");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     pub fn assert_no_panic(&self) {
         let log = self.proxy.log();
         assert!(!log.contains("panicked"), "{log}");

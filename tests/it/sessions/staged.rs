@@ -171,6 +171,43 @@ async fn jobs_are_taken_in_exactly_the_number_asked_for() {
     assert_eq!(one.value("SELECT count(*) FROM accounts WHERE balance = 1").await, "10");
 }
 
+/// The rows of a queue stay locked until they are written, wherever in the statement they are chosen.
+#[tokio::test]
+async fn jobs_that_are_taken_are_nobody_elses_before_they_are_written() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let jobs = "SELECT id FROM accounts WHERE balance = 100 ORDER BY id LIMIT 5 FOR UPDATE SKIP LOCKED";
+    for (round, take) in [
+        format!("UPDATE accounts a SET balance = 1 FROM ({jobs}) q WHERE a.id = q.id"),
+        format!("DELETE FROM accounts a USING ({jobs}) q WHERE a.id = q.id"),
+        format!("MERGE INTO accounts a USING ({jobs}) q ON a.id = q.id WHEN MATCHED THEN UPDATE SET balance = 1"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        // Writes wait, locks of rows do not. At home the statement is looked at first, which would wait too.
+        let mut holders = Vec::new();
+        for shard in 1..3 {
+            let holder = stage.cluster.connect_shard(shard).await;
+            holder.batch_execute("BEGIN; LOCK TABLE accounts IN SHARE MODE").await.expect("locked");
+            holders.push(holder);
+        }
+        let mut worker = stage.client().await;
+        let verb = take[..6].trim().to_owned();
+        let (asked, take) = (take.clone(), take.clone());
+        let working = tokio::spawn(async move { worker.ask(&asked).await });
+        stage.until_waiting(&take).await;
+        let first = client.ask(jobs).await;
+        let expected = 5 * round + 6;
+        assert!(first.starts_with(&format!("T(id) D({expected})")), "{verb}: {first}");
+        for holder in holders {
+            holder.batch_execute("COMMIT").await.expect("released");
+        }
+        assert_eq!(working.await.expect("no panic"), format!("C({verb} 5) Z(I)"));
+    }
+    stage.assert_log_is_clean();
+}
+
 /// Sub-selects that name the target's rows and reach other shards: the rows are locked before they are looked at for the last time.
 #[tokio::test]
 async fn rows_that_change_while_they_are_chosen_are_looked_at_again() {
