@@ -15,13 +15,23 @@ impl Session {
 
     /// See [`crate::backend::StatementText`].
     pub(super) fn constants_of(&self, text: &[u8]) -> (Arc<str>, u64) {
-        if !text.iter().any(|byte| matches!(byte, b'\'' | b'$')) {
+        if !has_constants(text) {
             return (Arc::default(), 0);
         }
         let read_by: Vec<&str> = READ_BY.iter().map(|name| self.effective(name).unwrap_or_default()).collect();
         let is_of_now = std::str::from_utf8(text).is_ok_and(clock::has_relative_constant);
         (read_by.join("\0").into(), if is_of_now { PARSED.fetch_add(1, Ordering::Relaxed) } else { 0 })
     }
+}
+
+/// Strings, in dollars too. `$1` is no constant.
+fn has_constants(text: &[u8]) -> bool {
+    let next = text.iter().skip(1).map(Some).chain([None]);
+    text.iter().zip(next).any(|(byte, next)| match byte {
+        b'\'' => true,
+        b'$' => next.is_none_or(|next| !next.is_ascii_digit()),
+        _ => false,
+    })
 }
 
 /// What constants are read by.
@@ -37,3 +47,18 @@ const READ_BY: [&str; 8] = [
 ];
 /// Texts with constants of the moment.
 static PARSED: AtomicU64 = AtomicU64::new(1);
+
+#[cfg(test)]
+mod tests {
+    use super::has_constants;
+
+    #[test]
+    fn parameters_are_no_constants() {
+        for text in ["SELECT 'now'", "SELECT $$now$$", "SELECT $1, $t$now$t$", "SELECT $1::text || E'x'"] {
+            assert!(has_constants(text.as_bytes()), "{text}");
+        }
+        for text in ["SELECT a FROM t WHERE k = $1 AND b < $23", "SELECT 1", ""] {
+            assert!(!has_constants(text.as_bytes()), "{text}");
+        }
+    }
+}

@@ -180,7 +180,7 @@ impl Session {
     pub(super) fn means_the_same(&self, statement: &Statement) -> bool {
         let key = &statement.key;
         key.catalog_version == self.schema_version()
-            && *key.search_path == *self.statement_search_path
+            && (Arc::ptr_eq(&key.search_path, &self.statement_search_path) || *key.search_path == *self.statement_search_path)
             && self.reads_constants_alike(&key.constants)
     }
 
