@@ -43,7 +43,7 @@ mod sequences;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, SchemaChangeId};
+pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
@@ -54,6 +54,7 @@ pub use model::{
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 pub use placement::{NewPartition, hash_slices, spread};
+pub use proxies::{ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use store::{Store, migrations, migrations_up_to};
 
