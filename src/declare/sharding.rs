@@ -202,8 +202,11 @@ impl Plan {
     /// Every key's rows are on the home shard, and stay there: who writes by an older map writes to the right place.
     fn keeps_rows_at_home(&self, snapshot: &MapSnapshot, home: &Shard) -> bool {
         match &self.placement {
-            Placement::Colocated(group) => snapshot.group(*group).is_some_and(|group| is_group_on(group, home)),
-            Placement::Partitions { partitions, .. } => partitions.iter().all(|partition| partition.shard == home.name),
+            Placement::Colocated(group) => snapshot.group(*group).is_some_and(|group| is_covered_by(group, home)),
+            Placement::Partitions { partitions, default_shard } => {
+                (self.strategy != Strategy::Lookup || default_shard.as_ref() == Some(&home.name))
+                    && partitions.iter().all(|partition| partition.shard == home.name)
+            }
         }
     }
 }

@@ -263,3 +263,21 @@ async fn a_schema_that_changes_while_the_declaration_waits_is_looked_at_again() 
         other.batch_execute("DROP INDEX unique_email").await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn rows_that_come_meanwhile_into_a_lookup_table_without_default_are_seen() {
+    let d = Declarer::with_schema(1, "CREATE TABLE t (tenant text PRIMARY KEY)").await;
+    let mut writer = d.cluster.connect_shard(0).await;
+    let watcher = d.cluster.connect_shard(0).await;
+    let transaction = writer.transaction().await.unwrap();
+    transaction.execute("INSERT INTO t VALUES ('x')", &[]).await.unwrap();
+    let lookup = [("", "t"), ("", "tenant"), ("strategy", "lookup")];
+    let (declared, ()) = tokio::join!(d.call_named("distribute_table", &lookup), async {
+        until(&watcher, WAITS_FOR_T).await;
+        transaction.commit().await.unwrap();
+    });
+    assert_eq!(declared.unwrap_err().message, "rows were inserted into table \"t\" meanwhile");
+    d.call_named("distribute_table", &lookup).await.expect("again");
+    let located = d.call("locate", &["t", "x"]).await.expect("its key is found");
+    assert_eq!(located.rows[0][1].as_deref(), Some("shard0"));
+}
