@@ -410,7 +410,7 @@ pub(super) async fn ensure_table(
 }
 
 /// Rows there would belong to the table from now on.
-async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
+pub(super) async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
     if !rows_copy::has_rows(shard, relation).await? {
         return Ok(());
     }
@@ -419,6 +419,6 @@ async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("table \"{}\" holds rows on shard \"{}\"", relation.name, shard.name),
     )
-    .with_detail("Until now its rows are those of the home shard; the others would appear among them.")
+    .with_detail("They would appear among the rows that the table has on the other shards.")
     .with_hint(format!("If they are not needed, empty the table there: TRUNCATE {table}.")))
 }

@@ -14,11 +14,11 @@ use super::gate::{self, LockedTables};
 use super::rows_copy;
 use super::shard_connection::ShardConnection;
 use super::turn::Turn;
-use super::{Control, arguments::Arguments, schema_copy, sequences, support};
+use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
 use crate::backend::catalog_reader;
 use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, StoreError, TableKind};
+use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, StoreError, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
@@ -49,6 +49,7 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
     refuse_same_database(&turn.snapshot, &new, &uuid).await?;
     let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
+    refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
     control.map.store().add_shard(turn.planned, actor, &new).await?;
     let result = Box::pin(prepare(control, actor, &mut turn, &mut shard, &home_catalog)).await;
     shard.close().await;
@@ -90,6 +91,21 @@ async fn finish_earlier(control: &Control, snapshot: &MapSnapshot) -> Result<(),
 fn reference_names(snapshot: &MapSnapshot) -> Vec<String> {
     let references = snapshot.tables.values().filter(|table| table.kind == TableKind::Reference);
     references.map(|table| quoted_name(&table.schema, &table.name)).collect()
+}
+
+/// A copy of a shard, or what a dump of the whole database has brought.
+async fn refuse_rows_of_sharded_tables(
+    snapshot: &MapSnapshot,
+    catalog: &Catalog,
+    shard: &mut ShardConnection,
+) -> Result<(), PgError> {
+    let is_sharded = |table: &&Arc<Table>| matches!(table.kind, TableKind::Sharded { .. });
+    for table in snapshot.tables.values().filter(is_sharded) {
+        if let Some(relation) = catalog.resolve(Some(&table.schema), &table.name, &[]) {
+            sharding::refuse_rows(shard, relation).await?;
+        }
+    }
+    Ok(())
 }
 
 fn check_arguments(new: &NewShard<'_>) -> Result<(), PgError> {

@@ -281,3 +281,23 @@ async fn rows_that_come_meanwhile_into_a_lookup_table_without_default_are_seen()
     let located = d.call("locate", &["t", "x"]).await.expect("its key is found");
     assert_eq!(located.rows[0][1].as_deref(), Some("shard0"));
 }
+
+#[tokio::test]
+async fn rows_of_sharded_tables_that_a_new_shard_brings_are_refused() {
+    let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE at_home (id int)").await;
+    d.call("distribute_table", &["t", "id"]).await.unwrap();
+    d.cluster.create_database("copy").await;
+    let url = d.cluster.url_on_shard(0, "copy");
+    let copy = connect(&url).await;
+    copy.batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (7); CREATE TABLE at_home (id int)")
+        .await
+        .unwrap();
+    copy.batch_execute("INSERT INTO at_home VALUES (1)").await.unwrap();
+    let error = d.call("add_shard", &["shard2", &url]).await.unwrap_err();
+    assert_eq!((code(&error).as_str(), error.message.as_str()), ("55000", "table \"t\" holds rows on shard \"shard2\""));
+    d.map.refresh().await.unwrap();
+    assert!(d.map.snapshot().shard_by_name("shard2").is_none());
+    copy.batch_execute("TRUNCATE t").await.unwrap();
+    d.call("add_shard", &["shard2", &url]).await.expect("without the rows");
+    assert_eq!(d.map.snapshot().shard_by_name("shard2").map(|shard| shard.state), Some(ShardState::Online));
+}
