@@ -21,6 +21,7 @@ use std::time::Duration;
 use super::Control;
 use super::checks::capitalised;
 use super::shard_connection::ShardConnection;
+use super::turn::Unmade;
 use crate::catalog::{Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{ProxyBehind, Silent, StoreError};
@@ -107,16 +108,17 @@ impl ClosedGates {
         self.open(home).await
     }
 
-    /// The map did not take the change: lets writers in when that is certain. Returns what the caller is told.
-    pub(super) async fn open_unless_made(self, error: StoreError, home: &mut ShardConnection) -> PgError {
+    /// The map did not take the change: lets writers in when that is certain.
+    pub(super) async fn open_unless_made(self, error: StoreError, home: &mut ShardConnection) -> Unmade {
         if !error.is_unchanged() && !self.tables.is_empty() {
             return PgError::from(error)
                 .with_detail("The map database did not say whether the declaration is made. Writes to the table are refused until that is known.")
-                .with_hint("Call the function again.");
+                .with_hint("Call the function again.")
+                .into();
         }
         match self.open(home).await {
             Ok(()) => error.into(),
-            Err(error) => error,
+            Err(error) => error.into(),
         }
     }
 

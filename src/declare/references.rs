@@ -8,13 +8,17 @@ use super::gate::{self, LockedTables};
 use super::shard_connection::ShardConnection;
 use super::sharding::{ensure_table, refuse, refuse_changed_schema};
 use super::shards::read_catalog;
-use super::turn::Turn;
+use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
 use crate::catalog::{Catalog, Relation, RelationKind};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{ShardState, Silent, TableKind};
 
 pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> Result<(), PgError> {
+    repeated(|| declare_once(control, caller, table)).await
+}
+
+async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, table)?;
@@ -23,7 +27,8 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
             format!("cannot make partitioned table \"{}\" a reference table", relation.name),
             "Every shard would have all of its partitions.",
             "Distribute it by a key, or make it an ordinary table.",
-        ));
+        )
+        .into());
     }
     let had_leftover = gate::open_leftovers(control, &mut turn.home, &gate::names(&[relation]), Silent::Awaited).await?;
     if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
@@ -31,11 +36,13 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
             // A call that ended half-way is at its end now.
             TableKind::Reference if had_leftover => Ok(()),
             TableKind::Reference => {
-                Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already a reference table", relation.name)))
+                Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already a reference table", relation.name))
+                    .into())
             }
             TableKind::Sharded { .. } => {
                 Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already sharded", relation.name))
-                    .with_hint("SELECT * FROM shardgate.tables shows how."))
+                    .with_hint("SELECT * FROM shardgate.tables shows how.")
+                    .into())
             }
         };
     }
@@ -58,7 +65,7 @@ async fn copy_and_store(
     mut turn: Turn,
     catalog: &Catalog,
     relation: &Relation,
-) -> Result<(), PgError> {
+) -> Result<(), Unmade> {
     let mut others = Vec::new();
     for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
         let mut connection = control.open(shard).await?;
@@ -70,7 +77,7 @@ async fn copy_and_store(
     gate::refuse_silent_proxies(control).await?;
     let mut locked = LockedTables::lock(&mut turn.home, gate::names(&[relation])).await?;
     let copied = match refuse_changed_schema(control, &turn.home_shard, catalog).await {
-        Ok(()) => copy_to_all(locked.connection(), &mut others, relation).await,
+        Ok(()) => copy_to_all(locked.connection(), &mut others, relation).await.map_err(Unmade::Failed),
         changed => changed,
     };
     if let Err(error) = copied {

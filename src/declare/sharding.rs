@@ -17,7 +17,7 @@ use super::gate::{self, LockedTables};
 use super::key::TableKey;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
-use super::turn::Turn;
+use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
 /// What a user asks for.
@@ -53,7 +53,7 @@ pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &A
         partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
         on_shards: arguments.text("on_shards")?,
     };
-    Box::pin(declare(control, caller, &request)).await
+    Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
 pub(super) async fn create_distributed(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
@@ -80,7 +80,7 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         },
         on_shards: "all",
     };
-    Box::pin(declare(control, caller, &request)).await
+    Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
 fn parse_strategy(text: &str) -> Result<Strategy, PgError> {
@@ -97,14 +97,14 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
     })
 }
 
-async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), PgError> {
+async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
     let family = gate::names(&catalog.family(relation));
     let had_leftover = gate::open_leftovers(control, &mut turn.home, &family, Silent::Awaited).await?;
     if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
-        return already_declared(relation, known, request, had_leftover);
+        return Ok(already_declared(relation, known, request, had_leftover)?);
     }
     let has_rows = rows_copy::has_rows(&mut turn.home, relation).await?;
     let plan = Plan::make(caller, &turn.snapshot, &catalog, relation, request, has_rows)?;
@@ -320,12 +320,12 @@ impl Checked<'_> {
     }
 
     /// An empty table, rows of which will be elsewhere.
-    async fn store_gated(&self, control: &Control, turn: &mut Turn, catalog: &Catalog) -> Result<(), PgError> {
+    async fn store_gated(&self, control: &Control, turn: &mut Turn, catalog: &Catalog) -> Result<(), Unmade> {
         gate::refuse_silent_proxies(control).await?;
         let mut locked = LockedTables::lock(&mut turn.home, gate::names(&catalog.family(self.relation))).await?;
         // Those who were writing have ended; what they have done is to be seen now.
         let is_as_checked = match refuse_changed_schema(control, &turn.home_shard, catalog).await {
-            Ok(()) => refuse_new_rows(locked.connection(), self.relation).await,
+            Ok(()) => refuse_new_rows(locked.connection(), self.relation).await.map_err(Unmade::Failed),
             changed => changed,
         };
         if let Err(error) = is_as_checked {
@@ -334,7 +334,7 @@ impl Checked<'_> {
         }
         let gates = locked.close_gates().await?;
         match self.store(control, turn).await {
-            Ok(_) => gates.open_when_reached(control, &mut turn.home, Silent::Awaited).await,
+            Ok(_) => Ok(gates.open_when_reached(control, &mut turn.home, Silent::Awaited).await?),
             Err(error) => Err(gates.open_unless_made(error, &mut turn.home).await),
         }
     }
@@ -351,7 +351,7 @@ async fn refuse_new_rows(home: &mut ShardConnection, relation: &Relation) -> Res
 
 /// With the table locked: nobody has changed what the declaration was checked by. Through the proxies the map says so; past them it
 /// shows here.
-pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, checked: &Catalog) -> Result<(), PgError> {
+pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, checked: &Catalog) -> Result<(), Unmade> {
     // The other connection is in a transaction, and the schema is read in one of its own.
     let mut connection = control.open(home).await?;
     let now = read_catalog(&mut connection).await?;
@@ -359,9 +359,11 @@ pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, check
     if now.digest == checked.digest {
         return Ok(());
     }
-    Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "the home shard's schema was changed meanwhile")
-        .with_detail("Whether the table can be declared was checked by what it was before.")
-        .with_hint("Call the function again."))
+    Err(Unmade::Overtaken(
+        PgError::new(SqlState::SERIALIZATION_FAILURE, "the home shard's schema was changed meanwhile")
+            .with_detail("Whether the table can be declared was checked by what it was before.")
+            .with_hint("Call the function again."),
+    ))
 }
 
 /// The error that lists everything that stands in the way; none when nothing does.

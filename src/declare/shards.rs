@@ -13,12 +13,12 @@ use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::rows_copy;
 use super::shard_connection::ShardConnection;
-use super::turn::Turn;
+use super::turn::{Turn, Unmade, repeated};
 use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
 use crate::backend::catalog_reader;
 use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, StoreError, Table, TableKind};
+use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
@@ -34,42 +34,42 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
         replication_url: arguments.optional_text("replication_url")?,
     };
     check_arguments(&new)?;
+    repeated(|| add_once(control, actor, &new)).await
+}
+
+async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<(), Unmade> {
     let snapshot = control.fresh_snapshot().await?;
-    if is_done(&snapshot, &new)? {
-        return finish_earlier(control, &snapshot).await;
+    if is_done(&snapshot, new)? {
+        return Ok(finish_earlier(control, &snapshot).await?);
     }
-    if snapshot.home().is_none() && Box::pin(add_first(control, actor, &snapshot, &new)).await? {
-        return Ok(());
+    if snapshot.home().is_none() {
+        return Box::pin(add_first(control, actor, &snapshot, new)).await;
     }
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
-    if is_done(&turn.snapshot, &new)? {
+    if is_done(&turn.snapshot, new)? {
         return Ok(());
     }
     let mut shard = ShardConnection::open(new.name, new.url).await?;
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
-    refuse_same_database(&turn.snapshot, &new, &uuid).await?;
+    refuse_same_database(&turn.snapshot, new, &uuid).await?;
     let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
     refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
-    control.map.store().add_shard(turn.planned, actor, &new).await?;
+    control.map.store().add_shard(turn.planned, actor, new).await?;
     let result = Box::pin(prepare(control, actor, &mut turn, &mut shard, &home_catalog)).await;
     shard.close().await;
     turn.end().await;
     result
 }
 
-/// The home shard. `false`: another one was quicker, on which declarations wait for each other.
-async fn add_first(control: &Control, actor: &str, snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<bool, PgError> {
+/// The home shard. Overtaken by another one it is the second shard.
+async fn add_first(control: &Control, actor: &str, snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<(), Unmade> {
     let mut shard = ShardConnection::open(new.name, new.url).await?;
     support::ensure(&mut shard, &control.client_roles).await?;
-    match control.map.store().add_shard(Planned::at(snapshot.epoch), actor, new).await {
-        Err(StoreError::Refused(error)) if error.code == SqlState::SERIALIZATION_FAILURE => return Ok(false),
-        added => added?,
-    };
+    control.map.store().add_shard(Planned::at(snapshot.epoch), actor, new).await?;
     let catalog = read_catalog(&mut shard).await?;
     control.publish_home_tables(&catalog).await?;
     shard.close().await;
-    control.reached().await?;
-    Ok(true)
+    Ok(control.reached().await?)
 }
 
 /// Called again for a shard that is online: what a call that ended half-way may have left, closed gates, is opened.
@@ -233,7 +233,7 @@ async fn prepare(
     turn: &mut Turn,
     shard: &mut ShardConnection,
     home_catalog: &Catalog,
-) -> Result<(), PgError> {
+) -> Result<(), Unmade> {
     turn.begin_again(control).await?;
     let cluster: Vec<_> = turn.snapshot.sequences.keys().cloned().collect();
     sequences::own(shard, &cluster).await?;
@@ -247,15 +247,15 @@ async fn prepare(
     let copied = copy_all(locked.connection(), shard, &references).await;
     if let Err(error) = copied {
         locked.release().await?;
-        return Err(error);
+        return Err(error.into());
     }
     let gates = locked.close_gates().await?;
     if let Err(error) = Box::pin(compare_again(&mut turn.home, shard)).await {
         gates.open(&mut turn.home).await?;
-        return Err(error);
+        return Err(error.into());
     }
     match control.map.store().set_shard_state(turn.planned, actor, &shard.name, ShardState::Online).await {
-        Ok(()) => gates.open_when_reached(control, &mut turn.home, silent).await,
+        Ok(()) => Ok(gates.open_when_reached(control, &mut turn.home, silent).await?),
         Err(error) => Err(gates.open_unless_made(error, &mut turn.home).await),
     }
 }

@@ -7,7 +7,8 @@
 //! The lock is a session's on the home shard, held by the connection through which gates are closed and opened: who has lost the
 //! lock can do neither. What it may still do is change the map, when it was frozen or its change was on the way; so the map
 //! takes changes of the declaration that has begun last only, and by a plan that still holds ([`Planned`]). It refuses schema
-//! changes that were planned before a declaration just as well, so that neither misses the other.
+//! changes that were planned before a declaration just as well, so that neither misses the other. A declaration that was overtaken
+//! is planned anew ([`repeated`]).
 //!
 //! `drop_shard`, keys, partitions and functions are changes of the map alone, which its own lock orders: they do not wait here.
 
@@ -19,7 +20,48 @@ use tokio::time::{Instant, sleep};
 use super::Control;
 use super::shard_connection::ShardConnection;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, Planned, Shard};
+use crate::shardmap::{MapSnapshot, Planned, Shard, StoreError};
+
+/// Why a declaration was not made.
+#[derive(Debug)]
+pub(super) enum Unmade {
+    /// What it was planned by has changed meanwhile: planned anew it may be made, or have a better reason.
+    Overtaken(PgError),
+    Failed(PgError),
+}
+
+impl From<PgError> for Unmade {
+    fn from(error: PgError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StoreError> for Unmade {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(error) if error.code == SqlState::SERIALIZATION_FAILURE => Self::Overtaken(error),
+            error => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// Plans and tries to declare, again while it is overtaken.
+pub(super) async fn repeated<F: Future<Output = Result<(), Unmade>>>(mut declare: impl FnMut() -> F) -> Result<(), PgError> {
+    let mut attempt = 1;
+    loop {
+        match Box::pin(declare()).await {
+            Ok(()) => return Ok(()),
+            Err(Unmade::Overtaken(error)) if attempt < ATTEMPTS => {
+                tracing::info!(reason = %error.message, "a declaration is planned anew");
+                attempt += 1;
+            }
+            Err(Unmade::Overtaken(error) | Unmade::Failed(error)) => return Err(error),
+        }
+    }
+}
+
+/// Each one has waited until no schema change was open.
+const ATTEMPTS: usize = 5;
 
 /// While it lives nobody else declares.
 #[must_use = "others wait for it"]

@@ -249,19 +249,41 @@ async fn a_schema_that_changes_while_the_declaration_waits_is_looked_at_again() 
     let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY, email text)").await;
     let mut other = d.cluster.connect_shard(0).await;
     let watcher = d.cluster.connect_shard(0).await;
-    for call in ["distribute_table", "reference_table"] {
-        let transaction = other.transaction().await.unwrap();
-        transaction.batch_execute("CREATE UNIQUE INDEX unique_email ON t (email)").await.unwrap();
-        let arguments: &[&str] = if call == "distribute_table" { &["t", "id"] } else { &["t"] };
-        let (declared, ()) = tokio::join!(d.call(call, arguments), async {
-            until(&watcher, WAITS_FOR_T).await;
-            transaction.commit().await.unwrap();
-        });
-        let error = declared.unwrap_err();
-        assert_eq!((code(&error).as_str(), error.message.as_str()), ("40001", "the home shard's schema was changed meanwhile"));
+    let transaction = other.transaction().await.unwrap();
+    transaction.batch_execute("CREATE UNIQUE INDEX unique_email ON t (email)").await.unwrap();
+    let (declared, ()) = tokio::join!(d.call("distribute_table", &["t", "id"]), async {
+        until(&watcher, WAITS_FOR_T).await;
+        transaction.commit().await.unwrap();
+    });
+    let error = declared.unwrap_err();
+    assert!(told(&error).contains("Unique index \"unique_email\" does not contain the shard key"), "{}", told(&error));
+    assert_eq!(d.value_on_shard(0, GATES).await, "0");
+    other.batch_execute("DROP INDEX unique_email").await.unwrap();
+    d.call("distribute_table", &["t", "id"]).await.expect("without the index");
+}
+
+/// Through a proxy; the home shard's own schema shows nothing of it yet.
+#[tokio::test]
+async fn a_schema_change_that_begins_meanwhile_is_waited_for() {
+    let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    let mut writer = d.cluster.connect_shard(0).await;
+    let (home, map) = (d.cluster.connect_shard(0).await, d.cluster.connect_map().await);
+    let transaction = writer.transaction().await.unwrap();
+    transaction.execute("INSERT INTO t VALUES (2)", &[]).await.unwrap();
+    let declarations = "SELECT declaration FROM shardgate_map.cluster";
+    let (declared, ()) = tokio::join!(d.call("reference_table", &["t"]), async {
+        until(&home, WAITS_FOR_T).await;
+        let before = d.value_on_map(declarations).await;
+        let (store, proxy) = (d.map.store(), d.map.lease().proxy_id());
+        let change = store.begin_schema_change("alice", "DROP TABLE", proxy, store.epoch().await.unwrap()).await.unwrap();
+        transaction.commit().await.unwrap();
+        // It was refused, and waits for the end.
+        until(&map, &format!("({declarations}) > {before} + 2")).await;
         assert_eq!(d.value_on_shard(0, GATES).await, "0");
-        other.batch_execute("DROP INDEX unique_email").await.unwrap();
-    }
+        store.finish_schema_change("alice", change).await.unwrap();
+    });
+    declared.expect("planned anew");
+    assert_eq!(d.value_on_shard(1, "SELECT count(*) FROM t").await, "2");
 }
 
 #[tokio::test]
