@@ -24,7 +24,7 @@ use super::store::Store;
 pub enum Silent {
     /// What they could do wrong needs the lease.
     Ignored,
-    /// What they do by an older map would be wrong: they are waited for until they are abandoned, see [`ABANDONED_AFTER`].
+    /// What they do by an older map would be wrong: they are waited for until they are taken for gone, after an hour.
     Awaited,
 }
 
