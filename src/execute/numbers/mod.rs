@@ -6,9 +6,7 @@
 //! ```
 //! A number is given once. What a proxy holds when it ends, and what a shard has not used, are gaps, as with CACHE. After setval a
 //! sequence has another generation, and after a fail-over of the map another incarnation: blocks of an earlier one are void, and
-//! after a fail-over nothing is drawn before the shards have said which numbers they know. A proxy without its lease gives no
-//! number: who sets or restarts a sequence does not wait for it, so that its blocks may be void unseen. Those of the shards are not:
-//! they are told directly.
+//! after a fail-over nothing is drawn before the shards have said which numbers they know.
 //!
 //! Connections to shards belong to the runtime on which [`Numbers`] was made; calls from other runtimes are carried there.
 
@@ -108,9 +106,6 @@ impl Numbers {
             if held.is_void(&sequence, incarnation) {
                 *held = Held::default();
             }
-            if !self.map.lease().is_valid() {
-                return Err(not_told(&name.1));
-            }
             while drawn.len() < count {
                 let Some(number) = held.take() else { break };
                 drawn.push(number);
@@ -171,12 +166,6 @@ fn unconfirmed(sequence: &str) -> PgError {
     )
     .with_detail("Every shard has to say which numbers it has, and one has not answered.")
     .with_hint("Repeat the statement when all shards can be reached.")
-}
-
-fn not_told(sequence: &str) -> PgError {
-    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the next number of sequence \"{sequence}\" is not known now"))
-        .with_detail("The map database does not answer, so the sequence may have been set or restarted unseen.")
-        .with_hint("Repeat the statement when the map database is back.")
 }
 
 /// As the map says it.

@@ -4,9 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use shardgate::demo::servers::StopMode;
 
 use super::stage::{Stage, succeed};
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
@@ -539,43 +536,6 @@ async fn a_restart_that_the_map_does_not_hear_of_is_a_gap() {
     }
     assert!(numbers(&told).iter().all(|number| number > before.last().expect("a number")), "{told}");
     assert_eq!(client.value("SELECT count(DISTINCT id) FROM orders").await, "5");
-}
-
-/// It has numbers left, and does not know whether somebody else has set the sequence. The shard, which would be told, has none.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_without_its_lease_gives_no_numbers() {
-    let settings = vec![("cross_shard.sequence_block", "1000000".to_owned())];
-    let options = ProxyOptions { settings, ..ProxyOptions::default() };
-    let mut stage = Stage::on(Cluster::separate_servers(1).await, options).await;
-    let mut client = stage.client().await;
-    succeed(&mut client, "CREATE TABLE orders (id serial, tenant int)").await;
-    succeed(&mut client, "SELECT shardgate.distribute_table('orders', 'tenant')").await;
-    let insert = "INSERT INTO orders (tenant) VALUES (1) RETURNING id";
-    assert_eq!(numbers(&client.ask(insert).await), [1]);
-    stage.cluster.map_server_mut().stop(StopMode::Immediate).expect("stopped");
-    let until = Instant::now() + Duration::from_secs(30);
-    let mut last = 1;
-    let refusal = loop {
-        let told = client.ask(insert).await;
-        if told.contains("E(") {
-            break told;
-        }
-        last += 1;
-        assert_eq!(numbers(&told), [last]);
-        assert!(Instant::now() < until, "its lease is over");
-    };
-    assert!(refusal.contains("E(55000 sequence \"public.orders_id_seq\" has no number left on this shard)"), "{refusal}");
-    // What needs no number goes on.
-    succeed(&mut client, "INSERT INTO orders VALUES (0, 1)").await;
-    stage.cluster.map_server_mut().start_again().expect("started again");
-    let number = loop {
-        let told = client.ask(insert).await;
-        if !told.contains("E(") {
-            break numbers(&told)[0];
-        }
-        assert!(Instant::now() < until, "{told}");
-    };
-    assert!(number > last);
 }
 
 /// A shard that comes later, and a proxy that dies, leave gaps and no number twice.
