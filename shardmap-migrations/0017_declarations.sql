@@ -4,6 +4,10 @@ ALTER TABLE shardgate_map.cluster
     -- The declaration that has begun last. Of an earlier one, which may be on its way still, nothing is taken any more.
     ADD COLUMN declaration bigint NOT NULL DEFAULT 0;
 
+ALTER TABLE shardgate_map.proxy
+    -- By which a proxy on the same machine sees that it has ended.
+    ADD COLUMN process text;
+
 -- Who calls this has seen the end of every other declaration, or its connection's. What the map says from now on stays so, but for
 -- what require_plan() finds. open_changes: of the shards' schema; not those of an earlier version, which nobody closes.
 CREATE FUNCTION shardgate_map.begin_declaration(OUT declaration bigint, OUT incarnation bigint, OUT counter bigint, OUT open_changes bigint)

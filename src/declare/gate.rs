@@ -214,7 +214,7 @@ fn what_to_do(behind: &[ProxyBehind]) -> String {
     let again = "Call the function again when it has followed; SELECT * FROM shardgate.proxies shows all.";
     match behind.iter().find(|proxy| proxy.silent_for.is_some()) {
         Some(silent) => format!(
-            "{again} One whose process has ended for certain is forgotten after an hour, or by DELETE FROM shardgate_map.proxy WHERE \
+            "{again} One whose process has ended is forgotten at once by a proxy on its machine, by others after an hour or by DELETE FROM shardgate_map.proxy WHERE \
              proxy_id = {} in the map database.",
             silent.id
         ),

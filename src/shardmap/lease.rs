@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::error::StoreError;
 use super::model::Epoch;
+use super::process;
 use super::store::Store;
 
 /// Random, one a process: a proxy that was started again is another proxy.
@@ -170,13 +171,14 @@ impl Store {
             "WITH abandoned AS (
                  DELETE FROM shardgate_map.proxy WHERE last_seen < now() - make_interval(secs => $3) AND proxy_id <> $1
              )
-             INSERT INTO shardgate_map.proxy (proxy_id, address) VALUES ($1, $2)
+             INSERT INTO shardgate_map.proxy (proxy_id, address, process) VALUES ($1, $2, $4)
              ON CONFLICT (proxy_id) DO UPDATE
              SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, last_seen = clock_timestamp()",
         )
         .bind(lease.proxy_id.0)
         .bind(&lease.address)
-        .bind(ABANDONED_AFTER.as_secs_f64());
+        .bind(ABANDONED_AFTER.as_secs_f64())
+        .bind(process::own());
         query.execute(&self.pool()?).await.map(drop).map_err(StoreError::reading)
     }
 

@@ -38,6 +38,7 @@ mod lookup;
 mod merge;
 pub mod model;
 mod placement;
+mod process;
 mod proxies;
 mod sequences;
 mod store;

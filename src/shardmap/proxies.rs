@@ -17,6 +17,7 @@ use super::changes::read;
 use super::error::StoreError;
 use super::lease::{ABANDONED_AFTER, LEASE, ProxyId};
 use super::model::{Epoch, MapSnapshot};
+use super::process;
 use super::store::Store;
 
 /// Proxies whose lease has run out, and which may run all the same.
@@ -24,7 +25,8 @@ use super::store::Store;
 pub enum Silent {
     /// What they could do wrong needs the lease.
     Ignored,
-    /// What they do by an older map would be wrong: they are waited for until they are taken for gone, after an hour.
+    /// What they do by an older map would be wrong: they are waited for until their process has ended for certain, which only a
+    /// proxy on the same machine can see, or they are taken for gone, after an hour.
     Awaited,
 }
 
@@ -47,6 +49,8 @@ struct ProxyRow {
     renewals: i64,
     /// Seconds since it was heard of last.
     silent: f64,
+    /// Of [`process`].
+    process: Option<String>,
 }
 
 impl ProxyRow {
@@ -56,6 +60,12 @@ impl ProxyRow {
 
     fn silent_for(&self) -> Duration {
         Duration::try_from_secs_f64(self.silent).unwrap_or_default()
+    }
+
+    /// Its process has ended for certain, or has said nothing for so long that it is taken for gone.
+    fn is_gone(&self) -> bool {
+        let has_ended = || self.process.as_deref().is_some_and(process::has_ended);
+        self.silent_for() > ABANDONED_AFTER || self.silent_for() > LEASE && has_ended()
     }
 
     fn into_behind(self) -> ProxyBehind {
@@ -88,7 +98,7 @@ impl ShardMap {
                 }
                 let is_over = match silent {
                     Silent::Ignored => since.elapsed() > LEASE,
-                    Silent::Awaited => row.silent_for() > ABANDONED_AFTER,
+                    Silent::Awaited => row.is_gone(),
                 };
                 row.proxy_id != this.0 && row.reached() < epoch && !is_over
             });
@@ -103,10 +113,10 @@ impl ShardMap {
         }
     }
 
-    /// Those others that have lost their lease by the map database's clock, and are not abandoned.
+    /// Those others that have lost their lease by the map database's clock, and are not gone for certain.
     pub async fn silent_proxies(&self) -> Result<Vec<ProxyBehind>, StoreError> {
         let this = self.lease().proxy_id();
-        let is_silent = |row: &ProxyRow| row.proxy_id != this.0 && (LEASE..ABANDONED_AFTER).contains(&row.silent_for());
+        let is_silent = |row: &ProxyRow| row.proxy_id != this.0 && row.silent_for() > LEASE && !row.is_gone();
         Ok(self.store.proxies().await?.into_iter().filter(is_silent).map(ProxyRow::into_behind).collect())
     }
 }
@@ -159,7 +169,7 @@ impl Store {
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
         sqlx::query_as(
-            "SELECT proxy_id, address, incarnation, counter, renewals,
+            "SELECT proxy_id, address, incarnation, counter, renewals, process,
                     extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
              FROM shardgate_map.proxy",
         )
