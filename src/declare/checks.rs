@@ -305,7 +305,7 @@ fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation
     }
 }
 
-fn capitalised(text: &str) -> String {
+pub(super) fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }

@@ -9,20 +9,31 @@
 //! Without it a writer that waits for our lock goes on when we let go of it, by its old plan: it would write a row to the
 //! home shard that another shard owns from now on, or change a reference table in one copy only. A lock alone cannot refuse;
 //! a trigger can. The gate is there before the map changes, so that a crash in between leaves writers refused, not rows
-//! misplaced: the next declaration of the table, or dropping the trigger, ends that.
+//! misplaced.
 //!
-//! Only what a declaration places elsewhere needs it: a table whose partitions all stay at home does not.
+//! It is opened only when that is certain to be right: no proxy has a statement of an older plan, or the map was not changed and will
+//! not be. In any other case it stays closed, and calling the function again ends that ([`open_leftovers`]).
+//!
+//! Only what a declaration places elsewhere needs it: a table whose rows all stay at home, wherever their keys are, does not.
+
+use std::time::Duration;
 
 use super::Control;
+use super::checks::capitalised;
 use super::shard_connection::ShardConnection;
+use super::turn::Unmade;
 use crate::catalog::{Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
+use crate::shardmap::{ProxyBehind, Silent, StoreError};
 
 /// Name of the trigger; the catalogue leaves out triggers whose function is ours.
 const TRIGGER: &str = "shardgate_declaring";
 
 /// How often dropping the trigger is tried, each time within the connection's `lock_timeout`.
 const DROP_ATTEMPTS: usize = 6;
+
+/// Longest wait for statements that were planned under the old map.
+const PROXIES_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The home shard's table, locked against writers until the transaction ends.
 #[must_use = "a locked table keeps writers waiting"]
@@ -37,14 +48,16 @@ pub(super) struct ClosedGates {
     tables: Vec<String>,
 }
 
+/// As the functions here take them.
+pub(super) fn names(relations: &[&Relation]) -> Vec<String> {
+    relations.iter().map(|relation| quoted_name(&relation.schema, &relation.name)).collect()
+}
+
 impl<'a> LockedTables<'a> {
-    /// Begins a transaction and waits for the writers that are in.
-    pub(super) async fn lock(home: &'a mut ShardConnection, relations: &[&Relation]) -> Result<Self, PgError> {
-        // Always in one order, so that two declarations do not wait for each other.
-        let mut tables: Vec<String> = relations.iter().map(|relation| quoted_name(&relation.schema, &relation.name)).collect();
+    /// Begins a transaction and waits for the writers that are in. `tables`: quoted names.
+    pub(super) async fn lock(home: &'a mut ShardConnection, mut tables: Vec<String>) -> Result<Self, PgError> {
+        // Always in one order, as everybody who locks several does best.
         tables.sort_unstable();
-        // What an interrupted declaration left behind goes first: that needs a stronger lock.
-        Self::open_leftovers(home, relations).await?;
         home.run("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         for table in &tables {
             if let Err(error) = home.run(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await {
@@ -53,23 +66,6 @@ impl<'a> LockedTables<'a> {
             }
         }
         Ok(Self { home, tables })
-    }
-
-    /// Opens the gates that a declaration that ended half-way has left closed; whether there were any.
-    pub(super) async fn open_leftovers(home: &mut ShardConnection, relations: &[&Relation]) -> Result<bool, PgError> {
-        let mut had_any = false;
-        for relation in relations {
-            let table = quoted_name(&relation.schema, &relation.name);
-            let is_closed = format!(
-                "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {}::regclass AND tgname = '{TRIGGER}')",
-                quoted_literal(&table)
-            );
-            if home.value(&is_closed).await? {
-                drop_trigger(home, &table).await?;
-                had_any = true;
-            }
-        }
-        Ok(had_any)
     }
 
     /// The connection whose transaction holds the locks.
@@ -99,20 +95,130 @@ impl<'a> LockedTables<'a> {
 
 impl ClosedGates {
     /// After the change of the map: waits until no statement planned before it is left, then lets writers in.
-    pub(super) async fn open_when_reached(self, control: &Control, home: &mut ShardConnection) -> Result<(), PgError> {
+    pub(super) async fn open_when_reached(
+        self,
+        control: &Control,
+        home: &mut ShardConnection,
+        silent: Silent,
+    ) -> Result<(), PgError> {
         if self.tables.is_empty() {
             return control.reached().await;
         }
-        control.reached_by_all().await?;
+        reached_by_all(control, silent, "the declaration is made").await?;
         self.open(home).await
     }
 
-    /// The map was not changed after all: lets writers in.
+    /// The map did not take the change: lets writers in when that is certain.
+    pub(super) async fn open_unless_made(self, error: StoreError, home: &mut ShardConnection) -> Unmade {
+        if !error.is_unchanged() && !self.tables.is_empty() {
+            return PgError::from(error)
+                .with_detail("The map database did not say whether the declaration is made. Writes to the table are refused until that is known.")
+                .with_hint("Call the function again.")
+                .into();
+        }
+        match self.open(home).await {
+            Ok(()) => error.into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// The map was not asked to change.
     pub(super) async fn open(self, home: &mut ShardConnection) -> Result<(), PgError> {
         for table in &self.tables {
             drop_trigger(home, table).await?;
         }
         Ok(())
+    }
+}
+
+/// Are there gates that a declaration has left closed, or is making now?
+pub(super) async fn has_closed(home: &mut ShardConnection, tables: &[String]) -> Result<bool, PgError> {
+    Ok(!closed(home, tables).await?.is_empty())
+}
+
+/// Opens the gates that a declaration which ended half-way has left closed, when no proxy works by an older map than the one that
+/// is valid now; whether there were any. For who has the turn: no earlier declaration can change the map any more.
+pub(super) async fn open_leftovers(
+    control: &Control,
+    home: &mut ShardConnection,
+    tables: &[String],
+    silent: Silent,
+) -> Result<bool, PgError> {
+    let tables = closed(home, tables).await?;
+    let had_any = !tables.is_empty();
+    if had_any {
+        reached_by_all(control, silent, "an earlier declaration ended half-way").await?;
+        ClosedGates { tables }.open(home).await?;
+    }
+    Ok(had_any)
+}
+
+async fn closed(home: &mut ShardConnection, tables: &[String]) -> Result<Vec<String>, PgError> {
+    let mut closed = Vec::new();
+    for table in tables {
+        let name = quoted_literal(table);
+        let is_closed =
+            format!("SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass({name}) AND tgname = '{TRIGGER}')");
+        if home.value(&is_closed).await? {
+            closed.push(table.clone());
+        }
+    }
+    Ok(closed)
+}
+
+/// Before anything is changed: a proxy that says nothing could go on by what it knows, and only a closed gate would keep it from that.
+pub(super) async fn refuse_silent_proxies(control: &Control) -> Result<(), PgError> {
+    let silent = control.map.silent_proxies().await?;
+    if silent.is_empty() {
+        return Ok(());
+    }
+    Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")
+        .with_detail(format!("{} It may still write by the map that it knows. Nothing was changed.", list(&silent)))
+        .with_hint(what_to_do(&silent)))
+}
+
+/// No proxy works by an older map any more. `what`: why the gates are closed.
+async fn reached_by_all(control: &Control, silent: Silent, what: &str) -> Result<(), PgError> {
+    let behind = async {
+        let epoch = control.map.refresh().await?;
+        control.map.reached_by_all(epoch, None, silent, PROXIES_PATIENCE).await
+    };
+    let behind = behind.await.map_err(|error| {
+        PgError::from(error)
+            .with_detail(format!(
+                "{}, but which proxies follow it is not known. Writes to the table are refused until then.",
+                capitalised(what)
+            ))
+            .with_hint("Call the function again when the map database is back.")
+    })?;
+    if behind.is_empty() {
+        return Ok(());
+    }
+    // Writers are still refused by the gate; opening it anyway would let old plans through.
+    Err(PgError::new(SqlState::OBJECT_IN_USE, format!("{what}, but statements planned before it still run"))
+        .with_detail(format!("{} Writes to the table are refused until they have ended.", list(&behind)))
+        .with_hint(what_to_do(&behind)))
+}
+
+fn list(behind: &[ProxyBehind]) -> String {
+    let one = |proxy: &ProxyBehind| match proxy.silent_for {
+        Some(silent) => {
+            format!("Proxy {} ({}) has not been heard of for {} s.", proxy.id, proxy.address, silent.as_secs())
+        }
+        None => format!("Proxy {} ({}) works by an older map.", proxy.id, proxy.address),
+    };
+    behind.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn what_to_do(behind: &[ProxyBehind]) -> String {
+    let again = "Call the function again when it has followed; SELECT * FROM shardgate.proxies shows all.";
+    match behind.iter().find(|proxy| proxy.silent_for.is_some()) {
+        Some(silent) => format!(
+            "{again} One whose process has ended is forgotten at once by a proxy on its machine, by others after an hour or by DELETE FROM shardgate_map.proxy WHERE \
+             proxy_id = {} in the map database.",
+            silent.id
+        ),
+        None => again.to_owned(),
     }
 }
 
@@ -124,15 +230,9 @@ async fn drop_trigger(home: &mut ShardConnection, table: &str) -> Result<(), PgE
             Err(error) if error.code == SqlState::LOCK_NOT_AVAILABLE && attempt < DROP_ATTEMPTS => attempt += 1,
             Err(error) => {
                 tracing::error!(table, error = %error, "gate left closed");
-                return Err(PgError::new(
-                    SqlState::OBJECT_IN_USE,
-                    format!("the declaration is made, but writes to table {table} are still refused"),
-                )
-                .with_detail(format!("The trigger \"{TRIGGER}\" could not be dropped: {}.", error.message))
-                .with_hint(format!(
-                    "When no long transaction uses the table: DROP TRIGGER {} ON {table}, on the home shard.",
-                    quoted_identifier(TRIGGER)
-                )));
+                return Err(PgError::new(SqlState::OBJECT_IN_USE, format!("writes to table {table} are still refused"))
+                    .with_detail(format!("The trigger {} could not be dropped: {}.", quoted_identifier(TRIGGER), error.message))
+                    .with_hint("Call the function again when no long transaction uses the table."));
             }
         }
     }

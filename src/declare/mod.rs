@@ -5,13 +5,12 @@
 //!      ─► what the shards need (support objects, schema, rows) ─► one stored change of the map ─► this proxy has seen it
 //! ```
 //! A declaration is checked completely before anything is changed and lists everything that stands in its way. Nothing moves
-//! rows of sharded tables. What must not be written by an old plan is gated (`gate`).
+//! rows of sharded tables. What must not be written by an old plan is gated (`gate`). Declarations wait for each other (`turn`).
 //!
 //! The session calls [`call`] outside of its own transaction, on no backend of its own, and must not hold a snapshot of the map
 //! meanwhile: a declaration waits until no statement planned under the old map is left, so it would wait for itself.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
@@ -39,6 +38,7 @@ mod sharding;
 mod shards;
 mod signature;
 mod support;
+mod turn;
 mod wire_argument;
 
 pub use support::CommitSupport;
@@ -112,20 +112,6 @@ impl Control {
         Ok(())
     }
 
-    /// No proxy works by an older map any more.
-    async fn reached_by_all(&self) -> Result<(), PgError> {
-        let epoch = self.map.refresh().await?;
-        if self.map.reached_by_all(epoch, None, PROXIES_PATIENCE).await? {
-            return Ok(());
-        }
-        // Writers are still refused by the gate; opening it anyway would let old plans through.
-        Err(PgError::new(SqlState::OBJECT_IN_USE, "the declaration is made, but statements planned before it still run")
-            .with_detail("Writes to the table are refused until they have ended.")
-            .with_hint(
-                "SELECT * FROM shardgate.proxies shows which proxy is behind. Call the function again when it has followed.",
-            ))
-    }
-
     async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
         ShardConnection::open(&shard.name, &shard.url).await
     }
@@ -151,9 +137,6 @@ impl Control {
         Ok(())
     }
 }
-
-/// Longest wait for statements that were planned under the old map.
-const PROXIES_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Not cancel safe: a call that is dropped may have done its work or part of it. Every function can be called again.
 pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {

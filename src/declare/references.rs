@@ -4,71 +4,95 @@
 
 use super::checks::{Candidate, CandidateKind};
 use super::functions::no_shard;
-use super::gate::LockedTables;
+use super::gate::{self, LockedTables};
 use super::shard_connection::ShardConnection;
-use super::sharding::{ensure_table, refuse};
+use super::sharding::{ensure_table, refuse, refuse_changed_schema};
 use super::shards::read_catalog;
+use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
-use crate::catalog::{Relation, RelationKind};
+use crate::catalog::{Catalog, Relation, RelationKind};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{ShardState, TableKind};
+use crate::shardmap::{ShardState, Silent, TableKind};
 
 pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> Result<(), PgError> {
-    let snapshot = control.fresh_snapshot().await?;
-    let home_shard = snapshot.home().ok_or_else(no_shard)?.clone();
-    let mut home = control.open(&home_shard).await?;
-    let catalog = read_catalog(&mut home).await?;
+    repeated(|| declare_once(control, caller, table)).await
+}
+
+async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result<(), Unmade> {
+    let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, table)?;
     if relation.kind == RelationKind::PartitionedTable {
         return Err(PgError::unsupported(
             format!("cannot make partitioned table \"{}\" a reference table", relation.name),
             "Every shard would have all of its partitions.",
             "Distribute it by a key, or make it an ordinary table.",
-        ));
+        )
+        .into());
     }
-    if let Some(known) = snapshot.table(&relation.schema, &relation.name) {
+    let had_leftover = gate::open_leftovers(control, &mut turn.home, &gate::names(&[relation]), Silent::Awaited).await?;
+    if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
         return match known.kind {
-            // What a call that ended half-way may have left: the gate.
-            TableKind::Reference if LockedTables::open_leftovers(&mut home, &[relation]).await? => Ok(()),
+            // A call that ended half-way is at its end now.
+            TableKind::Reference if had_leftover => Ok(()),
             TableKind::Reference => {
-                Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already a reference table", relation.name)))
+                Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already a reference table", relation.name))
+                    .into())
             }
             TableKind::Sharded { .. } => {
                 Err(PgError::new(SqlState::DUPLICATE_OBJECT, format!("table \"{}\" is already sharded", relation.name))
-                    .with_hint("SELECT * FROM shardgate.tables shows how."))
+                    .with_hint("SELECT * FROM shardgate.tables shows how.")
+                    .into())
             }
         };
     }
-    let candidate = Candidate { catalog: &catalog, map: &snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
-    refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())?;
-
-    if sequences::adopt(control, caller, &snapshot, &mut home, relation).await? {
-        home.close().await;
-        return Box::pin(declare(control, caller, table)).await;
+    refuse_obstacles(&turn, &catalog, relation)?;
+    if sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation).await? {
+        catalog = read_catalog(&mut turn.home).await?;
     }
+    let relation = names::find_table(&catalog, caller, table)?;
+    Box::pin(copy_and_store(control, caller, turn, &catalog, relation)).await
+}
+
+fn refuse_obstacles(turn: &Turn, catalog: &Catalog, relation: &Relation) -> Result<(), PgError> {
+    let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
+    refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())
+}
+
+async fn copy_and_store(
+    control: &Control,
+    caller: &Caller,
+    mut turn: Turn,
+    catalog: &Catalog,
+    relation: &Relation,
+) -> Result<(), Unmade> {
     let mut others = Vec::new();
-    for shard in snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-        ensure_table(&mut home, &home_shard.url, &catalog, relation, &mut connection).await?;
+        ensure_table(&mut turn.home, &turn.home_shard.url, catalog, relation, &mut connection).await?;
         sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         others.push(connection);
     }
-    let mut locked = LockedTables::lock(&mut home, &[relation]).await?;
-    if let Err(error) = copy_to_all(locked.connection(), &mut others, relation).await {
+    gate::refuse_silent_proxies(control).await?;
+    let mut locked = LockedTables::lock(&mut turn.home, gate::names(&[relation])).await?;
+    let copied = match refuse_changed_schema(control, &turn.home_shard, catalog).await {
+        Ok(()) => copy_to_all(locked.connection(), &mut others, relation).await.map_err(Unmade::Failed),
+        changed => changed,
+    };
+    if let Err(error) = copied {
         locked.release().await?;
         return Err(error);
     }
     let gates = locked.close_gates().await?;
-    if let Err(error) = control.map.store().reference_table(&caller.user, &relation.schema, &relation.name).await {
-        gates.open(&mut home).await?;
-        return Err(error.into());
+    match control.map.store().reference_table(turn.planned, &caller.user, &relation.schema, &relation.name).await {
+        Ok(()) => gates.open_when_reached(control, &mut turn.home, Silent::Awaited).await?,
+        Err(error) => return Err(gates.open_unless_made(error, &mut turn.home).await),
     }
-    gates.open_when_reached(control, &mut home).await?;
     for shard in others {
         shard.close().await;
     }
-    home.close().await;
+    turn.end().await;
     Ok(())
 }
 

@@ -117,9 +117,10 @@ const REACHABILITY_HINT: &str =
 
 // Independent of the role's and database's own settings. A lock that is not had soon would queue everybody behind us.
 const SESSION_SETTINGS: &str = "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET lock_timeout = '5s'; \
-     SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET client_min_messages = warning; \
-     SET row_security = off; SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; \
-     SET DateStyle = 'ISO, YMD'; SET IntervalStyle = postgres; SET extra_float_digits = 3; SET TimeZone = 'UTC'";
+     SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0; \
+     SET client_min_messages = warning; SET row_security = off; SET default_transaction_isolation = 'read committed'; \
+     SET default_transaction_read_only = off; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = postgres; \
+     SET extra_float_digits = 3; SET TimeZone = 'UTC'";
 
 fn unable_to_connect(name: &str, error: &sqlx::Error) -> PgError {
     let detail = match database_error(error) {

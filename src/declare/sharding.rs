@@ -6,17 +6,18 @@
 use crate::catalog::{Catalog, Definitions, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{
-    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Strategy, Table, TableKind,
-    hash_slices, spread,
+    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Silent, StoreError, Strategy, Table,
+    TableKind, hash_slices, spread,
 };
 
 use super::arguments::Arguments;
 use super::checks::{Candidate, CandidateKind, Obstacle};
 use super::functions::no_shard;
-use super::gate::LockedTables;
+use super::gate::{self, LockedTables};
 use super::key::TableKey;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
+use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
 /// What a user asks for.
@@ -52,7 +53,7 @@ pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &A
         partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
         on_shards: arguments.text("on_shards")?,
     };
-    Box::pin(declare(control, caller, &request)).await
+    Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
 pub(super) async fn create_distributed(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
@@ -79,7 +80,7 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         },
         on_shards: "all",
     };
-    Box::pin(declare(control, caller, &request)).await
+    Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
 fn parse_strategy(text: &str) -> Result<Strategy, PgError> {
@@ -96,60 +97,55 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
     })
 }
 
-async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), PgError> {
-    let snapshot = control.fresh_snapshot().await?;
-    let home_shard = snapshot.home().ok_or_else(no_shard)?.clone();
-    let mut home = control.open(&home_shard).await?;
-    let catalog = read_catalog(&mut home).await?;
+async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
+    let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
-    let family = catalog.family(relation);
-    if let Some(known) = snapshot.table(&relation.schema, &relation.name) {
-        return already_declared(&mut home, &family, known, request).await;
+    let family = gate::names(&catalog.family(relation));
+    let had_leftover = gate::open_leftovers(control, &mut turn.home, &family, Silent::Awaited).await?;
+    if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
+        return Ok(already_declared(relation, known, request, had_leftover)?);
     }
-    let has_rows = rows_copy::has_rows(&mut home, relation).await?;
-    let plan = Plan::make(caller, &snapshot, &catalog, relation, request, has_rows)?;
+    let has_rows = rows_copy::has_rows(&mut turn.home, relation).await?;
+    let plan = Plan::make(caller, &turn.snapshot, &catalog, relation, request, has_rows)?;
     let candidate = Candidate {
         catalog: &catalog,
-        map: &snapshot,
+        map: &turn.snapshot,
         relation,
         kind: CandidateKind::Sharded { key: &plan.key.columns, group: plan.group() },
         reader: &BODY_READER,
     };
     refuse(&format!("cannot distribute table \"{}\"", relation.name), &candidate.obstacles())?;
-    if sequences::adopt(control, caller, &snapshot, &mut home, relation).await? {
-        // With the home shard's schema as it is now.
-        home.close().await;
-        return Box::pin(declare(control, caller, request)).await;
+    if sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation).await? {
+        catalog = read_catalog(&mut turn.home).await?;
     }
-    for shard in snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+    let relation = names::find_table(&catalog, caller, request.table)?;
+    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-        ensure_table(&mut home, &home_shard.url, &catalog, relation, &mut connection).await?;
+        ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
         sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         refuse_rows(&mut connection, relation).await?;
         connection.close().await;
     }
-    let stays_home = plan.is_all_on(&snapshot, &home_shard);
-    let result = match stays_home {
-        true => store(control, caller, relation, request, &plan).await,
-        false => store_gated(control, caller, &mut home, &family, request, &plan).await,
-    };
-    home.close().await;
-    result
+    let keeps_rows_at_home = plan.keeps_rows_at_home(&turn.snapshot, &turn.home_shard);
+    let checked = Checked { caller, request, relation, plan };
+    if keeps_rows_at_home {
+        checked.store(control, &turn).await?;
+        control.reached().await?;
+    } else {
+        Box::pin(checked.store_gated(control, &mut turn, &catalog)).await?;
+    }
+    turn.end().await;
+    Ok(())
 }
 
-/// Called again with the same key: what a call that ended half-way may have left, the gate, goes.
-async fn already_declared(
-    home: &mut ShardConnection,
-    family: &[&Relation],
-    known: &Table,
-    request: &Request<'_>,
-) -> Result<(), PgError> {
-    let Some(relation) = family.first() else { return Ok(()) };
+/// `had_leftover`: a call that ended half-way is at its end now, if it was for the same key.
+fn already_declared(relation: &Relation, known: &Table, request: &Request<'_>, had_leftover: bool) -> Result<(), PgError> {
     let error = match &known.kind {
         TableKind::Sharded { key, .. } => {
             let asked = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash));
-            if asked.is_ok_and(|asked| asked.columns == *key) && LockedTables::open_leftovers(home, family).await? {
+            if had_leftover && asked.is_ok_and(|asked| asked.columns == *key) {
                 return Ok(());
             }
             format!("table \"{}\" is already sharded", relation.name)
@@ -203,16 +199,28 @@ impl Plan {
         }
     }
 
-    fn is_all_on(&self, snapshot: &MapSnapshot, home: &Shard) -> bool {
+    /// Every key's rows are on the home shard, and stay there: who writes by an older map writes to the right place.
+    fn keeps_rows_at_home(&self, snapshot: &MapSnapshot, home: &Shard) -> bool {
         match &self.placement {
-            Placement::Colocated(group) => snapshot.group(*group).is_some_and(|group| is_group_on(group, home)),
-            Placement::Partitions { partitions, .. } => partitions.iter().all(|partition| partition.shard == home.name),
+            Placement::Colocated(group) => snapshot.group(*group).is_some_and(|group| is_covered_by(group, home)),
+            Placement::Partitions { partitions, default_shard } => {
+                (self.strategy != Strategy::Lookup || default_shard.as_ref() == Some(&home.name))
+                    && partitions.iter().all(|partition| partition.shard == home.name)
+            }
         }
     }
 }
 
 fn is_group_on(group: &Group, shard: &Shard) -> bool {
     group.partitions.iter().all(|partition| partition.shard == shard.id)
+}
+
+/// Every key is on this shard. Lookup partitions take keys later, wherever they are, but for what the default says.
+fn is_covered_by(group: &Group, shard: &Shard) -> bool {
+    match group.strategy {
+        Strategy::Hash | Strategy::Range => is_group_on(group, shard),
+        Strategy::Lookup => is_group_on(group, shard) && group.default_partition.is_some(),
+    }
 }
 
 fn find_group<'a>(caller: &Caller, snapshot: &'a MapSnapshot, catalog: &Catalog, table: &str) -> Result<&'a Group, PgError> {
@@ -247,12 +255,7 @@ fn fitting_group<'a>(
 }
 
 fn refuse_rows_elsewhere(relation: &Relation, group: &Group, home: &Shard, has_rows: bool) -> Result<(), PgError> {
-    // Lookup partitions take keys later, wherever they are; the rows are where the default says.
-    let is_covered = match group.strategy {
-        Strategy::Hash | Strategy::Range => is_group_on(group, home),
-        Strategy::Lookup => is_group_on(group, home) && group.default_partition.is_some(),
-    };
-    if !has_rows || is_covered {
+    if !has_rows || is_covered_by(group, home) {
         return Ok(());
     }
     Err(PgError::new(
@@ -294,51 +297,73 @@ fn new_group(
     Ok(Placement::Partitions { partitions, default_shard })
 }
 
-async fn store(control: &Control, caller: &Caller, relation: &Relation, request: &Request<'_>, plan: &Plan) -> Result<(), PgError> {
-    let table = NewShardedTable {
-        schema: &relation.schema,
-        name: &relation.name,
-        key: &plan.key.columns,
-        key_types: &plan.key.types,
-        key_text: request.key.trim(),
-        strategy: plan.strategy,
-        placement: plan.placement.clone(),
-    };
-    control.map.store().distribute_table(&caller.user, &table).await?;
-    control.reached().await
+/// A table that can be declared, if nothing has changed since.
+struct Checked<'a> {
+    caller: &'a Caller,
+    request: &'a Request<'a>,
+    relation: &'a Relation,
+    plan: Plan,
 }
 
-/// An empty table, part of which will be elsewhere.
-async fn store_gated(
-    control: &Control,
-    caller: &Caller,
-    home: &mut ShardConnection,
-    family: &[&Relation],
-    request: &Request<'_>,
-    plan: &Plan,
-) -> Result<(), PgError> {
-    let Some(relation) = family.first() else { return Ok(()) };
-    let mut locked = LockedTables::lock(home, family).await?;
-    // Those who were writing have ended; their rows are to be seen now.
-    let still_empty = rows_copy::has_rows(locked.connection(), relation).await.map(|has_rows| !has_rows);
-    if still_empty != Ok(true) {
-        locked.release().await?;
-        return still_empty.and_then(|_| {
-            Err(PgError::new(
-                SqlState::SERIALIZATION_FAILURE,
-                format!("rows were inserted into table \"{}\" meanwhile", relation.name),
-            )
-            .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
-        });
+impl Checked<'_> {
+    async fn store(&self, control: &Control, turn: &Turn) -> Result<GroupId, StoreError> {
+        let table = NewShardedTable {
+            schema: &self.relation.schema,
+            name: &self.relation.name,
+            key: &self.plan.key.columns,
+            key_types: &self.plan.key.types,
+            key_text: self.request.key.trim(),
+            strategy: self.plan.strategy,
+            placement: self.plan.placement.clone(),
+        };
+        control.map.store().distribute_table(turn.planned, &self.caller.user, &table).await
     }
-    let gates = locked.close_gates().await?;
-    match store(control, caller, relation, request, plan).await {
-        Ok(()) => gates.open_when_reached(control, home).await,
-        Err(error) => {
-            gates.open(home).await?;
-            Err(error)
+
+    /// An empty table, rows of which will be elsewhere.
+    async fn store_gated(&self, control: &Control, turn: &mut Turn, catalog: &Catalog) -> Result<(), Unmade> {
+        gate::refuse_silent_proxies(control).await?;
+        let mut locked = LockedTables::lock(&mut turn.home, gate::names(&catalog.family(self.relation))).await?;
+        // Those who were writing have ended; what they have done is to be seen now.
+        let is_as_checked = match refuse_changed_schema(control, &turn.home_shard, catalog).await {
+            Ok(()) => refuse_new_rows(locked.connection(), self.relation).await.map_err(Unmade::Failed),
+            changed => changed,
+        };
+        if let Err(error) = is_as_checked {
+            locked.release().await?;
+            return Err(error);
+        }
+        let gates = locked.close_gates().await?;
+        match self.store(control, turn).await {
+            Ok(_) => Ok(gates.open_when_reached(control, &mut turn.home, Silent::Awaited).await?),
+            Err(error) => Err(gates.open_unless_made(error, &mut turn.home).await),
         }
     }
+}
+
+async fn refuse_new_rows(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
+    if !rows_copy::has_rows(home, relation).await? {
+        return Ok(());
+    }
+    let message = format!("rows were inserted into table \"{}\" meanwhile", relation.name);
+    Err(PgError::new(SqlState::SERIALIZATION_FAILURE, message)
+        .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
+}
+
+/// With the table locked: nobody has changed what the declaration was checked by. Through the proxies the map says so; past them it
+/// shows here.
+pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, checked: &Catalog) -> Result<(), Unmade> {
+    // The other connection is in a transaction, and the schema is read in one of its own.
+    let mut connection = control.open(home).await?;
+    let now = read_catalog(&mut connection).await?;
+    connection.close().await;
+    if now.digest == checked.digest {
+        return Ok(());
+    }
+    Err(Unmade::Overtaken(
+        PgError::new(SqlState::SERIALIZATION_FAILURE, "the home shard's schema was changed meanwhile")
+            .with_detail("Whether the table can be declared was checked by what it was before.")
+            .with_hint("Call the function again."),
+    ))
 }
 
 /// The error that lists everything that stands in the way; none when nothing does.
@@ -387,7 +412,7 @@ pub(super) async fn ensure_table(
 }
 
 /// Rows there would belong to the table from now on.
-async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
+pub(super) async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
     if !rows_copy::has_rows(shard, relation).await? {
         return Ok(());
     }
@@ -396,6 +421,6 @@ async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation) -> Result
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("table \"{}\" holds rows on shard \"{}\"", relation.name, shard.name),
     )
-    .with_detail("Until now its rows are those of the home shard; the others would appear among them.")
+    .with_detail("They would appear among the rows that the table has on the other shards.")
     .with_hint(format!("If they are not needed, empty the table there: TRUNCATE {table}.")))
 }

@@ -9,14 +9,16 @@
 
 use std::sync::Arc;
 
-use super::gate::LockedTables;
+use super::functions::no_shard;
+use super::gate::{self, LockedTables};
 use super::rows_copy;
 use super::shard_connection::ShardConnection;
-use super::{Control, arguments::Arguments, schema_copy, sequences, support};
+use super::turn::{Turn, Unmade, repeated};
+use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
 use crate::backend::catalog_reader;
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, NewShard, Shard, ShardState, TableKind};
+use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
@@ -32,27 +34,78 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
         replication_url: arguments.optional_text("replication_url")?,
     };
     check_arguments(&new)?;
+    repeated(|| add_once(control, actor, &new)).await
+}
+
+async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<(), Unmade> {
     let snapshot = control.fresh_snapshot().await?;
-    if is_done(&snapshot, &new)? {
+    if is_done(&snapshot, new)? {
+        return Ok(finish_earlier(control, &snapshot).await?);
+    }
+    if snapshot.home().is_none() {
+        return Box::pin(add_first(control, actor, &snapshot, new)).await;
+    }
+    let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    if is_done(&turn.snapshot, new)? {
         return Ok(());
     }
     let mut shard = ShardConnection::open(new.name, new.url).await?;
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
-    refuse_same_database(&snapshot, &new, &uuid).await?;
-    let Some(home) = snapshot.home().cloned() else {
-        control.map.store().add_shard(actor, &new).await?;
-        let catalog = read_catalog(&mut shard).await?;
-        control.publish_home_tables(&catalog).await?;
-        shard.close().await;
-        return control.reached().await;
-    };
-    let mut home_connection = control.open(&home).await?;
-    let home_catalog = Box::pin(match_schemas(&mut home_connection, &home, &mut shard)).await?;
-    control.map.store().add_shard(actor, &new).await?;
-    let result = Box::pin(prepare(control, actor, &mut home_connection, &mut shard, &home_catalog)).await;
+    refuse_same_database(&turn.snapshot, new, &uuid).await?;
+    let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
+    refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
+    control.map.store().add_shard(turn.planned, actor, new).await?;
+    let result = Box::pin(prepare(control, actor, &mut turn, &mut shard, &home_catalog)).await;
     shard.close().await;
-    home_connection.close().await;
+    turn.end().await;
     result
+}
+
+/// The home shard. Overtaken by another one it is the second shard.
+async fn add_first(control: &Control, actor: &str, snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<(), Unmade> {
+    let mut shard = ShardConnection::open(new.name, new.url).await?;
+    support::ensure(&mut shard, &control.client_roles).await?;
+    control.map.store().add_shard(Planned::at(snapshot.epoch), actor, new).await?;
+    let catalog = read_catalog(&mut shard).await?;
+    control.publish_home_tables(&catalog).await?;
+    shard.close().await;
+    Ok(control.reached().await?)
+}
+
+/// Called again for a shard that is online: what a call that ended half-way may have left, closed gates, is opened.
+async fn finish_earlier(control: &Control, snapshot: &MapSnapshot) -> Result<(), PgError> {
+    let tables = reference_names(snapshot);
+    let Some(home) = snapshot.home().filter(|_| !tables.is_empty()) else { return Ok(()) };
+    let mut home = control.open(home).await?;
+    let is_closed = gate::has_closed(&mut home, &tables).await?;
+    home.close().await;
+    if !is_closed {
+        return Ok(());
+    }
+    let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    gate::open_leftovers(control, &mut turn.home, &tables, Silent::Awaited).await?;
+    turn.end().await;
+    Ok(())
+}
+
+fn reference_names(snapshot: &MapSnapshot) -> Vec<String> {
+    let references = snapshot.tables.values().filter(|table| table.kind == TableKind::Reference);
+    references.map(|table| quoted_name(&table.schema, &table.name)).collect()
+}
+
+/// A copy of a shard, or what a dump of the whole database has brought.
+async fn refuse_rows_of_sharded_tables(
+    snapshot: &MapSnapshot,
+    catalog: &Catalog,
+    shard: &mut ShardConnection,
+) -> Result<(), PgError> {
+    let is_sharded = |table: &&Arc<Table>| matches!(table.kind, TableKind::Sharded { .. });
+    for table in snapshot.tables.values().filter(is_sharded) {
+        if let Some(relation) = catalog.resolve(Some(&table.schema), &table.name, &[]) {
+            sharding::refuse_rows(shard, relation).await?;
+        }
+    }
+    Ok(())
 }
 
 fn check_arguments(new: &NewShard<'_>) -> Result<(), PgError> {
@@ -177,42 +230,49 @@ async fn check_database(home: &mut ShardConnection, shard: &mut ShardConnection)
 async fn prepare(
     control: &Control,
     actor: &str,
-    home: &mut ShardConnection,
+    turn: &mut Turn,
     shard: &mut ShardConnection,
     home_catalog: &Catalog,
-) -> Result<(), PgError> {
-    let snapshot = control.fresh_snapshot().await?;
-    let cluster: Vec<_> = snapshot.sequences.keys().cloned().collect();
+) -> Result<(), Unmade> {
+    turn.begin_again(control).await?;
+    let cluster: Vec<_> = turn.snapshot.sequences.keys().cloned().collect();
     sequences::own(shard, &cluster).await?;
-    let references = reference_tables(&snapshot, home_catalog);
-    let mut locked = LockedTables::lock(home, &references).await?;
+    let references = reference_tables(&turn.snapshot, home_catalog);
+    let silent = who_may_write_copies(&turn.snapshot);
+    gate::open_leftovers(control, &mut turn.home, &gate::names(&references), Silent::Awaited).await?;
+    if silent == Silent::Awaited && !references.is_empty() {
+        gate::refuse_silent_proxies(control).await?;
+    }
+    let mut locked = LockedTables::lock(&mut turn.home, gate::names(&references)).await?;
     let copied = copy_all(locked.connection(), shard, &references).await;
     if let Err(error) = copied {
         locked.release().await?;
-        return Err(error);
+        return Err(error.into());
     }
     let gates = locked.close_gates().await?;
-    let result = Box::pin(set_online(control, actor, home, shard)).await;
-    match result {
-        Ok(()) => gates.open_when_reached(control, home).await,
-        Err(error) => {
-            gates.open(home).await?;
-            Err(error)
-        }
+    if let Err(error) = Box::pin(compare_again(&mut turn.home, shard)).await {
+        gates.open(&mut turn.home).await?;
+        return Err(error.into());
+    }
+    match control.map.store().set_shard_state(turn.planned, actor, &shard.name, ShardState::Online).await {
+        Ok(()) => Ok(gates.open_when_reached(control, &mut turn.home, silent).await?),
+        Err(error) => Err(gates.open_unless_made(error, &mut turn.home).await),
     }
 }
 
-async fn set_online(
-    control: &Control,
-    actor: &str,
-    home: &mut ShardConnection,
-    shard: &mut ShardConnection,
-) -> Result<(), PgError> {
-    // Schema changes go to registered shards; what slipped in before this one was registered shows here.
+/// Copies on several shards are written with a valid lease only; while the home shard is the only one, they are written like home
+/// tables.
+fn who_may_write_copies(snapshot: &MapSnapshot) -> Silent {
+    match snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).count() {
+        0 | 1 => Silent::Awaited,
+        _ => Silent::Ignored,
+    }
+}
+
+/// Schema changes go to registered shards; what slipped in before this one was registered shows here.
+async fn compare_again(home: &mut ShardConnection, shard: &mut ShardConnection) -> Result<(), PgError> {
     let (wanted, found) = (read_catalog(home).await?, read_catalog(shard).await?);
-    refuse_differences(home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")?;
-    control.map.store().set_shard_state(actor, &shard.name, ShardState::Online).await?;
-    Ok(())
+    refuse_differences(home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")
 }
 
 /// Those that refer to others come after them, so that foreign keys hold while copying.

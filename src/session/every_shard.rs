@@ -95,8 +95,9 @@ impl Session {
                 }
             }
         };
+        // One shard may be two when it is committed.
+        self.transaction.is_everywhere |= !outside && is_meant_for_all;
         if !outside && shards.len() > 1 {
-            self.transaction.is_everywhere |= is_meant_for_all;
             self.transaction.is_piecemeal |= !is_atomic;
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);

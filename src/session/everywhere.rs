@@ -1,8 +1,9 @@
 //! Transactions that concern every shard: writes to reference tables, and schema changes.
 //!
-//! A shard that joins meanwhile would miss them. [`crate::declare`] waits, when a shard is added, for the proxies whose lease is
-//! valid; one that was frozen or cut off from the map is not waited for. So these statements need the lease when they begin, and
-//! once more when they are committed: what has been written on the home shard by then, the copy for the new shard has waited for.
+//! A shard that joins meanwhile would miss them. [`crate::declare`] waits, when a shard is added beside several, for the proxies whose
+//! lease is valid; one that was frozen or cut off from the map is not waited for. So these statements need the lease when they begin,
+//! and once more when they are committed: what has been written on the home shard by then, the copy for the new shard has waited
+//! for. On the only shard reference tables are written without a lease, and the second one waits for every proxy.
 
 use std::time::Duration;
 

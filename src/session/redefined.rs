@@ -24,7 +24,7 @@ use super::{Failure, Session};
 use crate::backend::STATEMENT_TIMEOUT;
 use crate::catalog::{mentions, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{AWAITED_FOR, MapSnapshot, TableName};
+use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
 use crate::sql::analysis::{Analysis, Command};
 use crate::sql::redefined::Redefined;
 
@@ -47,8 +47,8 @@ impl Session {
         let map = &self.gateway.map;
         map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
-        let is_reached = map.reached_by_all(epoch, self.using.as_ref(), AWAITED_FOR).await.map_err(PgError::from)?;
-        if !is_reached && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
+        let behind = map.reached_by_all(epoch, self.using.as_ref(), Silent::Ignored, AWAITED_FOR).await.map_err(PgError::from)?;
+        if !behind.is_empty() && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
             tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
         }
         Ok(told)

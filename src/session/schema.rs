@@ -175,7 +175,8 @@ impl Session {
             // It would keep this proxy from following a newer map.
             drop(map);
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
-            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy).await;
+            let planned = self.context.map.epoch;
+            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy, planned).await;
             let id = begun.map_err(PgError::from)?;
             self.schema_change = Some(SchemaChange {
                 id,

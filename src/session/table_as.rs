@@ -71,7 +71,7 @@ impl Session {
         } else {
             self.announce_schema_change(CREATE_TABLE_AS).await?;
             self.await_lease().await?;
-            self.transaction.is_everywhere |= shards.len() > 1;
+            self.transaction.is_everywhere = true;
             if shards.len() > 1 && self.may_write_on_several() {
                 let ids: Vec<_> = shards.iter().map(|shard| shard.id).collect();
                 self.check_commit_support(&ids).await?;

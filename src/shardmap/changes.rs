@@ -14,7 +14,7 @@ use super::encoding::{key_to_stored, key_types_to_stored, tables_to_stored, unre
 use super::error::StoreError;
 use super::lease::ProxyId;
 use super::loader::Redefines;
-use super::model::{Bound, DeclaredFunction, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
+use super::model::{Bound, DeclaredFunction, Epoch, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
 use super::placement::NewPartition;
 use super::store::Store;
 use crate::shard_key::{Key, KeyColumn, KeyType};
@@ -64,6 +64,27 @@ pub enum Placement {
     },
 }
 
+/// By what a declaration was planned: the map takes it only while its shards, tables and schema are those, and refuses it with
+/// 40001 otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// `None`: no home shard yet, on which declarations wait for each other.
+    declaration: Option<i64>,
+    epoch: Epoch,
+}
+
+impl Planned {
+    /// For the first shard, and where nobody else declares.
+    pub fn at(epoch: Epoch) -> Self {
+        Self { declaration: None, epoch }
+    }
+
+    fn to_stored(self) -> serde_json::Value {
+        let Epoch { incarnation, counter } = self.epoch;
+        serde_json::json!({ "declaration": self.declaration, "incarnation": incarnation, "counter": counter })
+    }
+}
+
 /// A change of the shards' schema that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SchemaChangeId(pub i64);
@@ -78,9 +99,18 @@ pub struct OpenSchemaChanges {
 }
 
 impl Store {
+    /// From now on the map takes nothing of declarations that have begun before. What is read of the map after this is what the
+    /// declaration may be planned by. Gives also how many changes of the shards' schema are open, with which it would be refused.
+    pub async fn begin_declaration(&self) -> Result<(Planned, i64), StoreError> {
+        let row = self.change(sqlx::query("SELECT * FROM shardgate_map.begin_declaration()")).await?;
+        let epoch = Epoch { incarnation: read(&row, 1)?, counter: read(&row, 2)? };
+        Ok((Planned { declaration: Some(read(&row, 0)?), epoch }, read(&row, 3)?))
+    }
+
     /// Registers a shard. Called again for a shard whose preparation did not end, it changes nothing and gives it again.
-    pub async fn add_shard(&self, actor: &str, shard: &NewShard<'_>) -> Result<AddedShard, StoreError> {
-        let query = sqlx::query("SELECT * FROM shardgate_map.add_shard($1, $2, $3, $4, $5, $6)")
+    pub async fn add_shard(&self, planned: Planned, actor: &str, shard: &NewShard<'_>) -> Result<AddedShard, StoreError> {
+        let query = sqlx::query("SELECT * FROM shardgate_map.add_shard($1, $2, $3, $4, $5, $6, $7)")
+            .bind(Json(planned.to_stored()))
             .bind(actor)
             .bind(shard.name)
             .bind(shard.url)
@@ -96,8 +126,12 @@ impl Store {
         })
     }
 
-    pub async fn set_shard_state(&self, actor: &str, name: &str, state: ShardState) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.set_shard_state($1, $2, $3)").bind(actor).bind(name).bind(state.name());
+    pub async fn set_shard_state(&self, planned: Planned, actor: &str, name: &str, state: ShardState) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.set_shard_state($1, $2, $3, $4)")
+            .bind(Json(planned.to_stored()))
+            .bind(actor)
+            .bind(name)
+            .bind(state.name());
         self.change(query).await.map(drop)
     }
 
@@ -105,7 +139,12 @@ impl Store {
         self.change(sqlx::query("SELECT shardgate_map.drop_shard($1, $2)").bind(actor).bind(name)).await.map(drop)
     }
 
-    pub async fn distribute_table(&self, actor: &str, table: &NewShardedTable<'_>) -> Result<GroupId, StoreError> {
+    pub async fn distribute_table(
+        &self,
+        planned: Planned,
+        actor: &str,
+        table: &NewShardedTable<'_>,
+    ) -> Result<GroupId, StoreError> {
         let (group, partitions, default_shard) = match &table.placement {
             Placement::Colocated(group) => (Some(group.0), None, None),
             Placement::Partitions { partitions, default_shard } => (None, Some(partitions), default_shard.as_deref()),
@@ -117,7 +156,8 @@ impl Store {
         let text = |partition: &NewPartition| partition.low.as_ref().map(|low| low.to_text(table.key_types));
         let lows: Option<Vec<Vec<u8>>> = bounded.map(|all| all.iter().map(stored).collect());
         let low_texts: Option<Vec<Option<String>>> = bounded.map(|all| all.iter().map(text).collect());
-        let query = sqlx::query("SELECT shardgate_map.distribute_table($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+        let query = sqlx::query("SELECT shardgate_map.distribute_table($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
+            .bind(Json(planned.to_stored()))
             .bind(actor)
             .bind(table.schema)
             .bind(table.name)
@@ -133,8 +173,12 @@ impl Store {
         Ok(GroupId(read(&self.change(query).await?, 0)?))
     }
 
-    pub async fn reference_table(&self, actor: &str, schema: &str, name: &str) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.reference_table($1, $2, $3)").bind(actor).bind(schema).bind(name);
+    pub async fn reference_table(&self, planned: Planned, actor: &str, schema: &str, name: &str) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.reference_table($1, $2, $3, $4)")
+            .bind(Json(planned.to_stored()))
+            .bind(actor)
+            .bind(schema)
+            .bind(name);
         self.change(query).await.map(drop)
     }
 
@@ -226,9 +270,21 @@ impl Store {
         read(&self.change(query).await?, 0)
     }
 
-    /// Before the first shard's schema is changed: until it is finished every proxy knows that the shards may differ.
-    pub async fn begin_schema_change(&self, actor: &str, command_tag: &str, proxy: ProxyId) -> Result<SchemaChangeId, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2, $3)").bind(actor).bind(command_tag).bind(proxy.0);
+    /// Before the first shard's schema is changed: until it is finished every proxy knows that the shards may differ. Refused with
+    /// 40001 when a shard or a table has been declared since the epoch that the statement was planned by.
+    pub async fn begin_schema_change(
+        &self,
+        actor: &str,
+        command_tag: &str,
+        proxy: ProxyId,
+        planned: Epoch,
+    ) -> Result<SchemaChangeId, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.begin_schema_change($1, $2, $3, $4, $5)")
+            .bind(actor)
+            .bind(command_tag)
+            .bind(proxy.0)
+            .bind(planned.incarnation)
+            .bind(planned.counter);
         Ok(SchemaChangeId(read(&self.change(query).await?, 0)?))
     }
 

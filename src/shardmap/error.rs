@@ -55,6 +55,14 @@ impl StoreError {
         }
     }
 
+    /// Of a change: it was not made, and will not be. A server that ends the connection says so before it has committed, or nothing.
+    pub fn is_unchanged(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Unreachable(_) | Self::NotInitialised => true,
+            Self::OutcomeUnknown(_) | Self::OtherVersion(_) | Self::Older { .. } | Self::Unreadable(_) | Self::Url(_) => false,
+        }
+    }
+
     fn from_database(error: &sqlx::Error) -> Option<Self> {
         let database = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
         // What a server says that is not there for us: shutting down, starting, too many connections, a standby, bad rights.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::error::StoreError;
 use super::model::Epoch;
+use super::process;
 use super::store::Store;
 
 /// Random, one a process: a proxy that was started again is another proxy.
@@ -65,6 +66,11 @@ impl Lease {
 
     pub fn proxy_id(&self) -> ProxyId {
         self.proxy_id
+    }
+
+    /// Where the proxy listens.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     /// While it is not, the map may have changed in ways that this proxy has not heard of.
@@ -159,18 +165,20 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
 }
 
 impl Store {
-    /// Makes the row, with epoch 0:0. Rows that nobody has renewed for an hour are swept out.
+    /// Makes the row, with epoch 0:0. Rows that nobody has renewed for [`ABANDONED_AFTER`] are swept out.
     pub(super) async fn register_proxy(&self, lease: &Lease) -> Result<(), StoreError> {
         let query = sqlx::query(
             "WITH abandoned AS (
-                 DELETE FROM shardgate_map.proxy WHERE last_seen < now() - interval '1 hour' AND proxy_id <> $1
+                 DELETE FROM shardgate_map.proxy WHERE last_seen < now() - make_interval(secs => $3) AND proxy_id <> $1
              )
-             INSERT INTO shardgate_map.proxy (proxy_id, address) VALUES ($1, $2)
+             INSERT INTO shardgate_map.proxy (proxy_id, address, process) VALUES ($1, $2, $4)
              ON CONFLICT (proxy_id) DO UPDATE
              SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, last_seen = clock_timestamp()",
         )
         .bind(lease.proxy_id.0)
-        .bind(&lease.address);
+        .bind(&lease.address)
+        .bind(ABANDONED_AFTER.as_secs_f64())
+        .bind(process::own());
         query.execute(&self.pool()?).await.map(drop).map_err(StoreError::reading)
     }
 
@@ -218,6 +226,8 @@ fn boot_time() -> i64 {
 
 /// How long a renewal is good for.
 pub const LEASE: Duration = Duration::from_secs(5);
+/// A proxy that says nothing for so long is taken for gone, whoever would have to wait for it.
+pub(super) const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 const CHANGES_TOGETHER: Duration = Duration::from_millis(5);
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -38,12 +38,13 @@ mod lookup;
 mod merge;
 pub mod model;
 mod placement;
+mod process;
 mod proxies;
 mod sequences;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, SchemaChangeId};
+pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
@@ -54,6 +55,7 @@ pub use model::{
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind, TableName,
 };
 pub use placement::{NewPartition, hash_slices, spread};
+pub use proxies::{ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use store::{Store, migrations, migrations_up_to};
 

@@ -1,8 +1,9 @@
 //! Waits until every proxy works by a change of the map.
 //!
 //! A proxy has reached an epoch when none of its statements is planned under an older one any more; it tells in its row. One
-//! whose row has not changed for [`LEASE`] by our clock has lost its lease and is not waited for. Our own state is asked
-//! directly, since our row lags by up to a second.
+//! whose row has not changed for [`LEASE`] by our clock has lost its lease: it does nothing that needs one, and goes on with
+//! the rest by the map that it knows. Whether that matters the caller knows ([`Silent`]). Our own state is asked directly, since
+//! our row lags by up to a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,48 +15,109 @@ use tokio::time::{Instant, sleep};
 use super::ShardMap;
 use super::changes::read;
 use super::error::StoreError;
-use super::lease::{LEASE, ProxyId};
+use super::lease::{ABANDONED_AFTER, LEASE, ProxyId};
 use super::model::{Epoch, MapSnapshot};
+use super::process;
 use super::store::Store;
 
+/// Proxies whose lease has run out, and which may run all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// What they could do wrong needs the lease.
+    Ignored,
+    /// What they do by an older map would be wrong: they are waited for until their process has ended for certain, which only a
+    /// proxy on the same machine can see, or they are taken for gone, after an hour.
+    Awaited,
+}
+
+/// A proxy that may work by an older map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyBehind {
+    pub id: ProxyId,
+    pub address: String,
+    /// It has lost its lease; by the map database's clock.
+    pub silent_for: Option<Duration>,
+}
+
 /// One row of the proxies, for judging leases.
+#[derive(sqlx::FromRow)]
 struct ProxyRow {
-    id: ProxyId,
-    reached: Epoch,
+    proxy_id: i64,
+    address: String,
+    incarnation: i64,
+    counter: i64,
     renewals: i64,
+    /// Seconds since it was heard of last.
+    silent: f64,
+    /// Of [`process`].
+    process: Option<String>,
+}
+
+impl ProxyRow {
+    fn reached(&self) -> Epoch {
+        Epoch { incarnation: self.incarnation, counter: self.counter }
+    }
+
+    fn silent_for(&self) -> Duration {
+        Duration::try_from_secs_f64(self.silent).unwrap_or_default()
+    }
+
+    /// Its process has ended for certain, or has said nothing for so long that it is taken for gone.
+    fn is_gone(&self) -> bool {
+        let has_ended = || self.process.as_deref().is_some_and(process::has_ended);
+        self.silent_for() > ABANDONED_AFTER || self.silent_for() > LEASE && has_ended()
+    }
+
+    fn into_behind(self) -> ProxyBehind {
+        let silent_for = Some(self.silent_for()).filter(|silent| *silent > LEASE);
+        ProxyBehind { id: ProxyId(self.proxy_id), address: self.address, silent_for }
+    }
 }
 
 impl ShardMap {
-    /// `false`: some proxy is still behind after `patience`. `own`: the one snapshot that the caller itself holds, which may be
-    /// older; with any other it would wait for itself. Cancel safe.
+    /// Gives those that are still behind after `patience`; none: all have reached it. `own`: the one snapshot that the caller itself
+    /// holds, which may be older; with any other it would wait for itself. Cancel safe.
     pub async fn reached_by_all(
         &self,
         epoch: Epoch,
         own: Option<&Arc<MapSnapshot>>,
+        silent: Silent,
         patience: Duration,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Vec<ProxyBehind>, StoreError> {
         self.reached(epoch).await;
         let deadline = Instant::now() + patience;
         let this = self.lease().proxy_id();
         let mut seen: HashMap<i64, (i64, Instant)> = HashMap::new();
         loop {
-            let mut is_reached = self.shared.current.reached_but_for(own) >= epoch;
-            for row in self.store.proxies().await? {
-                let (renewals, since) = seen.entry(row.id.0).or_insert((row.renewals, Instant::now()));
+            let own_reached = self.shared.current.reached_but_for(own);
+            let mut behind = self.store.proxies().await?;
+            behind.retain(|row| {
+                let (renewals, since) = seen.entry(row.proxy_id).or_insert((row.renewals, Instant::now()));
                 if *renewals != row.renewals {
                     (*renewals, *since) = (row.renewals, Instant::now());
                 }
-                let is_over = since.elapsed() > LEASE;
-                is_reached &= row.id == this || row.reached >= epoch || is_over;
+                let is_over = match silent {
+                    Silent::Ignored => since.elapsed() > LEASE,
+                    Silent::Awaited => row.is_gone(),
+                };
+                row.proxy_id != this.0 && row.reached() < epoch && !is_over
+            });
+            let mut behind: Vec<ProxyBehind> = behind.into_iter().map(ProxyRow::into_behind).collect();
+            if own_reached < epoch {
+                behind.push(ProxyBehind { id: this, address: self.lease().address().to_owned(), silent_for: None });
             }
-            if is_reached {
-                return Ok(true);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
+            if behind.is_empty() || Instant::now() >= deadline {
+                return Ok(behind);
             }
             sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Those others that have lost their lease by the map database's clock, and are not gone for certain.
+    pub async fn silent_proxies(&self) -> Result<Vec<ProxyBehind>, StoreError> {
+        let this = self.lease().proxy_id();
+        let is_silent = |row: &ProxyRow| row.proxy_id != this.0 && row.silent_for() > LEASE && !row.is_gone();
+        Ok(self.store.proxies().await?.into_iter().filter(is_silent).map(ProxyRow::into_behind).collect())
     }
 }
 
@@ -79,7 +141,7 @@ impl ShardMap {
 impl Store {
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
-        Ok(self.proxies().await?.into_iter().map(|row| (row.id.0, row.renewals)).collect())
+        Ok(self.proxies().await?.into_iter().map(|row| (row.proxy_id, row.renewals)).collect())
     }
 
     /// Tells of this proxy's waiting transactions; those of the others.
@@ -106,19 +168,14 @@ impl Store {
     }
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
-        let rows: Vec<(i64, i64, i64, i64)> =
-            sqlx::query_as("SELECT proxy_id, incarnation, counter, renewals FROM shardgate_map.proxy")
-                .fetch_all(&self.pool()?)
-                .await
-                .map_err(StoreError::reading)?;
-        Ok(rows
-            .into_iter()
-            .map(|(id, incarnation, counter, renewals)| ProxyRow {
-                id: ProxyId(id),
-                reached: Epoch { incarnation, counter },
-                renewals,
-            })
-            .collect())
+        sqlx::query_as(
+            "SELECT proxy_id, address, incarnation, counter, renewals, process,
+                    extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
+             FROM shardgate_map.proxy",
+        )
+        .fetch_all(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)
     }
 }
 

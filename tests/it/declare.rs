@@ -14,6 +14,7 @@ use crate::support::Cluster;
 mod check;
 mod keys;
 mod obstacles;
+mod races;
 mod reading;
 mod reference_tables;
 mod shards;
@@ -84,8 +85,12 @@ fn admin() -> Caller {
 }
 
 async fn connect_map(cluster: &Cluster, migrate: bool) -> Arc<ShardMap> {
+    connect_map_at(cluster.map_url(), migrate).await
+}
+
+async fn connect_map_at(url: String, migrate: bool) -> Arc<ShardMap> {
     let options = MapOptions {
-        url: cluster.map_url(),
+        url,
         migrate,
         lookup_cache_entries: 1000,
         poll_interval: Duration::from_secs(5),

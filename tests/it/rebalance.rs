@@ -219,7 +219,9 @@ async fn a_shard_that_does_not_answer_is_given_up_at_the_deadline() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
     let url = format!("postgres://u:s3cret@127.0.0.1:{}/x", silent.local_addr().expect("address").port());
     let shard = shardgate::shardmap::NewShard { name: "silent", url: &url, region: None, capacity: 1.0, replication_url: None };
-    operated.map.store().add_shard("test", &shard).await.expect("register");
+    let store = operated.map.store();
+    let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
+    store.add_shard(planned, "test", &shard).await.expect("register");
     let status = operated.json(&["status", "--deadline", "500ms"]);
     let silent = &status["shards"][1];
     assert_eq!((&silent["name"], &silent["is_reachable"]), (&"silent".into(), &false.into()));

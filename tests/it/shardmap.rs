@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardgate::error::PgError;
 use shardgate::shard_key::{Key, KeyColumn, KeyDatum, KeyType};
 use shardgate::shardmap::{
-    Group, GroupId, MapOptions, NewPartition, NewShard, NewShardedTable, Placement, ProxyId, ShardMap, ShardState, Store,
+    Group, GroupId, MapOptions, NewPartition, NewShard, NewShardedTable, Placement, Planned, ProxyId, ShardMap, ShardState, Store,
     StoreError, Strategy, hash_slices, spread,
 };
 
@@ -18,6 +18,7 @@ mod following;
 mod lookups;
 mod migrations;
 mod outage;
+mod plans;
 mod scale;
 
 const ACTOR: &str = "alice";
@@ -46,8 +47,13 @@ async fn connect_map(cluster: &Cluster) -> Arc<ShardMap> {
 async fn add_shard(store: &Store, name: &str) {
     let url = format!("postgres://u:secret@h/{name}");
     let shard = NewShard { name, url: &url, region: None, capacity: 1.0, replication_url: None };
-    store.add_shard(ACTOR, &shard).await.expect("add a shard");
-    store.set_shard_state(ACTOR, name, ShardState::Online).await.expect("set it online");
+    store.add_shard(now(store).await, ACTOR, &shard).await.expect("add a shard");
+    store.set_shard_state(now(store).await, ACTOR, name, ShardState::Online).await.expect("set it online");
+}
+
+/// Planned by the map as it is.
+async fn now(store: &Store) -> Planned {
+    Planned::at(store.epoch().await.expect("the epoch"))
 }
 
 /// A map with the shards `a` (home), `b` and `c`.
@@ -84,7 +90,7 @@ async fn distribute(
         strategy,
         placement,
     };
-    store.distribute_table(ACTOR, &table).await
+    store.distribute_table(now(store).await, ACTOR, &table).await
 }
 
 async fn distribute_hash(map: &ShardMap, name: &str, partitions: u32) -> GroupId {

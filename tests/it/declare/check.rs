@@ -83,7 +83,8 @@ async fn what_cannot_be_reached_is_named_without_a_password() {
         capacity: 1.0,
         replication_url: None,
     };
-    store.add_shard("test", &shard).await.expect("register");
+    let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
+    store.add_shard(planned, "test", &shard).await.expect("register");
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
     assert!(told.contains("shard \"lost\": could not connect to shard \"lost\""), "{told}");
     assert!(!told.contains("s3cret"));

@@ -58,6 +58,7 @@ async fn a_change_whose_proxy_is_lost_is_closed() {
     until_closed(&stage).await;
     assert_eq!(other.value(declared).await, "0");
     assert!(other.ask("SELECT count(*) FROM accounts").await.starts_with("E(42P01 "));
+    // The lost ones are known to have ended: here, their processes can be seen.
     succeed(&mut other, "CREATE TABLE accounts (id int PRIMARY KEY); SELECT shardgate.distribute_table('accounts', 'id')").await;
     succeed(&mut other, "INSERT INTO accounts SELECT generate_series(1, 9)").await;
     assert_eq!(stage.client().await.value("SELECT count(*) FROM accounts").await, "9");
@@ -77,6 +78,31 @@ async fn a_change_that_is_made_after_it_was_closed_is_followed() {
     assert_eq!(client.ask("COMMIT").await, "C(COMMIT) Z(I)");
     assert_eq!(other.value("SELECT n FROM late").await, "7");
     assert_eq!(other.value("SELECT count(*) FROM accounts, late WHERE owner <> 'well'::mood::text").await, "90");
+}
+
+/// Its proxy was frozen, and does not know of the shard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_on_the_only_shard_is_not_committed_when_there_are_two() {
+    let mut stage = Stage::start(1, ProxyOptions::default()).await;
+    let second = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let mut other = WireClient::connect(second.address()).await;
+    succeed(&mut other, "DROP TABLE currencies").await;
+    stage.cluster.create_database("joining").await;
+    let url = stage.cluster.url_on_shard(0, "joining");
+    let mut client = stage.client().await;
+    let definition = "CREATE FUNCTION late() RETURNS int LANGUAGE sql AS 'SELECT 7'";
+    succeed(&mut client, &format!("BEGIN; {definition}")).await;
+    stage.proxy.signal(Signal::STOP);
+    until_closed(&stage).await;
+    succeed(&mut other, &format!("SELECT shardgate.add_shard('shard1', '{url}')")).await;
+    stage.proxy.signal(Signal::CONT);
+    let told = client.ask("COMMIT").await;
+    assert!(told.starts_with("E(40001 shard \"shard1\" has joined since the transaction wrote to all shards)"), "{told}");
+    succeed(&mut client, definition).await;
+    for shard in ["shard0", "shard1"] {
+        succeed(&mut other, &format!("SET shardgate.shard = '{shard}'")).await;
+        assert_eq!(other.value("SELECT late()").await, "7");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,8 @@ use shardgate::shardmap::{
 };
 
 use super::{
-    ACTOR, add_shard, connect_map, distribute, distribute_hash, distribute_lookup, map_cluster, map_with_shards, refusal, text_key,
+    ACTOR, add_shard, connect_map, distribute, distribute_hash, distribute_lookup, map_cluster, map_with_shards, now, refusal,
+    text_key,
 };
 
 #[tokio::test]
@@ -15,13 +16,13 @@ async fn the_first_shard_is_home_and_the_next_ones_are_prepared() {
     let map = connect_map(&cluster).await;
     let store = map.store();
     let shard = |name, url| NewShard { name, url, region: Some("eu"), capacity: 2.0, replication_url: None };
-    let home = store.add_shard(ACTOR, &shard("a", "postgres://a")).await.expect("add a");
+    let home = store.add_shard(now(store).await, ACTOR, &shard("a", "postgres://a")).await.expect("add a");
     assert_eq!((home.is_home, home.state), (true, ShardState::Online));
-    let second = store.add_shard(ACTOR, &shard("b", "postgres://b")).await.expect("add b");
+    let second = store.add_shard(now(store).await, ACTOR, &shard("b", "postgres://b")).await.expect("add b");
     assert_eq!((second.is_home, second.state), (false, ShardState::Preparing));
     // An interrupted preparation is taken up.
-    assert_eq!(store.add_shard(ACTOR, &shard("b", "postgres://b")).await.expect("add b again"), second);
-    store.set_shard_state(ACTOR, "b", ShardState::Online).await.expect("online");
+    assert_eq!(store.add_shard(now(store).await, ACTOR, &shard("b", "postgres://b")).await.expect("add b again"), second);
+    store.set_shard_state(now(store).await, ACTOR, "b", ShardState::Online).await.expect("online");
     map.refresh().await.expect("refresh");
     let snapshot = map.snapshot();
     assert_eq!(snapshot.home().map(|shard| shard.name.as_str()), Some("a"));
@@ -38,7 +39,7 @@ async fn the_first_shard_is_home_and_the_next_ones_are_prepared() {
         (NewShard { capacity: f64::NAN, ..shard("c", "postgres://c") }, "22023", "capacity must be a number greater than zero"),
     ];
     for (shard, code, message) in cases {
-        let error = refusal(store.add_shard(ACTOR, &shard).await);
+        let error = refusal(store.add_shard(now(store).await, ACTOR, &shard).await);
         assert_eq!((error.code.as_str(), error.message.as_str()), (code, message));
     }
     map.close().await;
@@ -116,7 +117,7 @@ async fn what_cannot_be_distributed_is_refused_with_the_reason() {
     let map = map_with_shards(&cluster).await;
     let store = map.store();
     let hash = distribute_hash(&map, "t", 2).await;
-    store.reference_table(ACTOR, "public", "languages").await.expect("reference table");
+    store.reference_table(now(store).await, ACTOR, "public", "languages").await.expect("reference table");
     let at = |low: Option<i64>, shard: &str| NewPartition { low: low.map(Bound::Hash), shard: shard.to_owned() };
     let new = |partitions| Placement::Partitions { partitions, default_shard: None };
     let one = || new(vec![at(None, "a")]);
@@ -370,7 +371,7 @@ async fn the_relations_show_the_map_without_secrets() {
     let cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
     distribute_hash(&map, "t", 3).await;
-    map.store().reference_table(ACTOR, "books", "languages").await.expect("reference table");
+    map.store().reference_table(now(map.store()).await, ACTOR, "books", "languages").await.expect("reference table");
     let home = [("public".to_owned(), "t".to_owned()), ("public".to_owned(), "settings".to_owned())];
     map.store().replace_home_tables(&home).await.expect("home tables");
     let key = Key::new(vec![KeyDatum::Text("0-19-853453-1".into())]);

@@ -94,7 +94,8 @@ async fn changes_of_the_shards_schema_are_announced() {
     let cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
     let before = map.snapshot();
-    let change = map.store().begin_schema_change(ACTOR, "ALTER TABLE", map.lease().proxy_id()).await.expect("begin");
+    let epoch = map.snapshot().epoch;
+    let change = map.store().begin_schema_change(ACTOR, "ALTER TABLE", map.lease().proxy_id(), epoch).await.expect("begin");
     map.refresh().await.expect("refresh");
     assert_eq!(map.snapshot().schema_version, before.schema_version);
     assert_eq!(map.snapshot().open_schema_changes, 1);
