@@ -76,7 +76,7 @@ async fn explained(client: &mut WireClient) {
             "SELECT id FROM books ORDER BY title DESC LIMIT 20 OFFSET 5",
             [
                 "Route: scatter",
-                "On shard1: SELECT id, \"title\" FROM books ORDER BY title DESC LIMIT 25 OFFSET 0",
+                "On shard1: SELECT id, \"title\" AS shardgate_hidden FROM books ORDER BY title DESC LIMIT 25 OFFSET 0",
                 &format!("Merge: by column 2 descending ({sorted}), limit literal 1, offset literal 2"),
             ],
         ),
