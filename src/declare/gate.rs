@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
 use super::Control;
 use super::checks::capitalised;
 use super::shard_connection::ShardConnection;
@@ -34,6 +36,9 @@ const DROP_ATTEMPTS: usize = 6;
 
 /// Longest wait for statements that were planned under the old map.
 const PROXIES_PATIENCE: Duration = Duration::from_secs(30);
+
+const SILENT_PATIENCE: Duration = Duration::from_secs(2);
+const SILENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The home shard's table, locked against writers until the transaction ends.
 #[must_use = "a locked table keeps writers waiting"]
@@ -168,10 +173,18 @@ async fn closed(home: &mut ShardConnection, tables: &[String]) -> Result<Vec<Str
 
 /// Before anything is changed: a proxy that says nothing could go on by what it knows, and only a closed gate would keep it from that.
 pub(super) async fn refuse_silent_proxies(control: &Control) -> Result<(), PgError> {
-    let silent = control.map.silent_proxies().await?;
-    if silent.is_empty() {
-        return Ok(());
-    }
+    let deadline = Instant::now() + SILENT_PATIENCE;
+    let silent = loop {
+        let silent = control.map.silent_proxies().await?;
+        if silent.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            break silent;
+        }
+        // After an outage of the map each one is heard of again within a second.
+        sleep(SILENT_POLL_INTERVAL).await;
+    };
     Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")
         .with_detail(format!("{} It may still write by the map that it knows. Nothing was changed.", list(&silent)))
         .with_hint(what_to_do(&silent)))

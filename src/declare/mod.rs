@@ -11,6 +11,7 @@
 //! meanwhile: a declaration waits until no statement planned under the old map is left, so it would wait for itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
@@ -106,9 +107,12 @@ impl Control {
         Ok(MapSnapshot::clone(&self.map.snapshot()))
     }
 
-    /// This proxy sees the change that was just made.
+    /// This proxy sees the change that was just made, and the others do, if they can, before it is told.
     async fn reached(&self) -> Result<(), PgError> {
-        self.map.refresh().await?;
+        let epoch = self.map.refresh().await?;
+        if !self.map.seen_by_all(epoch, SEEN_PATIENCE).await? {
+            tracing::warn!(%epoch, "a proxy has not followed a declaration in time");
+        }
         Ok(())
     }
 
@@ -137,6 +141,9 @@ impl Control {
         Ok(())
     }
 }
+
+/// A proxy that does not see a change of the map within this is stuck.
+const SEEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Not cancel safe: a call that is dropped may have done its work or part of it. Every function can be called again.
 pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {

@@ -74,6 +74,14 @@ async fn copy_and_store(
         sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         others.push(connection);
     }
+    if others.is_empty() {
+        // Where its rows are, every proxy thinks they are; who writes copies of a shard that joins waits for that.
+        refuse_changed_schema(control, &turn.home_shard, catalog).await?;
+        control.map.store().reference_table(turn.planned, &caller.user, &relation.schema, &relation.name).await?;
+        control.reached().await?;
+        turn.end().await;
+        return Ok(());
+    }
     gate::refuse_silent_proxies(control).await?;
     let mut locked = LockedTables::lock(&mut turn.home, gate::names(&[relation])).await?;
     let copied = match refuse_changed_schema(control, &turn.home_shard, catalog).await {

@@ -22,7 +22,7 @@ use super::gather::duration;
 use super::schema::FOLLOWED_WITHIN;
 use super::{Failure, Session};
 use crate::backend::STATEMENT_TIMEOUT;
-use crate::catalog::{mentions, quoted_literal, quoted_name};
+use crate::catalog::{mentions, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
 use crate::sql::analysis::{Analysis, Command};
@@ -93,7 +93,13 @@ impl Session {
             return Ok(());
         };
         for (schema, name) in taken {
-            let is_there = format!("SELECT pg_catalog.to_regclass({}) IS NOT NULL", quoted_literal(&quoted_name(schema, name)));
+            let is_there = format!(
+                "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
+                 ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+                 WHERE n.nspname OPERATOR(pg_catalog.=) {}::pg_catalog.name AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name)",
+                quoted_literal(schema),
+                quoted_literal(name)
+            );
             if self.ask_participant_one(index, &is_there).await?.as_deref() == Some("f") {
                 return Err(PgError::unsupported(
                     format!("the name of table \"{name}\" cannot be used anew in the transaction that drops it"),

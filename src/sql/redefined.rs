@@ -137,9 +137,25 @@ pub fn taken(node: Node<'_>, context: &Context) -> Vec<TableName> {
             _ => Vec::new(),
         },
         Node::AlterObjectSchemaStmt(moved) => tables(moved.newschema(), name_of(moved.relation()), context),
-        Node::CreateSchemaStmt(schema) => schema.schema_elts().iter().flat_map(|element| taken(element, context)).collect(),
+        Node::CreateSchemaStmt(schema) => {
+            let made = schema.schema_elts().iter().filter_map(|element| match element {
+                Node::CreateStmt(table) => name_of(table.relation()),
+                Node::ViewStmt(view) => name_of(view.view()),
+                _ => None,
+            });
+            // The schema may be called after a role.
+            let is_meant = |of: &str| schema.schemaname().is_none_or(|schema| schema == of);
+            made.flat_map(|name| named(name, context, is_meant)).collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// Perhaps some that the map knows.
+pub fn drops_tables(node: Node<'_>) -> bool {
+    use nodes::ObjectType::{OBJECT_FOREIGN_TABLE, OBJECT_MATVIEW, OBJECT_SCHEMA, OBJECT_TABLE, OBJECT_VIEW};
+    let kinds = [OBJECT_TABLE, OBJECT_VIEW, OBJECT_MATVIEW, OBJECT_FOREIGN_TABLE, OBJECT_SCHEMA];
+    matches!(node, Node::DropStmt(drop) if kinds.contains(&drop.remove_type))
 }
 
 /// By a new relation of this name.
@@ -147,10 +163,17 @@ pub fn taken_by(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<TableNa
     tables(new.and_then(|new| new.schemaname()), name_of(new), context)
 }
 
-/// Those of the map, in this schema or, where there is none, in any: it may be the one that is searched first.
+/// Those of the map, in this schema or, where there is none, in any that is searched: it may be the first one.
 fn tables(schema: Option<&str>, name: Option<&str>, context: &Context) -> Vec<TableName> {
-    let is_meant = |(of, table): &&TableName| Some(table.as_str()) == name && schema.is_none_or(|schema| schema == of);
-    context.map.tables.keys().filter(is_meant).cloned().collect()
+    let is_meant = |of: &str| match schema {
+        Some(schema) => schema == of,
+        None => context.search_path.iter().any(|searched| searched == of),
+    };
+    name.map(|name| named(name, context, is_meant)).unwrap_or_default()
+}
+
+fn named(name: &str, context: &Context, is_meant: impl Fn(&str) -> bool) -> Vec<TableName> {
+    context.map.tables.keys().filter(|(schema, table)| table == name && is_meant(schema)).cloned().collect()
 }
 
 /// Tables that become, or cease to be, parts of another one, and those whose new columns have defaults that are computed.

@@ -462,7 +462,7 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
         let Command::Ddl { redefines: these, introduces: new, once_per_server, takes, .. } = command else {
             return Err(do_block::not_in_a_block(""));
         };
-        drops |= matches!(node, Node::DropStmt(_));
+        drops |= redefined::drops_tables(node);
         taken.extend(takes.iter().cloned());
         redefines = redefines.with(these);
         introduces.extend(new.iter().cloned());

@@ -8,7 +8,7 @@ use pg_raw_parse::{Node, nodes};
 use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
 use super::expression::{Findings, Place, Scope};
-use super::found_first::Level;
+use super::found_first::{Asked, Level};
 use super::from::LEAVES_MAX;
 use super::functions::volatile;
 use super::leaves::{Leaf, LeafKind};
@@ -71,8 +71,10 @@ pub struct Reader<'c> {
     pub moves_clocks: bool,
     /// A function in the select list that is read, with another value on each call: the first one found.
     pub drawn: Option<String>,
-    /// Of the query that is read next only whether it has rows counts.
-    pub asks_existence: bool,
+    /// Of the query that is read next.
+    pub asked: Asked,
+    /// The statement is an INSERT, UPDATE, DELETE or MERGE.
+    pub is_modification: bool,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -105,7 +107,8 @@ impl<'c> Reader<'c> {
             outline: None,
             groups: None,
             draws: Draws::Nothing,
-            asks_existence: false,
+            asked: Asked::Rows,
+            is_modification: false,
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,
@@ -195,7 +198,7 @@ impl<'c> Reader<'c> {
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
     ) -> Result<Bound, PgError> {
-        let asks_existence = std::mem::take(&mut self.asks_existence);
+        let asked = std::mem::take(&mut self.asked);
         let ctes = self.with(select.with_clause(), outer, ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
             return self.set_operation(select, outer, &ctes);
@@ -203,7 +206,7 @@ impl<'c> Reader<'c> {
         if !select.values_lists().is_empty() {
             return self.values(select, outer, &ctes);
         }
-        self.block(select, outer, &ctes, asks_existence)
+        self.block(select, outer, &ctes, asked)
     }
 
     fn set_operation<'n>(
@@ -246,7 +249,7 @@ impl<'c> Reader<'c> {
             *subqueries = findings.subqueries;
         }
         bound.order = self.order(select, None, &bound.outputs);
-        if self.depth > 1 {
+        if self.depth > 1 || self.is_modification {
             self.note_found_first_of_set(self.has_limit(select), &bound.outputs, &bound.order, first_leaf..self.leaves.len());
         }
         Ok(bound)
@@ -313,7 +316,7 @@ impl<'c> Reader<'c> {
         select: &'n nodes::SelectStmt,
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
-        asks_existence: bool,
+        asked: Asked,
     ) -> Result<Bound, PgError> {
         let mut frame = Frame::inside(outer);
         let mut block = Block::default();
@@ -356,9 +359,9 @@ impl<'c> Reader<'c> {
             self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
-        if self.depth > 1 && !asks_existence {
+        if self.depth > 1 || self.is_modification {
             let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
-            self.note_found_first(&level);
+            self.note_found_first(&level, asked);
         }
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {
             let source = GroupedQuery { select, frame: &frame, outputs: &outputs, is_complete, block: &block, order: &order };

@@ -7,6 +7,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::found_first::Asked;
 use super::predicate::Operand;
 use super::scope::{Frame, Level, Resolution};
 use super::with::CteList;
@@ -141,7 +142,11 @@ impl<'c> Reader<'c> {
         link: Facts,
         is_isolated: bool,
     ) -> Result<Subquery, PgError> {
-        self.asks_existence = sublink.sub_link_type == nodes::SubLinkType::EXISTS_SUBLINK;
+        self.asked = match sublink.sub_link_type {
+            nodes::SubLinkType::EXISTS_SUBLINK => Asked::Existence,
+            nodes::SubLinkType::ARRAY_SUBLINK => Asked::Array,
+            _ => Asked::Rows,
+        };
         let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
         Ok(Subquery { bound, link, is_required: false, is_isolated })
     }

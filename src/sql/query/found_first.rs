@@ -16,6 +16,17 @@ use super::{Block, Column, Distinct, Grouping, OrderBy, OrderItem, Output};
 use crate::error::PgError;
 use crate::sql::tree;
 
+/// What a query is there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    #[default]
+    Rows,
+    /// Only whether it has rows counts.
+    Existence,
+    /// Its rows make an array, in their order.
+    Array,
+}
+
 /// `column = value`, and the columns of the same query level that the value is made of.
 struct Equality {
     column: Column,
@@ -38,13 +49,14 @@ impl Reader<'_> {
     /// It has rows of reference tables, and no others.
     fn reads_copies_only(&self, leaves: std::ops::Range<usize>) -> bool {
         let leaves = self.leaves.get(leaves).unwrap_or_default();
-        leaves.iter().any(|leaf| matches!(leaf.kind, LeafKind::Replicated))
-            && leaves.iter().all(|leaf| matches!(leaf.kind, LeafKind::Replicated | LeafKind::Derived))
+        // Rows of functions are counted among those that every shard has, and are in one order.
+        let is_table = |leaf: &Leaf<'_>| matches!((&leaf.kind, &leaf.columns), (LeafKind::Replicated, Columns::Relation(_)));
+        leaves.iter().any(is_table) && leaves.iter().all(|leaf| matches!(leaf.kind, LeafKind::Replicated | LeafKind::Derived))
     }
 
     /// Not for several shards, if they may find other rows first.
-    pub fn note_found_first(&mut self, level: &Level<'_, '_>) {
-        if !self.reads_copies_only(level.leaves.clone()) {
+    pub fn note_found_first(&mut self, level: &Level<'_, '_>, asked: Asked) {
+        if asked == Asked::Existence || !self.reads_copies_only(level.leaves.clone()) {
             return;
         }
         let fixed = self.fixed_columns(level);
@@ -56,6 +68,8 @@ impl Reader<'_> {
             Some("DISTINCT ON")
         } else if !level.block.windows.is_empty() && !is_one_row() {
             Some("a window function")
+        } else if asked == Asked::Array && !is_single_group && !self.has_total_order(level, &fixed) {
+            Some("ARRAY")
         } else if self.has_unordered_aggregate(level, &fixed) {
             Some("an aggregate")
         } else {
@@ -243,7 +257,7 @@ fn found_first(what: &str) -> PgError {
 }
 
 /// Aggregates that make the same of the same rows in any order, sums of floats but for their last digits.
-const ORDERLESS: [&str; 30] = [
+const ORDERLESS: [&str; 31] = [
     "avg",
     "bit_and",
     "bit_or",
@@ -273,6 +287,7 @@ const ORDERLESS: [&str; 30] = [
     "stddev_samp",
     "sum",
     "var_pop",
+    "var_samp",
     "variance",
 ];
 
@@ -319,6 +334,9 @@ mod tests {
             "SELECT t.k FROM t JOIN (SELECT g, row_number() OVER (ORDER BY name) n FROM ref) r ON r.g = t.x",
             "SELECT t.k FROM t JOIN (SELECT a.g FROM ref a JOIN ref b ON a.g = b.g WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
             "SELECT k FROM t UNION ALL (SELECT id FROM ref LIMIT 1)",
+            "SELECT k, ARRAY(SELECT name FROM ref WHERE g = t.x) FROM t",
+            "UPDATE t SET name = (SELECT name FROM ref LIMIT 1)",
+            "DELETE FROM t WHERE x IN (SELECT g FROM ref ORDER BY name LIMIT 2)",
             "SELECT k FROM t WHERE x IN (SELECT id FROM ref UNION SELECT g FROM ref LIMIT 1)",
         ] {
             assert!(!is_pushed_down(text), "{text}");
@@ -341,6 +359,11 @@ mod tests {
             "SELECT t.k FROM t JOIN (SELECT DISTINCT ON (g) g, name FROM ref ORDER BY g, id) r ON r.g = t.x",
             "SELECT t.k FROM t JOIN (SELECT b.g FROM ref a JOIN ref b ON a.g = b.id WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
             "SELECT id FROM ref LIMIT 1",
+            "SELECT k, ARRAY(SELECT name FROM ref ORDER BY name) FROM t",
+            "SELECT k, ARRAY(SELECT name FROM ref WHERE id = t.x) FROM t",
+            "SELECT k, (SELECT string_agg(n, ',') FROM unnest(string_to_array(t.name, ' ')) n) FROM t",
+            "SELECT k, (SELECT n FROM unnest(string_to_array(t.name, ' ')) WITH ORDINALITY u (n, o) ORDER BY o LIMIT 1) FROM t",
+            "UPDATE t SET name = (SELECT name FROM ref WHERE id = t.x LIMIT 1)",
             "SELECT string_agg(name, ',') FROM ref",
         ] {
             assert!(is_pushed_down(text), "{text}");

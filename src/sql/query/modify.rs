@@ -85,6 +85,7 @@ impl<'c> Reader<'c> {
     }
 
     pub fn modification<'n>(&mut self, node: Node<'n>, ctes: &CteList<'n>) -> Result<(QueryKind, Modified), PgError> {
+        self.is_modification = true;
         self.notes.writes();
         Ok(match node {
             Node::InsertStmt(insert) => (QueryKind::Insert, self.insert(insert, ctes)?),
