@@ -17,9 +17,9 @@ COPY --from=build /build/LICENSE /usr/share/doc/shardgate/LICENSE
 USER shardgate
 # Clients; metrics and health over HTTP.
 EXPOSE 6432 6433
-ENV SHARDGATE__LISTEN__ADDRESS=0.0.0.0:6432 \
-    SHARDGATE__ADMIN__ADDRESS=0.0.0.0:6433 \
-    SHARDGATE__LOG__FORMAT=json
+# A file, and no variables: those would win over a file that is mounted in its place.
+COPY config/container.toml /etc/shardgate/shardgate.toml
+ENV SHARDGATE_CONFIG=/etc/shardgate/shardgate.toml
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=6 \
     CMD ["pg_isready", "--quiet", "--host=127.0.0.1", "--port=6432"]
 STOPSIGNAL SIGTERM

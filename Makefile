@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-setup: ## installs what is missing: PostgreSQL's programs, a C compiler, libclang
+setup: ## installs what is missing: PostgreSQL's programs, a C compiler, libclang, rustfmt and clippy
 	@sh scripts/setup.sh
 
 build: setup ## release binaries, in target/release or CARGO_TARGET_DIR

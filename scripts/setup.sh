@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need beside a Rust toolchain, where it is missing: PostgreSQL's server programs with
-# contrib, a C compiler, libclang. Says what first. Does nothing, quickly, when all is there.
+# contrib, a C compiler, libclang; and rustfmt and clippy, which a minimal toolchain lacks. Says what first. Does nothing, quickly,
+# when all is there.
 set -eu
 
 missing=''
@@ -37,6 +38,15 @@ command -v cargo >/dev/null 2>&1 || {
     echo "setup: cargo is missing: install a Rust toolchain first" >&2
     exit 1
 }
+# For `make lint` and `make test` only: a build goes on without them.
+if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+    if command -v rustup >/dev/null 2>&1; then
+        echo "setup: adding rustfmt and clippy to the toolchain"
+        rustup component add rustfmt clippy || echo "setup: they could not be added; make lint and make test need them" >&2
+    else
+        echo "setup: cargo fmt or cargo clippy is missing, and there is no rustup to add it; make lint and make test need both" >&2
+    fi
+fi
 bin=$(postgres_bin)
 [ -n "$bin" ] || need postgresql
 [ -z "$bin" ] || has_contrib "$bin" || need postgresql-contrib

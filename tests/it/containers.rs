@@ -59,8 +59,9 @@ fn the_shards_are_those_of_the_book_catalogue() {
 fn the_image_listens_where_compose_publishes_and_does_not_run_as_root() {
     let dockerfile = read("Dockerfile");
     let proxy = &services()["proxy"];
-    for port in ["6432", "6433"] {
-        assert!(dockerfile.contains(&format!("ADDRESS=0.0.0.0:{port}")));
+    let config = config();
+    for (port, address) in [("6432", config.listen.address), ("6433", config.admin.address)] {
+        assert_eq!(address.to_string(), format!("0.0.0.0:{port}"));
         assert!(proxy.contains(&format!("127.0.0.1:{port}:{port}")));
     }
     assert!(dockerfile.contains("\nEXPOSE 6432 6433\n"));
@@ -68,22 +69,43 @@ fn the_image_listens_where_compose_publishes_and_does_not_run_as_root() {
     assert_eq!(user, Some("shardgate"));
 }
 
-#[test]
-fn the_settings_in_compose_and_the_image_are_settings_of_the_proxy() {
+/// The proxy's settings as Compose starts the image.
+fn config() -> shardgate::config::Config {
     let mut environment: BTreeMap<String, String> = BTreeMap::new();
-    let dockerfile = read("Dockerfile");
-    for assignment in dockerfile.split_whitespace().filter(|word| word.starts_with("SHARDGATE__")) {
-        let (name, value) = assignment.split_once('=').unwrap();
-        environment.insert(name.to_owned(), value.to_owned());
-    }
     for line in services()["proxy"].lines().map(str::trim).filter(|line| line.starts_with("SHARDGATE__")) {
         let (name, value) = line.split_once(": ").unwrap();
         let value = value.replace("${SHARDGATE_PASSWORD:-shardgate}", "shardgate");
         environment.insert(name.to_owned(), value.trim_matches('"').to_owned());
     }
     let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into()));
-    let config = shardgate::config::Config::load_with_environment(None, environment).unwrap();
-    assert_eq!(config.listen.address.port(), 6432);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/container.toml");
+    shardgate::config::Config::load_with_environment(Some(&file), environment).unwrap()
+}
+
+#[test]
+fn the_settings_in_compose_and_the_image_are_settings_of_the_proxy() {
+    let config = config();
     assert!(config.auth.users[0].admin);
     assert!(config.map.url.reveal().ends_with("@map:5432/map"));
+}
+
+/// Variables of the image would silently win over a file that is mounted.
+#[test]
+fn the_image_s_own_settings_are_a_file_that_another_can_replace() {
+    let dockerfile = read("Dockerfile");
+    assert!(!dockerfile.contains("SHARDGATE__"));
+    let place = dockerfile.lines().find_map(|line| line.strip_prefix("COPY config/container.toml ")).unwrap();
+    assert!(dockerfile.contains(&format!("\nENV SHARDGATE_CONFIG={place}\n")));
+    // What the variable names is read.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardgate"));
+    let output = command.arg("check").env("SHARDGATE_CONFIG", "/nowhere/shardgate.toml").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/shardgate.toml"));
+}
+
+#[test]
+fn the_proxy_has_time_to_drain() {
+    let proxy = &services()["proxy"];
+    let grace = proxy.lines().find_map(|line| line.trim().strip_prefix("stop_grace_period: ")?.strip_suffix('s')).unwrap();
+    // Beside the drain, what tells the last sessions.
+    assert!(grace.parse::<u64>().unwrap() * 1000 >= config().listen.drain_timeout_ms + 10_000);
 }
