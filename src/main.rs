@@ -10,10 +10,9 @@ use clap::{Args, Parser, Subcommand};
 use shardgate::config::Config;
 use shardgate::declare;
 use shardgate::demo::{self, DemoOptions, ShardAddress};
-use shardgate::telemetry::LogControl;
 use shardgate::{server, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// A gateway in front of PostgreSQL shards.
@@ -45,7 +44,7 @@ enum Command {
 #[derive(Args)]
 struct ConfigArgument {
     /// TOML file; without one, the environment alone (SHARDGATE__SECTION__KEY)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "SHARDGATE_CONFIG")]
     config: Option<PathBuf>,
 }
 
@@ -120,15 +119,19 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let config = Config::load(path.as_deref())?;
     let logs = telemetry::init_logs(&config.log)?;
-    current_thread_runtime()?.block_on(async {
+    let runtime = current_thread_runtime()?;
+    let served = runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let signals = Signals::listen()?;
-        let (reload, reloads) = mpsc::channel(1);
-        let watch = tokio::spawn(signals.watch(Reloader { path, logs, reload }, shutdown.clone()));
-        let served = server::serve(config, reloads, shutdown).await;
-        watch.abort();
+        let (reload, reloads) = watch::channel(None);
+        let watching = tokio::spawn(signals.watch(Reloader { path, reload }, shutdown.clone()));
+        let served = server::serve(config, logs, reloads, shutdown).await;
+        watching.abort();
         served
-    })?;
+    });
+    // A name that is being resolved is not waited for.
+    runtime.shutdown_background();
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -140,8 +143,11 @@ fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
 }
 
 fn check(path: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
-    let config = Config::load(path.as_deref())?;
-    let code = current_thread_runtime()?.block_on(declare::check::run(&config, is_json))?;
+    let code = match Config::load(path.as_deref()) {
+        Ok(config) => current_thread_runtime()?.block_on(declare::check::run(&config, is_json))?,
+        Err(error) if is_json => declare::check::report_bad_settings(&anyhow::Error::from(error))?,
+        Err(error) => return Err(error.into()),
+    };
     Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -173,7 +179,7 @@ impl Signals {
                     }
                     shutdown.cancel();
                 }
-                _ = self.hang_up.recv() => reloader.reload().await,
+                _ = self.hang_up.recv() => reloader.reload(),
             }
         }
     }
@@ -182,25 +188,20 @@ impl Signals {
 /// Reads the settings again.
 struct Reloader {
     path: Option<PathBuf>,
-    logs: LogControl,
-    reload: mpsc::Sender<Config>,
+    /// Settings that are not taken over yet give way to newer ones.
+    reload: watch::Sender<Option<Config>>,
 }
 
 impl Reloader {
-    /// Sets the log level and hands the rest to the server. Settings that are wrong leave all as it is.
-    async fn reload(&self) {
-        let read = || -> anyhow::Result<Config> {
-            let config = Config::load(self.path.as_deref())?;
-            self.logs.set_level(&config.log.level)?;
-            Ok(config)
-        };
-        match read() {
+    /// Hands them to the server. Does not wait for it: a signal that comes next is heard at once.
+    fn reload(&self) {
+        match Config::load(self.path.as_deref()) {
             Ok(config) => {
-                if self.reload.send(config).await.is_err() {
+                if self.reload.send(Some(config)).is_err() {
                     tracing::info!("settings not reloaded, the proxy is stopping");
                 }
             }
-            Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+            Err(error) => tracing::error!(error = format!("{:#}", anyhow::Error::from(error)), "settings not reloaded"),
         }
     }
 }

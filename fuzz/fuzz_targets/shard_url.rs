@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shardgate::net::ShardUrl;
+use shardgate::config::ShardUrl;
 
 fuzz_target!(|text: &str| {
     check(text);

@@ -18,8 +18,8 @@ use super::ShardError;
 use super::frame::{Frame, FrameError, read_frame};
 use super::scram::ScramKeys;
 use super::scram_client::{ClientFinal, ClientFirst, ScramClientError};
-use crate::config::Secret;
-use crate::net::{ShardStream, ShardUrl};
+use crate::config::{Secret, ShardUrl};
+use crate::net::ShardStream;
 
 /// As whom to log in, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]

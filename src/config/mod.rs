@@ -14,6 +14,7 @@ mod layers;
 mod reload;
 mod secret;
 mod sections;
+mod url;
 mod validate;
 mod verifier;
 
@@ -24,6 +25,7 @@ pub use sections::{
     AdminConfig, AuthConfig, CrossShardConfig, DatabaseConfig, HealthConfig, ListenConfig, ListenTlsConfig, LogConfig, MapConfig,
     PoolConfig, UserConfig,
 };
+pub use url::{ShardUrl, SslMode, UrlError};
 pub use verifier::ScramVerifier;
 
 use std::ffi::OsString;

@@ -75,7 +75,7 @@ fn later_layers_win() {
 #[test]
 fn text_that_looks_like_a_number_stays_text() {
     let environment = [
-        ("SHARDGATE__MAP__URL", "postgresql://localhost/map"),
+        ("SHARDGATE__MAP__URL", "postgresql://u@localhost/map"),
         ("SHARDGATE__DATABASE__NAME", "6432"),
         ("SHARDGATE__AUTH__USERS__0__NAME", "1e3"),
         ("SHARDGATE__AUTH__USERS__0__PASSWORD", "007"),
@@ -143,7 +143,7 @@ fn the_environment_is_held_to_the_same() {
             "yes",
             "for map.migrate (environment variable SHARDGATE__MAP__MIGRATE): expected true or false",
         ),
-        ("SHARDGATE__MAP__URL", "hunter3", "bad value *** for map.url: expected the map database as postgres://"),
+        ("SHARDGATE__MAP__URL", "hunter3", "bad value *** for map.url: not a URL: expected postgres://USER:PASSWORD@HOST"),
         ("SHARDGATE__POOL__LATE_JOINER_SHARE", "NaN", "expected a number"),
         ("SHARDGATE__AUTH__USERS__X__NAME", "a", "unknown setting auth.users.x.name"),
     ];

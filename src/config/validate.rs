@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{AuthConfig, AuthMethod, Config, ConfigError, ListenConfig, PoolConfig, TlsMode, UserConfig};
+use super::{AuthConfig, AuthMethod, Config, ConfigError, ListenConfig, PoolConfig, ShardUrl, TlsMode, UserConfig};
 
 pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
     listen(&config.listen)?;
@@ -59,10 +59,8 @@ fn map(config: &Config) -> Result<(), ConfigError> {
     if map.url.is_empty() {
         return Err(ConfigError::Missing { key: "map.url".into(), allowed: URL_EXPECTED.into() });
     }
-    let url = url::Url::parse(map.url.reveal()).ok().filter(|url| matches!(url.scheme(), "postgres" | "postgresql"));
-    if url.is_none() {
-        return Err(ConfigError::invalid("map.url", &map.url, URL_EXPECTED));
-    }
+    // The relations of the schema shardgate are read there as on a shard: it is an address like theirs.
+    ShardUrl::parse(map.url.reveal()).map_err(|error| ConfigError::invalid("map.url", &map.url, error.to_string()))?;
     within("map.lookup_cache_entries", map.lookup_cache_entries, 1000..=1_000_000_000)?;
     within("map.poll_interval_ms", map.poll_interval_ms, 100..=60_000)
 }

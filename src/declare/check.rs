@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use crate::catalog::Catalog;
 use crate::config::{AuthMethod, BackendUser, Config, TlsMode};
 use crate::error::PgError;
+use crate::net::descriptors;
 use crate::shardmap::{MapSnapshot, Shard, ShardState, Store, TableKind};
 
 use super::BODY_READER;
@@ -54,7 +55,7 @@ impl fmt::Display for Finding {
 pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
     let findings = findings(config).await;
     if is_json {
-        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "findings": findings }))?);
+        print_json(&findings)?;
     } else if findings.is_empty() {
         println!("no findings");
     } else {
@@ -65,6 +66,18 @@ pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
     Ok(i32::from(!findings.is_empty()))
 }
 
+/// Settings that cannot be read, as JSON: who reads the findings by a program gets that one too.
+pub fn report_bad_settings(error: &anyhow::Error) -> anyhow::Result<i32> {
+    let remedy = "Correct the settings; config/shardgate.toml explains each.";
+    print_json(&[Finding::new("configuration", format!("{error:#}"), remedy)])?;
+    Ok(1)
+}
+
+fn print_json(findings: &[Finding]) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "findings": findings }))?);
+    Ok(())
+}
+
 /// Everything that is not as it should be.
 pub async fn findings(config: &Config) -> Vec<Finding> {
     let mut found = configuration(config);
@@ -72,6 +85,7 @@ pub async fn findings(config: &Config) -> Vec<Finding> {
         Some(snapshot) => snapshot,
         None => return found,
     };
+    found.extend(descriptors_finding(descriptors::limit(), descriptors::needed(config, snapshot.shards.len())));
     if snapshot.shards.is_empty() {
         found.push(Finding::new(
             "map",
@@ -112,6 +126,18 @@ fn configuration(config: &Config) -> Vec<Finding> {
         found.push(Finding::new(subject, "nobody may change the cluster", "Give one of [[auth.users]] admin = true."));
     }
     found
+}
+
+/// As seen from where the check runs.
+fn descriptors_finding(limit: u64, needed: u64) -> Option<Finding> {
+    (needed > limit).then(|| {
+        Finding::new(
+            "configuration",
+            format!("clients and pools may need {needed} open files, and a process that is started here may have {limit}"),
+            "Raise the hard limit (LimitNOFILE= of systemd, ulimits of a container), or lower listen.max_clients or \
+             pool.size_per_shard.",
+        )
+    })
 }
 
 /// `None`: there is no map to go on with.
@@ -274,4 +300,16 @@ fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
 async fn rows(connection: &mut PgConnection, sql: &str) -> Result<Vec<(String, String)>, sqlx::Error> {
     connection.ping().await?;
     sqlx::query_as(AssertSqlSafe(sql.to_owned())).fetch_all(connection).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_open_files_are_a_finding() {
+        assert_eq!(descriptors_finding(20_000, 20_000), None);
+        let told = descriptors_finding(1024, 10_612).map(|finding| finding.to_string()).unwrap_or_default();
+        assert!(told.contains("may need 10612 open files") && told.contains("may have 1024. Raise the hard limit"), "{told}");
+    }
 }

@@ -24,6 +24,7 @@ mod arguments;
 mod array;
 pub mod check;
 mod checks;
+mod copies;
 mod functions;
 mod gate;
 mod key;

@@ -12,6 +12,7 @@ use tokio::process::Command;
 
 use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
 use crate::catalog::{Relation, quoted_literal, quoted_name};
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 
 /// Runs the home shard's schema on `target`, which has none. All or nothing.
@@ -144,32 +145,11 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
 /// The password apart, since everybody on the machine can read a command line.
 fn split_password(name: &str, url: &str) -> Result<(String, Option<String>), PgError> {
     let invalid = || PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("the url of shard \"{name}\" is not valid"));
-    let mut parsed = url::Url::parse(url).map_err(|_| invalid())?;
-    let encoded = parsed.password().map(str::to_owned);
-    let mut password = encoded.map(|encoded| percent_decode(&encoded));
-    let others: Vec<(String, String)> = parsed
-        .query_pairs()
-        .filter(|(key, _)| key != "password")
-        .map(|(key, value)| (key.into_owned(), value.into_owned()))
-        .collect();
-    if let Some((_, value)) = parsed.query_pairs().find(|(key, _)| key == "password") {
-        password = Some(value.into_owned());
-    }
-    parsed.set_password(None).map_err(|()| invalid())?;
-    parsed.set_query(None);
-    for (key, value) in others {
-        // Options of the driver that libpq does not know would be refused by it.
-        if key != "statement-cache-capacity" {
-            parsed.query_pairs_mut().append_pair(&key, &value);
-        }
-    }
-    Ok((parsed.into(), password))
-}
-
-fn percent_decode(text: &str) -> String {
-    // query_pairs decodes; a plus sign means itself in a password.
-    let query = format!("p={}", text.replace('+', "%2B").replace('&', "%26"));
-    url::form_urlencoded::parse(query.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+    let password = ShardUrl::parse(url).map_err(|_| invalid())?.password;
+    // Its parameters stay as they are: libpq knows all that are allowed.
+    let mut without = url::Url::parse(url).map_err(|_| invalid())?;
+    without.set_password(None).map_err(|()| invalid())?;
+    Ok((without.into(), password.map(|password| password.reveal().to_owned())))
 }
 
 /// The `pg_dump` that fits the home server: of its version, else the next newer one, since an older one refuses.
@@ -250,9 +230,10 @@ mod tests {
         let (url, password) = split_password("a", "postgres://u:s%40c+ret@h:5433/db?sslmode=require").unwrap();
         assert_eq!(url, "postgres://u@h:5433/db?sslmode=require");
         assert_eq!(password.as_deref(), Some("s@c+ret"));
-        let (url, password) = split_password("a", "postgres://u@h/db?password=x%26y&application_name=z").unwrap();
-        assert_eq!((url.as_str(), password.as_deref()), ("postgres://u@h/db?application_name=z", Some("x&y")));
-        assert_eq!(split_password("a", "postgres://h/db").unwrap().1, None);
+        // A plus is a plus to libpq, so that a blank must not become one.
+        let (url, password) = split_password("a", "postgres://u@h/db?options=-c%20a%3Db&application_name=z").unwrap();
+        assert_eq!((url.as_str(), password), ("postgres://u@h/db?options=-c%20a%3Db&application_name=z", None));
+        assert!(split_password("a", "postgres://h/db").is_err());
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! Not from the pools of the query path: declaring is rare, takes locks and runs long copies. The url, and with it the
 //! password, appears in no error and no log.
 
-use std::str::FromStr;
+use std::fmt::Display;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
+use super::checks::capitalised;
+use crate::backend::catalog_reader::Printed;
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
+use crate::net::{ShardEndpoint, connect_options};
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
 
@@ -24,16 +28,20 @@ pub(super) struct ShardConnection {
     pub(super) connection: PgConnection,
     pub(super) name: String,
     pub(super) server_version: i32,
+    pub(super) printed: Printed,
 }
 
-/// Options for one of our connections; the error never repeats the url.
+/// Options for one of our connections, by a url that sessions can use as well; the error never repeats it.
 pub(super) fn options(name: &str, url: &str) -> Result<PgConnectOptions, PgError> {
-    let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
-    let options = PgConnectOptions::from_str(url).ok().filter(|_| is_postgres).ok_or_else(|| {
+    let refused = |reason: &dyn Display, hint: &str| {
         PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("the url of shard \"{name}\" is not valid"))
-            .with_hint("Write it as postgres://user:password@host:port/database.")
-    })?;
-    Ok(options.application_name("shardgate"))
+            .with_detail(format!("{}.", capitalised(&reason.to_string())))
+            .with_hint(hint)
+    };
+    let parsed = ShardUrl::parse(url).map_err(|error| refused(&error, URL_HINT))?;
+    let options = connect_options(&parsed, "shardgate").map_err(|error| refused(&error, URL_HINT))?;
+    ShardEndpoint::new(parsed).map_err(|error| refused(&error, AUTHORITIES_HINT))?;
+    Ok(options)
 }
 
 impl ShardConnection {
@@ -50,7 +58,7 @@ impl ShardConnection {
                     .with_hint(REACHABILITY_HINT));
             }
         };
-        let mut shard = Self { connection, name: name.to_owned(), server_version: 0 };
+        let mut shard = Self { connection, name: name.to_owned(), server_version: 0, printed: Printed::default() };
         shard.settle().await?;
         shard.check_server().await?;
         Ok(shard)
@@ -112,6 +120,11 @@ impl ShardConnection {
     }
 }
 
+const URL_HINT: &str = "Write it as postgres://user:password@host:port/database, with percent signs for special characters; what may follow \
+     are sslmode, sslrootcert, options and application_name.";
+
+const AUTHORITIES_HINT: &str = "Let sslrootcert name a PEM file with certificate authorities that every proxy can read.";
+
 const REACHABILITY_HINT: &str =
     "Check the host, port, user and password in the url, and that the server accepts connections from here.";
 
@@ -170,5 +183,28 @@ mod tests {
             assert!(!error.to_string().contains("secret"));
         }
         assert!(options("a", "postgres://user:secret@localhost:1/db").is_ok());
+    }
+
+    #[test]
+    fn a_url_that_sessions_could_not_use_is_refused_and_says_what_to_do() {
+        let refused = [
+            ("target_session_attrs=any", "The URL's parameter \"target_session_attrs\" is not known: allowed are sslmode,"),
+            ("sslmode=verify-full", "The URL's sslmode verify-full needs sslrootcert: the path of a PEM file"),
+            ("sslmode=require&sslrootcert=system", "The URL's sslmode require may not be used with sslrootcert=system"),
+            ("sslmode=verify-ca&sslrootcert=/nowhere/ca.pem", "/nowhere/ca.pem"),
+        ];
+        for (parameters, expected) in refused {
+            let error = options("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).unwrap_err();
+            assert_eq!(
+                (error.code, error.message.as_str()),
+                (SqlState::INVALID_PARAMETER_VALUE, "the url of shard \"a\" is not valid")
+            );
+            let detail = error.detail.clone().unwrap_or_default();
+            assert!(detail.contains(expected) && error.hint.is_some(), "{parameters}: {detail}");
+            assert!(!format!("{error:?}").contains("secret"));
+        }
+        for parameters in ["sslrootcert=system", "options=-c%20geqo%3Doff&application_name=x", "sslmode=require"] {
+            options("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).expect(parameters);
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! name and url it takes up what an earlier call left. A shard takes no statement before it is online.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
@@ -15,7 +16,7 @@ use super::rows_copy;
 use super::shard_connection::ShardConnection;
 use super::turn::{Turn, Unmade, repeated};
 use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
-use crate::backend::catalog_reader;
+use crate::backend::catalog_reader::{self, CatalogError, WhenHeld};
 use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
@@ -24,6 +25,9 @@ const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
 /// How many differences of two schemas an error lists.
 const DIFFERENCES_MAX: usize = 20;
+
+/// For tables that others hold, while their definitions are printed.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
     let new = NewShard {
@@ -108,10 +112,17 @@ async fn refuse_rows_of_sharded_tables(
     Ok(())
 }
 
+/// Before anything is connected to: a url that only declarations could use would make a shard that no statement reaches.
 fn check_arguments(new: &NewShard<'_>) -> Result<(), PgError> {
     super::shard_connection::options(new.name, new.url)?;
     if let Some(url) = new.replication_url {
-        super::shard_connection::options(new.name, url)?;
+        // PostgreSQL's own library reads it.
+        let is_postgres = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"));
+        if !is_postgres {
+            let message = format!("the replication_url of shard \"{}\" is not valid", new.name);
+            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("Write it as postgres://user:password@host:port/database."));
+        }
     }
     Ok(())
 }
@@ -154,9 +165,10 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 }
 
 pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
-    catalog_reader::read(&mut shard.connection).await.map_err(|error| match error {
-        catalog_reader::CatalogError::Query { source, .. } => shard.error(&source),
-        catalog_reader::CatalogError::Unexpected { .. } => PgError::internal(format!("shard \"{}\": {error}", shard.name)),
+    let read = Box::pin(catalog_reader::read(&mut shard.connection, &mut shard.printed, WhenHeld::Wait(LOCK_PATIENCE))).await;
+    read.map_err(|error| match error {
+        CatalogError::Query { source, .. } => shard.error(&source),
+        other => PgError::internal(format!("shard \"{}\": {other}", shard.name)),
     })
 }
 

@@ -1,8 +1,8 @@
 //! Sockets and TLS: how connections begin, on the clients' side and on the shards'.
 //!
 //! Clients: [`Listener`] accepts, [`Opening::read`] reads what comes before login (SSLRequest, CancelRequest, StartupMessage)
-//! and leaves a [`ClientStream`]. Shards: [`ShardEndpoint`], made once from a [`ShardUrl`], connects and leaves a
-//! [`ShardStream`]. Who the client is, and the log-in to a shard, is `auth`'s; frames after that are `wire`'s.
+//! and leaves a [`ClientStream`]. Shards: [`ShardEndpoint`], made once from a [`ShardUrl`](crate::config::ShardUrl), connects and leaves a
+//! [`ShardStream`]; sqlx gets the same by [`connect_options`]. Who the client is, and the log-in to a shard, is `auth`'s; frames after that are `wire`'s.
 //!
 //! Everything here reads bytes of strangers: lengths are checked before they are used, buffers are bounded, and TLS never sees
 //! a byte that came before its handshake. Time limits are the caller's: it wraps the whole of connecting and logging in, since
@@ -10,6 +10,8 @@
 
 mod channel_binding;
 mod client_stream;
+mod connect_options;
+pub mod descriptors;
 mod listener;
 mod opening;
 mod plain;
@@ -20,9 +22,9 @@ mod shard_tls;
 mod socket;
 mod startup;
 mod tls;
-mod url;
 
 pub use client_stream::ClientStream;
+pub use connect_options::connect_options;
 pub use listener::Listener;
 pub use opening::{Opening, OpeningError, Startup};
 pub use refusal::write_error;
@@ -30,4 +32,3 @@ pub use shard_endpoint::{ConnectError, ShardEndpoint};
 pub use shard_stream::{DetachedShardStream, ShardStream};
 pub use startup::{StartupError, StartupPacket, StartupParameters};
 pub use tls::{ServerTls, TlsError};
-pub use url::{ShardUrl, SslMode, UrlError};

@@ -12,7 +12,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use super::shard_stream::MovableSocket;
-use super::{ShardStream, ShardUrl, SslMode, TlsError, shard_tls, socket};
+use super::{ShardStream, TlsError, shard_tls, socket};
+use crate::config::{ShardUrl, SslMode};
 
 /// One shard's address, ready to connect to.
 #[derive(Clone)]

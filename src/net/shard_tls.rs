@@ -1,9 +1,8 @@
 //! TLS towards a shard: which certificates are accepted under each `sslmode`.
 //!
 //! libpq's rules: `prefer` and `require` encrypt and accept any certificate, `verify-ca` wants one signed by a known authority,
-//! `verify-full` one for the host's name too. Accepting any certificate still checks that the server owns its key.
+//! `verify-full` one for the host's name too. `require` beside `sslrootcert` is `verify-ca`, which the URL's reader sees to. Accepting any certificate still checks that the server owns its key.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -14,7 +13,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 use tokio_rustls::TlsConnector;
 
 use super::tls::{TlsError, authorities};
-use super::{ShardUrl, SslMode};
+use crate::config::{ShardUrl, SslMode};
 
 /// None for `disable`.
 pub(super) fn connector(url: &ShardUrl) -> Result<Option<TlsConnector>, TlsError> {
@@ -22,7 +21,7 @@ pub(super) fn connector(url: &ShardUrl) -> Result<Option<TlsConnector>, TlsError
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let roots = || -> Result<Arc<RootCertStore>, TlsError> {
         let path = url.ssl_root_cert.as_deref().ok_or(TlsError::Unset { key: ROOT_CERT })?;
-        Ok(Arc::new(if path == Path::new("system") {
+        Ok(Arc::new(if url.has_system_authorities() {
             RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
         } else {
             authorities(ROOT_CERT, path)?

@@ -1,6 +1,9 @@
 //! Options that every TCP connection of the proxy has, towards clients and towards shards.
 //!
-//! A peer that vanished without a FIN (power, network) must not hold a session, and with it locks, for the kernel's two hours.
+//! A peer that vanished without a FIN (power, network) must not hold a session, and with it locks, for the kernel's two hours. One
+//! that is there and does not read may wait for as long as it likes, as with PostgreSQL: a dump that is paused, a client that works
+//! on the rows that it has, a shard whose COPY waits for a lock. So no TCP_USER_TIMEOUT: it also counts the time in which the
+//! peer's window is closed, and ends the connection of a healthy peer.
 
 use std::io;
 use std::time::Duration;
@@ -8,14 +11,13 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// Small messages leave at once; a silent peer is probed and given up after about a minute and a half.
+/// Small messages leave at once. A silent peer to which nothing is on its way is probed, and given up after about a minute and a
+/// half; one that does not acknowledge what was sent, by the kernel's own limit of some fifteen minutes.
 pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_RETRIES);
     socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))?;
     Ok(())
 }
 
@@ -23,6 +25,20 @@ pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long sent bytes may stay unacknowledged. Does not limit a slow reader whose kernel still answers.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_peer_is_probed_and_one_that_does_not_read_is_waited_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        set_options(&stream).expect("options");
+        let socket = SockRef::from(&stream);
+        assert!(socket.tcp_nodelay().expect("read") && socket.keepalive().expect("read"));
+        assert_eq!(socket.tcp_keepalive_time().expect("read"), KEEPALIVE_IDLE);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().expect("read"), None);
+    }
+}

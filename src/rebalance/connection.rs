@@ -3,12 +3,12 @@
 //! Read-only by its settings, so that no mistake here can change a row. A lock that is not had soon ends the statement: reading
 //! sizes must not queue behind DDL and so hold up everybody else. Callers bound the whole by a deadline.
 
-use std::str::FromStr;
-
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::{Connection, Executor};
 
 use super::RebalanceError;
+use crate::config::ShardUrl;
+use crate::net::connect_options;
 
 /// An open connection that knows where it leads.
 pub(super) struct Reader {
@@ -56,9 +56,7 @@ impl Reader {
 }
 
 fn options(url: &str) -> Option<PgConnectOptions> {
-    let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
-    let options = PgConnectOptions::from_str(url).ok().filter(|_| is_postgres)?;
-    Some(options.application_name("shard-rebalance").disable_statement_logging())
+    connect_options(&ShardUrl::parse(url).ok()?, "shard-rebalance").ok()
 }
 
 /// What the server says (unknown database, wrong password) names the user or the database, never the password.

@@ -2,7 +2,7 @@
 //!
 //! Live means that the process answers; ready means that clients may be sent here, which the server says through a watch
 //! channel. No login and no secrets: the address is meant for operators only. Connections are bounded; one more waits in the
-//! kernel's queue until another ends.
+//! kernel's queue until another ends, which none keeps from doing so: what is silent or does not read for `PATIENCE` is closed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +19,7 @@ use axum::routing::get;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::Metrics;
@@ -45,8 +46,12 @@ pub struct Admin {
 /// Serves until `stop`, then finishes the requests that are running. Bind the listener before, so that a taken port is an error
 /// at start.
 pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) -> io::Result<()> {
+    serve_with(listener, admin, stop, PATIENCE).await
+}
+
+async fn serve_with(listener: TcpListener, admin: Admin, stop: CancellationToken, patience: Duration) -> io::Result<()> {
     let metrics = admin.metrics.clone();
-    let listener = BoundedListener { inner: listener, free: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
+    let listener = BoundedListener { inner: listener, free: Arc::new(Semaphore::new(CONNECTIONS_MAX)), patience };
     let serving = axum::serve(listener, router(admin)).with_graceful_shutdown(stop.cancelled_owned());
     tokio::select! {
         served = async { serving.await } => served,
@@ -88,6 +93,7 @@ async fn upkeep(metrics: Metrics) -> std::convert::Infallible {
 struct BoundedListener {
     inner: TcpListener,
     free: Arc<Semaphore>,
+    patience: Duration,
 }
 
 impl axum::serve::Listener for BoundedListener {
@@ -101,7 +107,10 @@ impl axum::serve::Listener for BoundedListener {
                 return std::future::pending().await;
             };
             match self.inner.accept().await {
-                Ok((stream, address)) => return (BoundedStream { stream, _permit: permit }, address),
+                Ok((stream, address)) => {
+                    let deadline = Box::pin(tokio::time::sleep(self.patience));
+                    return (BoundedStream { stream, deadline, patience: self.patience, _permit: permit }, address);
+                }
                 Err(error) => {
                     tracing::warn!(error = %error, "could not accept an admin connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -118,18 +127,38 @@ impl axum::serve::Listener for BoundedListener {
 /// Gives its place back when it is dropped.
 struct BoundedStream {
     stream: TcpStream,
+    /// A whole request has come, and is being answered, by then. Bytes of a request do not move it: one that trickles is as bad as none.
+    deadline: Pin<Box<Sleep>>,
+    patience: Duration,
     _permit: OwnedSemaphorePermit,
+}
+
+impl BoundedStream {
+    /// Nothing can be done now: for how long?
+    fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        self.deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 impl AsyncRead for BoundedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        match Pin::new(&mut self.stream).poll_read(cx, buf) {
+            Poll::Pending => self.poll_patience(cx),
+            read => read,
+        }
     }
 }
 
 impl AsyncWrite for BoundedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        match Pin::new(&mut self.stream).poll_write(cx, buf) {
+            Poll::Pending => self.poll_patience(cx),
+            written => {
+                let deadline = Instant::now() + self.patience;
+                self.deadline.as_mut().reset(deadline);
+                written
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -142,6 +171,8 @@ impl AsyncWrite for BoundedStream {
 }
 
 const CONNECTIONS_MAX: usize = 64;
+/// From accept, or from the last bytes of an answer, to the next answer's first.
+const PATIENCE: Duration = Duration::from_secs(10);
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// After an error of accept, which is mostly a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -206,5 +237,31 @@ mod tests {
         drop(held);
         stop.cancel();
         serving.await.expect("no panic").expect("ended");
+    }
+
+    #[tokio::test]
+    async fn silent_and_trickling_connections_give_their_places_back() {
+        let metrics = Metrics::new().expect("built");
+        let (_tell, readiness) = watch::channel(Readiness::Ready);
+        let admin = Admin { metrics, readiness, before_scrape: Arc::new(|| {}) };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(serve_with(listener, admin, CancellationToken::new(), Duration::from_millis(200)));
+        let mut held = Vec::new();
+        for number in 0..CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(address).await.expect("connected");
+            if number % 2 == 0 {
+                stream.write_all(b"GET /livez HTTP/1.1\r\n").await.expect("written");
+            }
+            held.push(stream);
+        }
+        let answer = tokio::time::timeout(Duration::from_secs(10), request(address, "/livez")).await;
+        assert!(answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
+        for mut stream in held {
+            let mut rest = Vec::new();
+            let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+            assert!(ended.is_ok(), "it is still open");
+        }
+        serving.abort();
     }
 }

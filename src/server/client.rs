@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{AuthError, Authenticator};
 use crate::config::Config;
 use crate::error::{PgError, SqlState};
-use crate::net::{Opening, OpeningError, ServerTls, Startup, write_error};
+use crate::net::{Opening, OpeningError, ServerTls, Startup, descriptors, write_error};
 use crate::session::{Connected, Gateway, Identity, Session};
 use crate::telemetry::ConnectionOutcome;
 
@@ -24,8 +24,11 @@ use crate::telemetry::ConnectionOutcome;
 pub(super) struct Doorkeeper {
     gateway: Arc<Gateway>,
     entrance: ArcSwap<Entrance>,
-    clients: AtomicUsize,
-    clients_max: usize,
+    /// `listen.max_clients` of them.
+    seats: Places,
+    /// For connections that find all seats taken: they may bring a cancel request, or hear that there is no room. Where these are taken
+    /// as well nothing is said: a stranger who opens connections and is silent must not use up the process's files.
+    standing: Places,
     login_timeout: Duration,
     startup_packet_bytes_max: u32,
 }
@@ -45,7 +48,20 @@ impl Entrance {
     }
 }
 
-/// One of `listen.max_clients` places.
+/// So many, and how many are taken.
+struct Places {
+    taken: AtomicUsize,
+    max: usize,
+}
+
+impl Places {
+    fn take(&self) -> Option<Place<'_>> {
+        let place = Place(&self.taken);
+        (self.taken.fetch_add(1, Ordering::Relaxed) < self.max).then_some(place)
+    }
+}
+
+/// One of them, given back when it is dropped.
 struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {
@@ -59,8 +75,8 @@ impl Doorkeeper {
         Ok(Self {
             gateway,
             entrance: ArcSwap::from_pointee(Entrance::new(config)?),
-            clients: AtomicUsize::new(0),
-            clients_max: config.listen.max_clients as usize,
+            seats: Places { taken: AtomicUsize::new(0), max: config.listen.max_clients as usize },
+            standing: Places { taken: AtomicUsize::new(0), max: descriptors::STANDING_MAX },
             login_timeout: config.listen.login_timeout(),
             startup_packet_bytes_max: config.listen.startup_packet_bytes_max,
         })
@@ -73,11 +89,28 @@ impl Doorkeeper {
     }
 
     /// Serves one connection to its end.
-    pub async fn serve(&self, stream: TcpStream, address: SocketAddr, runtime: usize, stop: CancellationToken) {
+    /// `stop`: no transaction is begun any more; `abort`: it ends, whatever it does.
+    pub async fn serve(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        runtime: usize,
+        (stop, abort): (CancellationToken, CancellationToken),
+    ) {
         let accepted_at = Instant::now();
         let login_deadline = tokio::time::Instant::from_std(accepted_at) + self.login_timeout;
-        let place = self.take_place();
-        match timeout_at(login_deadline, Box::pin(self.login(stream, place.is_some()))).await {
+        let place = self.seats.take();
+        let standing = if place.is_none() { self.standing.take() } else { None };
+        if place.is_none() && standing.is_none() {
+            self.gateway.counters.connection(ConnectionOutcome::Limit);
+            return;
+        }
+        let login = timeout_at(login_deadline, Box::pin(self.login(stream, place.is_some())));
+        let login = tokio::select! {
+            login = login => login,
+            () = abort.cancelled() => Ok(Err(ConnectionOutcome::Closed)),
+        };
+        match login {
             Ok(Ok((startup, identity, reply))) => {
                 let Startup { stream, buffer, .. } = startup;
                 let connected = Connected { stream, input: buffer, reply, address, accepted_at, login_deadline, runtime };
@@ -90,16 +123,12 @@ impl Doorkeeper {
                 tracing::debug!(%address, "login not complete within listen.login_timeout_ms");
             }
         }
-        drop(place);
+        drop((place, standing));
     }
 
-    fn take_place(&self) -> Option<Place<'_>> {
-        if self.clients.fetch_add(1, Ordering::Relaxed) < self.clients_max {
-            Some(Place(&self.clients))
-        } else {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
-            None
-        }
+    /// Every session is to end, whatever it does.
+    pub fn abort_sessions(&self) {
+        self.gateway.cancels.abort_all();
     }
 
     /// An error: there is no session, and the client has been told why where that is possible.
@@ -119,7 +148,7 @@ impl Doorkeeper {
             }
         };
         if !has_place {
-            self.refuse(&mut startup, &too_many_clients(self.clients_max)).await;
+            self.refuse(&mut startup, &too_many_clients(self.seats.max)).await;
             return Err(ConnectionOutcome::Limit);
         }
         let mut reply = BytesMut::new();

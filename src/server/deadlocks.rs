@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::execute::deadlock::Detector;
@@ -15,9 +16,11 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = gateway.waits.some() => {}
         }
-        for session in detector.round().await {
-            gateway.cancels.cancel_session(session).await;
-        }
+        // All at once: a frozen shard, which takes no cancel request, keeps the victims on others from hearing theirs. One whose
+        // statement has ended meanwhile is left alone.
+        let victims = detector.round().await;
+        let running = victims.iter().filter(|victim| gateway.waits.is_running(victim));
+        join_all(running.map(|victim| gateway.cancels.cancel_session(victim.session))).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(PAUSE) => {}

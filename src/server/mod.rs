@@ -3,7 +3,7 @@
 //! ```text
 //!   serve: map ─ catalogue ─ pools ─ control ─ gateway          (this runtime: map, schema watch, admin HTTP)
 //!             └─ one thread a core: runtime, listener, sessions (SO_REUSEPORT: the kernel spreads the clients)
-//!   stop:  no new clients ─ idle sessions end ─ transactions may finish until the drain deadline ─ the rest is closed
+//!   stop:  no new clients ─ idle sessions end ─ transactions may finish until the drain deadline ─ the rest is cancelled and told
 //! ```
 //! A session lives on the thread that accepted it and never moves; only idle connections to shards do.
 
@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, UserConfig};
-use crate::net::Listener;
+use crate::net::{Listener, descriptors};
 use crate::session::Gateway;
-use crate::telemetry::Metrics;
+use crate::telemetry::{LogControl, Metrics};
 use admin::Readiness;
 use client::Doorkeeper;
 
@@ -50,18 +50,45 @@ pub struct Server {
     drain_timeout: Duration,
 }
 
-/// Runs a proxy until `shutdown`, then drains it. Meanwhile takes over what comes by `reloads`.
-pub async fn serve(config: Config, mut reloads: mpsc::Receiver<Config>, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut server = Box::pin(Server::start(config)).await?;
+/// Runs a proxy until `shutdown`, then drains it. Meanwhile takes over what comes by `reloads`, of which the newest counts.
+pub async fn serve(
+    config: Config,
+    logs: LogControl,
+    mut reloads: watch::Receiver<Option<Config>>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let starting = Box::pin(Server::start(config));
+    let mut server = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {
+            tracing::info!("stopped while it started");
+            return Ok(());
+        }
+        started = starting => started?,
+    };
     loop {
         tokio::select! {
-            () = shutdown.cancelled() => return server.drain().await,
-            Some(config) = reloads.recv() => match server.reload(config) {
-                Ok(()) => tracing::info!("settings reloaded"),
-                Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
-            },
+            () = shutdown.cancelled() => {
+                // Who sends another one hears that it comes too late.
+                drop(reloads);
+                return server.drain().await;
+            }
+            Ok(()) = reloads.changed() => {
+                let Some(config) = reloads.borrow_and_update().clone() else { continue };
+                match take_over(&mut server, &logs, config) {
+                    Ok(()) => tracing::info!("settings reloaded"),
+                    Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
+                }
+            }
         }
     }
+}
+
+/// All of it or nothing: the level of the logs was found valid when the settings were read.
+fn take_over(server: &mut Server, logs: &LogControl, config: Config) -> anyhow::Result<()> {
+    let level = config.log.level.clone();
+    server.reload(config)?;
+    Ok(logs.set_level(&level)?)
 }
 
 /// Creates or upgrades the map's schema and stops.
@@ -80,7 +107,9 @@ impl Server {
         };
         let config = Arc::new(config);
         let metrics = Metrics::new()?;
+        let files_max = descriptors::raise_limit();
         let gateway = build::gateway(&config, runtimes, &metrics).await?;
+        warn_of_few_descriptors(files_max, &config, gateway.map.load().shards.len());
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
@@ -157,6 +186,14 @@ impl Server {
     }
 }
 
+fn warn_of_few_descriptors(files_max: u64, config: &Config, shards: usize) {
+    let needed = descriptors::needed(config, shards);
+    if needed > files_max {
+        let settings = "listen.max_clients, pool.size_per_shard";
+        tracing::warn!(files_max, needed, settings, "the limit of open files is lower than what clients and pools may need");
+    }
+}
+
 /// One for each core. Of two, one is left to the kernel and to the other processes: a second thread then costs a quarter more CPU
 /// for each statement, in waking the threads for fewer events each, and carries no more statements.
 fn threads_for(cores: usize) -> usize {
@@ -183,16 +220,25 @@ impl Thread {
         let sessions = TaskTracker::new();
         runtime.block_on(async {
             match Listener::from_std(socket) {
-                // Sessions that are left at the deadline end with their runtime: none of them has to look for it.
                 Ok(listener) => tokio::select! {
                     biased;
                     () = self.accept(listener, &sessions) => {}
-                    () = self.abort.cancelled() => tracing::warn!(count = sessions.len(), "sessions closed at the drain deadline"),
+                    () = self.abort.cancelled() => self.end(&sessions).await,
                 },
                 Err(error) => tracing::error!(%error, "the listening socket cannot be used"),
             }
         });
         runtime.shutdown_background();
+    }
+
+    /// The drain's deadline. What does not end by itself now ends with the runtime.
+    async fn end(&self, sessions: &TaskTracker) {
+        tracing::warn!(count = sessions.len(), "sessions closed at the drain deadline");
+        self.doorkeeper.abort_sessions();
+        sessions.close();
+        if tokio::time::timeout(END_TIMEOUT, sessions.wait()).await.is_err() {
+            tracing::warn!(count = sessions.len(), "sessions closed without a last message");
+        }
     }
 
     async fn accept(&self, listener: Listener, sessions: &TaskTracker) {
@@ -204,8 +250,9 @@ impl Thread {
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let (doorkeeper, stop, runtime) = (Arc::clone(&self.doorkeeper), self.stop.clone(), self.runtime);
-                    sessions.spawn(async move { doorkeeper.serve(stream, address, runtime, stop).await });
+                    let (doorkeeper, runtime) = (Arc::clone(&self.doorkeeper), self.runtime);
+                    let (stop, abort) = (self.stop.clone(), self.abort.clone());
+                    sessions.spawn(async move { doorkeeper.serve(stream, address, runtime, (stop, abort)).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
@@ -225,3 +272,5 @@ fn bind(address: SocketAddr, backlog: u32) -> anyhow::Result<std::net::TcpListen
 }
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// For cancels on the shards and the last message to the clients, after the drain's deadline.
+const END_TIMEOUT: Duration = Duration::from_secs(6);

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use shardgate::net::descriptors::STANDING_MAX;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Cluster, Proxy, ProxyOptions, ProxyUser, connect};
+use crate::support::{Cluster, Proxy, ProxyOptions, ProxyUser, WireClient, connect};
 
 /// A proxy before one shard with a table `t`.
 async fn proxy(settings: &[(&'static str, &str)]) -> (Cluster, Proxy) {
@@ -86,11 +87,71 @@ async fn one_client_too_many_is_told_so_and_may_come_when_another_has_gone() {
     let error = proxy_refusal(&proxy).await;
     assert!(error.contains("53300") && error.contains("listen.max_clients"), "{error}");
     drop(first);
+    connect_when_free(&proxy).await;
+}
+
+/// A cancel request and a refusal need a connection beyond the limit; strangers who say nothing may not have them all.
+#[tokio::test]
+async fn connections_beyond_the_limit_that_say_nothing_are_bounded() {
+    let cluster = Cluster::start(0).await;
+    let settings = vec![("listen.max_clients", "1".to_owned()), ("listen.login_timeout_ms", "60000".to_owned())];
+    let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..ProxyOptions::default() });
+    let first = connect_when_free(&proxy).await;
+    let mut silent = Vec::new();
+    for _ in 0..STANDING_MAX {
+        silent.push(TcpStream::connect(proxy.address()).await.expect("connect"));
+    }
+    // Which of them comes last is the kernel's choice.
+    silent.push(TcpStream::connect(proxy.address()).await.expect("connect"));
+    let ends = silent.iter_mut().map(|stream| Box::pin(async { stream.read(&mut [0]).await.map_or(0, |count| count) }));
+    let ended = tokio::time::timeout(Duration::from_secs(10), futures::future::select_all(ends)).await;
+    assert_eq!(ended.expect("one of them is closed").0, 0);
+    // They take nobody's place.
+    drop(first);
+    connect_when_free(&proxy).await;
+}
+
+/// Somebody else's place may be free in a moment.
+async fn connect_when_free(proxy: &Proxy) -> tokio_postgres::Client {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while tokio_postgres::connect(&proxy.conninfo(), tokio_postgres::NoTls).await.is_err() {
-        assert!(Instant::now() < deadline, "its place is not given back");
+    loop {
+        if let Ok((client, connection)) = tokio_postgres::connect(&proxy.conninfo(), tokio_postgres::NoTls).await {
+            tokio::spawn(connection);
+            return client;
+        }
+        assert!(Instant::now() < deadline, "no place for a client");
         tokio::task::yield_now().await;
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_limit_of_open_files_is_raised_to_what_is_allowed() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let lower = Rlimit { current: limit.current.map(|current| current - 1), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, lower).expect("lowered for what this test starts");
+    let cluster = Cluster::start(0).await;
+    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", proxy.pid())).expect("its limits");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+    let (soft, hard) = (files.split_whitespace().nth(3), files.split_whitespace().nth(4));
+    assert_eq!(soft, hard, "{files}");
+}
+
+/// As PostgreSQL words it, with what it lists.
+#[tokio::test]
+async fn a_startup_parameter_that_the_shard_refuses_is_refused_in_its_words() {
+    let (cluster, proxy) = proxy(&[]).await;
+    let server = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, cluster.shard_server(0).port()));
+    let mut told = Vec::new();
+    for (address, database) in [(server, "shard0"), (proxy.address(), "app")] {
+        let parameters = [("user", "postgres"), ("database", database), ("bytea_output", "nonsense")];
+        let refusal = WireClient::try_connect(address, &parameters).await.err().expect("refused");
+        told.push([b'S', b'C', b'M', b'D', b'H'].map(|field| refusal.field(field)));
+    }
+    assert!(told[0][4].contains("Available values"), "{told:?}");
+    assert_eq!(told[0], told[1]);
 }
 
 async fn proxy_refusal(proxy: &Proxy) -> String {

@@ -186,7 +186,7 @@ async fn cancel_requests_arrive_with_their_key_in_the_clear_and_under_tls() {
     let door = Doorman::start(&with_tls(TlsMode::Require, &certificates)).await;
     let url = format!("postgres://app@127.0.0.1:{}/app?sslmode=", door.address().port());
     for mode in ["disable", "require"] {
-        let url = shardgate::net::ShardUrl::parse(&format!("{url}{mode}")).expect("valid");
+        let url = shardgate::config::ShardUrl::parse(&format!("{url}{mode}")).expect("valid");
         let endpoint = shardgate::net::ShardEndpoint::new(url).expect("usable");
         endpoint.cancel(&[0, 0, 0, 9, 1, 2, 3, 4]).await.expect("the connection is closed after the cancel");
     }

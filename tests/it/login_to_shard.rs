@@ -3,10 +3,10 @@
 
 use bytes::BytesMut;
 use shardgate::auth::{BackendCredentials, BackendSecret, Greeting, LoginError, login};
-use shardgate::config::{Config, ScramVerifier, Secret, UserConfig};
+use shardgate::config::{Config, ScramVerifier, Secret, ShardUrl, UserConfig};
 use shardgate::demo::servers::{Server, ServerOptions, test_settings};
 use shardgate::error::SqlState;
-use shardgate::net::{ConnectError, ShardEndpoint, ShardStream, ShardUrl};
+use shardgate::net::{ConnectError, ShardEndpoint, ShardStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -152,11 +152,15 @@ async fn every_sslmode_does_what_libpq_s_does() {
         ("localhost", "sslmode=prefer".to_owned(), Some(true)),
         ("localhost", "sslmode=require".to_owned(), Some(true)),
         ("127.0.0.1", format!("sslmode=verify-ca&{ca}"), Some(true)),
+        ("127.0.0.1", format!("sslmode=require&{ca}"), Some(true)),
+        ("localhost", format!("sslmode=require&{foreign_ca}"), None),
+        ("localhost", format!("sslmode=prefer&{foreign_ca}"), Some(true)),
         ("localhost", format!("sslmode=verify-full&{ca}"), Some(true)),
         ("127.0.0.1", format!("sslmode=verify-full&{ca}"), None),
         ("localhost", format!("sslmode=verify-full&{foreign_ca}"), None),
         ("localhost", format!("sslmode=verify-ca&{foreign_ca}"), None),
         ("localhost", "sslmode=verify-full&sslrootcert=system".to_owned(), None),
+        ("localhost", "sslrootcert=system".to_owned(), None),
     ];
     for (host, parameters, expected) in cases {
         let endpoint = endpoint(&server, host, &parameters);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::stage::{Stage, succeed};
-use crate::support::{ProxyOptions, WireClient, cancel};
+use crate::support::{Message, ProxyOptions, WireClient, cancel};
 
 fn options(settings: &[(&'static str, &str)]) -> ProxyOptions {
     let settings = settings.iter().map(|&(name, value)| (name, value.to_owned())).collect();
@@ -305,18 +305,66 @@ async fn a_drain_lets_transactions_finish_and_ends_the_rest() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_drain_deadline_ends_what_does_not_finish() {
-    let mut stage = Stage::start(1, options(&[("listen.drain_timeout_ms", "300")])).await;
-    let key = stage.key(0, 0);
-    let mut open = stage.client().await;
+    let mut stage = Stage::start(2, options(&[("listen.drain_timeout_ms", "300")])).await;
+    let (key, other) = (stage.key(0, 0), stage.key(0, 1));
+    let (mut open, mut running, mut scattered) = (stage.client().await, stage.client().await, stage.client().await);
     succeed(&mut open, &format!("BEGIN; UPDATE accounts SET balance = 7 WHERE id = {key}")).await;
+    running.query(&format!("SELECT pg_sleep(60) FROM accounts WHERE id = {key}"));
+    running.flush().await;
+    stage.until_active(0, "pg_sleep(60)").await;
+    scattered.query("SELECT id FROM accounts, generate_series(1, 1000000000) g WHERE g < 0");
+    scattered.flush().await;
+    for shard in 0..2 {
+        stage.until_active(shard, "WHERE g < 0").await;
+    }
+    // One that does not read its rows holds a lock.
+    let mut blocked = stage.client().await;
+    succeed(&mut blocked, &format!("BEGIN; UPDATE accounts SET balance = 7 WHERE id = {other}")).await;
+    blocked.query("SELECT repeat('x', 1000) AS long, 'blocked' FROM generate_series(1, 1000000)");
+    blocked.flush().await;
+    stage.until_active(0, "'blocked'").await;
+
     stage.proxy.signal(Signal::TERM);
-    let told = open.rest().await;
-    assert!(told.iter().all(|message| message.field(b'C') == "57P01"), "{told:?}");
-    assert!(stage.proxy.wait(Duration::from_secs(5)).success());
+    for client in [&mut open, &mut running, &mut scattered] {
+        let told = client.rest().await;
+        let ends: Vec<_> = told.iter().filter(|message| message.tag == b'E').map(Message::describe).collect();
+        assert_eq!(ends, ["E(57P01 terminating connection due to administrator command)"]);
+    }
+    let balances = "SELECT balance FROM accounts WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
     let direct = stage.cluster.connect_shard(0).await;
-    let balance: i32 =
-        direct.query_one("SELECT balance FROM accounts WHERE id = $1 FOR UPDATE", &[&key]).await.expect("a row").get(0);
-    assert_eq!(balance, 100, "rolled back");
+    direct.batch_execute("SET lock_timeout = '5s'").await.expect("set");
+    let rows = direct.query(balances, &[&[key, other].as_slice()]).await.expect("the locks are free");
+    assert!(rows.iter().all(|row| row.get::<_, i32>(0) == 100), "rolled back");
+    assert!(stage.proxy.wait(Duration::from_secs(10)).success());
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query ~ 'pg_sleep|g < 0|blocked' \
+         AND pid <> pg_backend_pid()";
+    assert_eq!(direct.query_one(running, &[]).await.expect("a count").get::<_, i64>(0), 0, "statements go on");
+    drop(blocked);
+}
+
+/// What the proxy has to say would be read as the rest of the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_is_lost_within_a_row_ends_the_session_without_a_word() {
+    let stage = Stage::start(1, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    // More than all buffers on the way hold.
+    client.query("SELECT repeat('x', 100000000) AS wide");
+    client.flush().await;
+    let direct = stage.cluster.connect_shard(0).await;
+    let blocked =
+        "SELECT pid FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND query ~ 'AS wide' AND pid <> pg_backend_pid()";
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let pid: i32 = loop {
+        match direct.query(blocked, &[]).await.expect("activity").first() {
+            Some(row) => break row.get(0),
+            None => assert!(Instant::now() < deadline, "the shard does not wait for the client"),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    direct.execute("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("terminated");
+    let told = client.rest().await;
+    assert_eq!(told.iter().map(Message::describe).collect::<Vec<_>>(), ["T(wide)"]);
+    stage.assert_no_panic();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

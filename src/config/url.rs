@@ -1,14 +1,15 @@
-//! A shard's address as operators write it: `postgres://user:password@host:port/database?sslmode=…`.
+//! The address of a shard, or of the map database, as operators write it: `postgres://user:password@host:port/database?sslmode=…`.
 //!
 //! Reads libpq's URL form as far as a proxy needs it: one host, TCP, a database. What libpq would take and this does not
 //! (several hosts, sockets, other parameters) is an error that says so, never ignored: a dropped `sslmode` would be a hole.
+//! Every connection of the proxy goes by what was read here, so that a URL which was accepted once is good for all of them.
 //! Neither `Debug` nor any error shows the password.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
-use crate::config::Secret;
+use super::Secret;
 
 /// Where a shard is, as whom to log in when the proxy acts for itself, and how much TLS is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub struct ShardUrl {
     pub user: String,
     pub password: Option<Secret>,
     pub database: String,
+    /// As libpq takes it: `require` beside `sslrootcert` is `verify-ca`.
     pub ssl_mode: SslMode,
     /// Certificate authorities (PEM) that the server's certificate is checked against; `system` for the public ones.
     pub ssl_root_cert: Option<PathBuf>,
@@ -33,7 +35,7 @@ pub enum SslMode {
     Disable,
     /// TLS when the server has it; not verified.
     Prefer,
-    /// TLS or no connection; not verified.
+    /// TLS or no connection; not verified. With `sslrootcert` it is [`SslMode::VerifyCa`].
     Require,
     /// The certificate must be signed by one of the authorities.
     VerifyCa,
@@ -75,6 +77,9 @@ pub enum UrlError {
     SslMode { value: String },
     #[error("the URL's sslmode {0} needs sslrootcert: the path of a PEM file with certificate authorities, or \"system\"")]
     RootCert(&'static str),
+    /// The public authorities sign for everybody: without the host's name that proves nothing.
+    #[error("the URL's sslmode {0} may not be used with sslrootcert=system: use verify-full")]
+    WeakForSystem(&'static str),
 }
 
 impl ShardUrl {
@@ -111,15 +116,30 @@ impl ShardUrl {
             options: None,
             application_name: None,
         };
-        parsed.take_parameters(url.query().unwrap_or(""))?;
-        if parsed.ssl_mode.is_verifying() && parsed.ssl_root_cert.is_none() {
-            return Err(UrlError::RootCert(parsed.ssl_mode.as_str()));
-        }
+        let ssl_mode = parsed.take_parameters(url.query().unwrap_or(""))?;
+        parsed.ssl_mode = parsed.effective_ssl_mode(ssl_mode)?;
         Ok(parsed)
     }
 
-    fn take_parameters(&mut self, query: &str) -> Result<(), UrlError> {
-        let mut seen = Vec::new();
+    /// Are the certificate authorities the public ones?
+    pub fn has_system_authorities(&self) -> bool {
+        self.ssl_root_cert.as_deref() == Some(Path::new(SYSTEM))
+    }
+
+    /// What libpq makes of the sslmode that was given.
+    fn effective_ssl_mode(&self, given: Option<SslMode>) -> Result<SslMode, UrlError> {
+        match (given, &self.ssl_root_cert) {
+            (None | Some(SslMode::VerifyFull), Some(_)) if self.has_system_authorities() => Ok(SslMode::VerifyFull),
+            (Some(weak), Some(_)) if self.has_system_authorities() => Err(UrlError::WeakForSystem(weak.as_str())),
+            (Some(SslMode::Require), Some(_)) => Ok(SslMode::VerifyCa),
+            (Some(verifying), None) if verifying.is_verifying() => Err(UrlError::RootCert(verifying.as_str())),
+            (given, _) => Ok(given.unwrap_or(SslMode::Prefer)),
+        }
+    }
+
+    /// The sslmode, where one is given.
+    fn take_parameters(&mut self, query: &str) -> Result<Option<SslMode>, UrlError> {
+        let (mut seen, mut given) = (Vec::new(), None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode("parameter", name)?;
@@ -128,7 +148,7 @@ impl ShardUrl {
                 return Err(UrlError::Repeated { name });
             }
             match name.as_str() {
-                "sslmode" => self.ssl_mode = ssl_mode(value)?,
+                "sslmode" => given = Some(ssl_mode(value)?),
                 "sslrootcert" => self.ssl_root_cert = Some(PathBuf::from(value)),
                 "options" => self.options = Some(value),
                 "application_name" => self.application_name = Some(value),
@@ -136,7 +156,7 @@ impl ShardUrl {
             }
             seen.push(name);
         }
-        Ok(())
+        Ok(given)
     }
 }
 
@@ -157,6 +177,8 @@ fn decode(what: &'static str, text: &str) -> Result<String, UrlError> {
 }
 
 const DEFAULT_PORT: u16 = 5432;
+/// In place of a file with certificate authorities.
+const SYSTEM: &str = "system";
 const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "options", "application_name"];
 
 #[cfg(test)]
@@ -182,6 +204,29 @@ mod tests {
             (url.host.as_str(), url.port, url.password.is_none(), url.ssl_mode),
             ("db.example", 5432, true, SslMode::Prefer)
         );
+    }
+
+    #[test]
+    fn sslmode_and_sslrootcert_mean_together_what_libpq_takes_them_for() {
+        let modes = [
+            ("sslrootcert=/ca.pem", SslMode::Prefer),
+            ("sslmode=prefer&sslrootcert=/ca.pem", SslMode::Prefer),
+            ("sslmode=require", SslMode::Require),
+            ("sslmode=require&sslrootcert=/ca.pem", SslMode::VerifyCa),
+            ("sslrootcert=/ca.pem&sslmode=require", SslMode::VerifyCa),
+            ("sslmode=verify-full&sslrootcert=/ca.pem", SslMode::VerifyFull),
+            ("sslrootcert=system", SslMode::VerifyFull),
+            ("sslmode=verify-full&sslrootcert=system", SslMode::VerifyFull),
+        ];
+        for (parameters, expected) in modes {
+            let url = ShardUrl::parse(&format!("postgres://a@b/c?{parameters}")).expect(parameters);
+            assert_eq!(url.ssl_mode, expected, "{parameters}");
+        }
+        for weak in ["disable", "prefer", "require", "verify-ca"] {
+            let error = ShardUrl::parse(&format!("postgres://a@b/c?sslmode={weak}&sslrootcert=system")).expect_err(weak);
+            let expected = format!("the URL's sslmode {weak} may not be used with sslrootcert=system: use verify-full");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]
