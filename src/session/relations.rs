@@ -30,7 +30,7 @@ impl Session {
             sql.push_str("SELECT pg_catalog.set_config(");
             sql.push_str(&quoted_literal(&format!("shardgate_proxy.{relation}")));
             sql.push(',');
-            sql.push_str(&quoted_literal(&Value::Array(rows).to_string()));
+            sql.push_str(&quoted_literal(&in_ascii(&Value::Array(rows).to_string())));
             sql.push_str(",false);");
         }
         let index = self.join(MAP_DATABASE).await?;
@@ -70,6 +70,21 @@ impl super::Gateway {
             .map(|pool| json!({"shard": pool.shard, "user": pool.user, "active": pool.active, "idle": pool.idle, "waiting": pool.waiting}))
             .collect()
     }
+}
+
+/// The same JSON in characters that mean the same in every encoding: a client's, which the connection has, may take a backslash for
+/// the second byte of another one, and a string, with a user's name in it, would end elsewhere.
+fn in_ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            text.push(character);
+        } else {
+            let mut units = [0; 2];
+            character.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
 }
 
 /// What `shardgate.clients` shows of the sessions of this proxy.
@@ -140,5 +155,18 @@ impl Clients {
     fn rows(&self) -> Vec<Value> {
         let sessions: Vec<Arc<ClientRow>> = self.sessions.lock().values().cloned().collect();
         sessions.iter().map(|row| row.to_json()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_ascii_and_reads_back() {
+        let rows = json!([{"user": "\u{103}\\\u{1f600}'"}]);
+        let text = in_ascii(&rows.to_string());
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(rows));
     }
 }
