@@ -1,7 +1,8 @@
 //! COPY FROM STDIN to one shard: the client's data goes through as it comes.
 //!
-//! The shard may refuse a row at any time, so its answers are read while the data is sent. A Sync that came together with the
-//! statement has been swallowed by the shard, which ignores it during COPY; the client sends another one at the end.
+//! The shard may refuse a row at any time, so its answers are read while the data is sent. Syncs go through as well: a shard that
+//! reads the data of a COPY swallows them, and the client sends another one at the end. One that has failed before it has read them
+//! answers them, and so does the proxy then: it asks the shard which they were, and handles them as if they came only now.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,12 +19,30 @@ enum Event {
 }
 
 impl Session {
+    /// Data come for a COPY that the shard has not been asked for yet: it takes them.
+    pub(super) async fn send_copy(&mut self) -> Result<(), SessionEnd> {
+        match self.drain_current().await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.fail_batch(failure).await,
+        }
+    }
+
+    /// True: the COPY has failed.
     pub(super) async fn copy_in(&mut self, index: usize) -> Result<bool, Failure> {
         self.swallow_sync(index);
         self.client.flush().await?;
         loop {
+            // What it has said with its readiness is here already.
+            let (is_over, has_failed) = self.is_copy_over(index)?;
+            if is_over {
+                return Ok(has_failed);
+            }
+            if self.client.output.len() >= NOTICE_BYTES {
+                self.client.flush().await?;
+            }
             match self.forward_copy(index)? {
                 Copied::All => return Ok(false),
+                Copied::Unexpected(tag) => return self.stop_copy(index, tag).await,
                 Copied::Some => {}
             }
             let Some(participant) = self.participants.get_mut(index) else {
@@ -44,18 +63,8 @@ impl Session {
             })
             .await;
             match event {
-                Event::Client(Ok(())) => {}
+                Event::Client(Ok(())) | Event::Shard(Ok(())) => {}
                 Event::Client(Err(end)) => return Err(end.into()),
-                // The shard says something before the data is complete: an error, or a notice. The relay looks at it.
-                Event::Shard(Ok(())) => {
-                    let (is_over, has_failed) = self.is_copy_over(index)?;
-                    if is_over {
-                        return Ok(has_failed);
-                    }
-                    if self.client.output.len() >= NOTICE_BYTES {
-                        self.client.flush().await?;
-                    }
-                }
                 Event::Shard(Err(error)) => return Err(self.participant_lost(index, &error)),
             }
         }
@@ -63,11 +72,12 @@ impl Session {
 
     fn swallow_sync(&mut self, index: usize) {
         if let Some(participant) = self.participants.get_mut(index) {
-            let before = participant.connection.pending.len();
-            participant.connection.pending.retain(|pending| pending.reply != Reply::Sync);
-            let swallowed = before - participant.connection.pending.len();
+            let connection = &mut *participant.connection;
+            let before = connection.pending.len();
+            connection.pending.retain(|pending| pending.reply != Reply::Sync);
+            let swallowed = before - connection.pending.len();
             if swallowed > 0 {
-                participant.connection.forget_owed(swallowed);
+                connection.syncs_in_copy += u32::try_from(swallowed).unwrap_or(u32::MAX);
                 participant.needs_sync = true;
                 self.batch.is_sync_swallowed = true;
             }
@@ -79,28 +89,53 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
+        let connection = &mut *participant.connection;
         while let Some(header) = self.client.peek()? {
-            let frame = self.client.input.split_to(header.total);
             match header.tag {
-                client_tag::COPY_DATA => participant.connection.output.extend_from_slice(&frame),
+                client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL | client_tag::SYNC | client_tag::FLUSH => {}
+                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
+                tag => return Ok(Copied::Unexpected(tag)),
+            }
+            let frame = self.client.input.split_to(header.total);
+            connection.output.extend_from_slice(&frame);
+            match header.tag {
+                client_tag::SYNC => connection.syncs_in_copy += 1,
                 client_tag::COPY_DONE | client_tag::COPY_FAIL => {
-                    participant.connection.output.extend_from_slice(&frame);
                     // In the extended protocol the shard keeps its answer until it is asked; the Sync may have gone before.
-                    if participant.connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
-                        originate::flush(&mut participant.connection.output);
+                    if connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
+                        originate::flush(&mut connection.output);
                     }
                     return Ok(Copied::All);
                 }
-                client_tag::SYNC | client_tag::FLUSH => {}
-                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
-                tag => {
-                    originate::copy_fail(&mut participant.connection.output, "unexpected message type during COPY from stdin");
-                    let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
-                    return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
-                }
+                _ => {}
             }
         }
         Ok(Copied::Some)
+    }
+
+    /// A message that is no part of a COPY ends the session, unless the shard has failed before: then it skips what comes.
+    async fn stop_copy(&mut self, index: usize, tag: u8) -> Result<bool, Failure> {
+        if let Some(participant) = self.participants.get_mut(index) {
+            originate::copy_fail(&mut participant.connection.output, UNEXPECTED);
+        }
+        let mut before = self.client.output.len();
+        loop {
+            let (is_over, has_failed) = self.is_copy_over(index)?;
+            if is_over {
+                let told = self.client.output.split_off(before.min(self.client.output.len()));
+                if told.windows(UNEXPECTED.len()).any(|part| part == UNEXPECTED.as_bytes()) {
+                    let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                    return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+                }
+                self.client.output.unsplit(told);
+                return Ok(has_failed);
+            }
+            if self.client.output.len() >= NOTICE_BYTES {
+                self.client.flush().await?;
+                before = 0;
+            }
+            self.fill(index).await?;
+        }
     }
 
     /// Has the shard ended the COPY by an error?
@@ -119,7 +154,12 @@ enum Copied {
     /// CopyDone or CopyFail has been forwarded.
     All,
     Some,
+    /// A message of this type comes next.
+    Unexpected(u8),
 }
+
+/// By which the shard's answer to the proxy's own CopyFail is known.
+const UNEXPECTED: &str = "unexpected message type during COPY from stdin";
 
 /// Notices that wait for the client, at most.
 const NOTICE_BYTES: usize = 32 * 1024;

@@ -111,8 +111,7 @@ impl Session {
             plain(a).eq_ignore_ascii_case(&plain(b))
         };
         let is_other = copy.encoding.as_deref().is_some_and(|encoding| !same(encoding, session));
-        let has_ascii_inside = WIDE_ENCODINGS.iter().any(|wide| same(wide, session));
-        if !is_other && !has_ascii_inside {
+        if !is_other && !has_ascii_inside(session) {
             return Ok(());
         }
         let encoding = copy.encoding.as_deref().unwrap_or(session);
@@ -180,5 +179,30 @@ async fn model(connection: &mut Connection, text: &str) -> Result<Result<CopyMod
 /// A Bind of nothing to nothing, all results in one format.
 const ALL_TEXT: &[u8] = b"\0\0\0\0\0\0\0\x01\0\0";
 const ALL_BINARY: &[u8] = b"\0\0\0\0\0\0\0\x01\0\x01";
-/// Characters beyond ASCII may have bytes of ASCII in these.
-const WIDE_ENCODINGS: [&str; 7] = ["SJIS", "BIG5", "GBK", "UHC", "GB18030", "JOHAB", "SHIFT_JIS_2004"];
+/// Characters beyond ASCII may have bytes of ASCII in this encoding.
+pub(super) fn has_ascii_inside(encoding: &str) -> bool {
+    let plain: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
+    WIDE_ENCODINGS.iter().any(|wide| plain.eq_ignore_ascii_case(wide))
+}
+
+/// With PostgreSQL's other names for them.
+const WIDE_ENCODINGS: [&str; 18] = [
+    "SJIS",
+    "ShiftJIS",
+    "mskanji",
+    "WIN932",
+    "Windows932",
+    "BIG5",
+    "WIN950",
+    "Windows950",
+    "GBK",
+    "WIN936",
+    "Windows936",
+    "UHC",
+    "WIN949",
+    "Windows949",
+    "GB18030",
+    "JOHAB",
+    "SHIFTJIS2004",
+    "SJIS2004",
+];

@@ -30,7 +30,7 @@ use adding::Adding;
 use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
-use super::{Failure, Session, SessionEnd};
+use super::{Failure, Participant, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, Frame};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
@@ -53,6 +53,8 @@ struct Stream<'c> {
     data_left: usize,
     /// There may be more in the client's input than was looked at, since a shard's output is full.
     is_held_back: bool,
+    /// Syncs of the client that came meanwhile: a shard reads them with the data, and answers them where it has failed before.
+    syncs: u32,
 }
 
 /// One shard of a COPY.
@@ -154,7 +156,7 @@ impl Session {
         };
         let is_copied = group.is_none();
         self.transaction.is_everywhere |= is_copied;
-        let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false };
+        let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
         for shard in shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
@@ -168,6 +170,9 @@ impl Session {
                 is_ready: false,
             });
         }
+        if let Some(split) = stream.split.as_mut().filter(|_| self.are_strict(shards)) {
+            split.splitter.be_strict();
+        }
         if is_copied {
             self.keep_other_writers_out(copy, shards).await?;
         }
@@ -177,10 +182,31 @@ impl Session {
         }
         let stop = match self.feed_copies(&mut stream).await {
             Ok(()) => None,
+            // A message that does not belong there; a shard that has failed before skips it.
+            Err(stop @ Stop { failure: Failure::End(SessionEnd::Fatal(_)), .. }) => Some(stop),
             Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
             Err(stop) => Some(stop),
         };
         self.end_copies(stream, stop).await
+    }
+
+    /// The rest of a message whose rows are not wanted any more.
+    async fn skip_data(&mut self, mut left: usize) -> Result<(), SessionEnd> {
+        loop {
+            let length = left.min(self.client.input.len());
+            self.client.input.advance(length);
+            left -= length;
+            if left == 0 {
+                return Ok(());
+            }
+            poll_fn(|context| self.client.poll_fill(context)).await?;
+        }
+    }
+
+    /// All of these are of PostgreSQL 18 or later.
+    fn are_strict(&self, shards: &[ShardId]) -> bool {
+        let is_strict = |participant: &Participant| participant.connection.major_version() >= Some(STRICT_VERSION);
+        self.participants.iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
     }
 
     async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
@@ -213,7 +239,8 @@ impl Session {
         Ok(())
     }
 
-    async fn run_on_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+    /// The rows of a query of the proxy's own.
+    pub(super) async fn run_on_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         self.cancel.started(&participant.connection);
         match participant.connection.simple(sql).await {
@@ -286,6 +313,10 @@ impl Session {
 
     /// From the client to the shards, until the client has sent all.
     async fn feed_copies(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
+        // What they have said with their readiness is here already.
+        for place in 0..stream.targets.len() {
+            self.read_while_copying(stream, place).await?;
+        }
         loop {
             match self.forward_input(stream).await? {
                 Fed::Done => return Ok(()),
@@ -302,9 +333,7 @@ impl Session {
             match self.wait_for_copy(stream).await? {
                 Event::Client(filled) => filled?,
                 Event::Shard(place, Ok(())) => {
-                    if self.read_while_copying(stream, place).await? {
-                        return Err(PgError::internal("a shard has ended the COPY").into());
-                    }
+                    self.read_while_copying(stream, place).await?;
                 }
                 Event::Shard(place, Err(error)) => {
                     let index = stream.targets.get(place).and_then(|target| self.index_of(target.shard));
@@ -352,9 +381,9 @@ impl Session {
         .await)
     }
 
-    /// What a shard says while it takes data. True: it has ended the COPY.
-    async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<bool, Stop> {
-        let Some(target) = stream.targets.get_mut(place) else { return Ok(false) };
+    /// What a shard says while it takes data. An error: it has ended the COPY.
+    async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<(), Stop> {
+        let Some(target) = stream.targets.get_mut(place) else { return Ok(()) };
         loop {
             let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
             let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
@@ -367,11 +396,11 @@ impl Session {
             body.advance(FRAME_HEADER_BYTES);
             self.take_answer(target, index, header.tag, body)?;
             if !matches!(target.answer, Answer::Copying) {
-                return Ok(true);
+                return Err(PgError::internal("a shard has ended the COPY").into());
             }
         }
         self.client.flush().await?;
-        Ok(false)
+        Ok(())
     }
 
     /// Takes note of one message.
@@ -435,6 +464,10 @@ impl Session {
                 }
             }
             let Some(header) = self.client.peek()? else { return Ok(Fed::Some) };
+            if !is_of_copy(header.tag) {
+                let message = format!("unexpected message type 0x{:02X} during COPY from stdin", header.tag);
+                return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+            }
             let frame = self.client.input.split_to(header.total);
             match header.tag {
                 client_tag::COPY_DONE => {
@@ -449,12 +482,19 @@ impl Session {
                     let reason = reason.strip_suffix(b"\0").unwrap_or(reason);
                     return Ok(Fed::Failed(String::from_utf8_lossy(reason).into_owned()));
                 }
-                client_tag::SYNC | client_tag::FLUSH => {}
+                client_tag::SYNC => self.forward_sync(stream),
                 client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
-                tag => {
-                    let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
-                    return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
-                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Each message of data is whole in the shards' outputs.
+    fn forward_sync(&mut self, stream: &mut Stream<'_>) {
+        stream.syncs += 1;
+        for target in &stream.targets {
+            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+                originate::sync(&mut participant.connection.output);
             }
         }
     }
@@ -604,22 +644,26 @@ impl Session {
                 (Answer::Refused(_) | Answer::Done(_), _) => {}
             }
         }
+        let mut unread = 0;
         for target in &mut stream.targets {
             // Lost already.
             let Some(index) = self.index_of(target.shard) else { continue };
-            match self.read_copy_to_end(target, index).await {
-                Ok(()) => {}
+            match self.read_copy_to_end(target, index, stream.syncs).await {
+                Ok(syncs) => unread = unread.max(syncs),
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(lost) => stop = Some(Stop { failure: lost, line: None }),
             }
         }
+        self.skip_data(stream.data_left).await?;
+        self.client.put_back_syncs(unread);
         match first_failure(&stream, stop) {
             Some(failure) => Err(failure),
             None => tag_of(&stream),
         }
     }
 
-    async fn read_copy_to_end(&mut self, target: &mut Target, index: usize) -> Result<(), Failure> {
+    /// How many of the client's Syncs the shard had not read before it failed.
+    async fn read_copy_to_end(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
         while !target.is_ready {
             let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
             let (tag, body) = match participant.connection.next_frame().await {
@@ -629,12 +673,48 @@ impl Session {
             self.take_answer(target, index, tag, body)?;
         }
         self.client.flush().await?;
+        if syncs > 0 && matches!(target.answer, Answer::Refused(_)) {
+            return self.read_unread_syncs(target, index, syncs).await;
+        }
         // A shard that refused ignores what was sent after it; it must leave all the same.
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         let connection: &mut Connection = &mut participant.connection;
+        if syncs > 0 {
+            connection.forget_owed(syncs as usize);
+        }
         match connection.flush().await {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(0),
             Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// The shard answers them before what is put behind them.
+    async fn read_unread_syncs(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        participant.connection.unnamed = None;
+        originate::close(&mut participant.connection.output, b'S', b"");
+        originate::sync(&mut participant.connection.output);
+        let (mut unread, mut is_past) = (0, false);
+        loop {
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            match tag {
+                shard_tag::CLOSE_COMPLETE => {
+                    is_past = true;
+                    participant.connection.forget_owed(syncs.saturating_sub(unread) as usize);
+                }
+                shard_tag::READY if is_past => {
+                    self.take_answer(target, index, tag, body)?;
+                    return Ok(unread);
+                }
+                tag => {
+                    unread += u32::from(tag == shard_tag::READY);
+                    self.take_answer(target, index, tag, body)?;
+                }
+            }
         }
     }
 }
@@ -661,6 +741,12 @@ fn response_of(copy: &CopyIn, response: Bytes) -> Bytes {
     super::describe::frame(shard_tag::COPY_IN, &body)
 }
 
+/// A client may send it while the shards wait for data.
+fn is_of_copy(tag: u8) -> bool {
+    use client_tag::{COPY_DATA, COPY_DONE, COPY_FAIL, FLUSH, SYNC, TERMINATE};
+    matches!(tag, COPY_DATA | COPY_DONE | COPY_FAIL | FLUSH | SYNC | TERMINATE)
+}
+
 fn close_message(output: &mut BytesMut, start: usize) -> Option<()> {
     let length = u32::try_from(output.len().checked_sub(start + 1)?).ok()?;
     output.get_mut(start + 1..start + FRAME_HEADER_BYTES)?.copy_from_slice(&length.to_be_bytes());
@@ -679,5 +765,7 @@ const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
 const OUTPUT_BYTES_MIN: usize = 32 * 1024;
 /// Data waiting for one shard; above this the client is not read.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// From this version on `\.` is a value in csv.
+const STRICT_VERSION: u32 = 18;
 /// PostgreSQL's own limit of a message.
 const COPY_DATA_BYTES_MAX: usize = 0x3fff_ffff;

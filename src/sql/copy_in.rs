@@ -7,8 +7,10 @@
 //! A column that the client leaves out, and that the shards would each fill for themselves, is put before those of each row, and
 //! its name before theirs: a row with too few or too many columns stays one.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::lexer::{self, TokenKind};
@@ -95,17 +97,17 @@ pub struct CopyKey {
 
 impl CopyFormat {
     /// As the options say. Bad ones are PostgreSQL's to refuse.
-    pub fn read(copy: &nodes::CopyStmt) -> Self {
-        match text(copy, "format") {
+    pub fn read(copy: &nodes::CopyStmt) -> Result<Self, PgError> {
+        Ok(match text(copy, "format")?.as_deref() {
             Some("csv") => {
-                let quote = byte(copy, "quote", b'"');
-                let (delimiter, escape) = (byte(copy, "delimiter", b','), byte(copy, "escape", quote));
-                CopyFormat::Csv { delimiter, quote, escape, null: null(copy, "") }
+                let quote = byte(copy, "quote", b'"')?;
+                let (delimiter, escape) = (byte(copy, "delimiter", b',')?, byte(copy, "escape", quote)?);
+                CopyFormat::Csv { delimiter, quote, escape, null: null(copy, "")? }
             }
             Some("binary") => CopyFormat::Binary,
             // One that PostgreSQL does not know it refuses.
-            Some(_) | None => CopyFormat::Text { delimiter: byte(copy, "delimiter", b'\t'), null: null(copy, "\\N") },
-        }
+            Some(_) | None => CopyFormat::Text { delimiter: byte(copy, "delimiter", b'\t')?, null: null(copy, "\\N")? },
+        })
     }
 }
 
@@ -122,8 +124,8 @@ impl CopyIn {
                 "Leave out FREEZE.",
             ));
         }
-        let format = CopyFormat::read(copy);
-        let encoding = text(copy, "encoding").map(str::to_owned);
+        let format = CopyFormat::read(copy)?;
+        let encoding = text(copy, "encoding")?.map(Cow::into_owned);
         let has_header = option_is_on(copy.options(), "header");
         let qualified = quoted_name(schema, table);
         Ok(Self {
@@ -167,21 +169,45 @@ pub fn listed_columns(copy: &nodes::CopyStmt) -> Vec<&str> {
     copy.attlist().iter().map(|node| node.as_str().unwrap_or_default()).collect()
 }
 
-pub(super) fn text<'n>(copy: &'n nodes::CopyStmt, name: &str) -> Option<&'n str> {
-    let option = copy.options().iter().find(|option| option.defname() == Some(name))?;
-    option.arg().as_str()
+/// What an option says, as `defGetString` reads it. One that says nothing PostgreSQL refuses. Errors: it may say anything.
+pub(super) fn text<'n>(copy: &'n nodes::CopyStmt, name: &str) -> Result<Option<Cow<'n, str>>, PgError> {
+    let Some(option) = copy.options().iter().find(|option| option.defname() == Some(name)) else { return Ok(None) };
+    Ok(Some(match option.arg() {
+        Node::None => return Ok(None),
+        Node::String(value) => value.sval().unwrap_or_default().into(),
+        Node::Integer(value) => value.ival.to_string().into(),
+        Node::Float(value) => value.fval().unwrap_or_default().into(),
+        Node::Boolean(value) => if value.boolval { "true" } else { "false" }.into(),
+        Node::A_Star(_) => "*".into(),
+        Node::NodeList(list) => joined(list).ok_or_else(|| unknown_value(name))?.into(),
+        _ => return Err(unknown_value(name)),
+    }))
+}
+
+/// A list of names as one name.
+fn joined(names: &NodeList) -> Option<String> {
+    let names: Option<Vec<&str>> = names.iter().map(Node::as_str).collect();
+    Some(names?.join("."))
 }
 
 /// An option of one byte. Others the shards refuse before a row is read.
-fn byte(copy: &nodes::CopyStmt, name: &str, default: u8) -> u8 {
-    match text(copy, name).map(str::as_bytes) {
+fn byte(copy: &nodes::CopyStmt, name: &str, default: u8) -> Result<u8, PgError> {
+    Ok(match text(copy, name)?.as_deref().map(str::as_bytes) {
         Some([byte]) => *byte,
         Some(_) | None => default,
-    }
+    })
 }
 
-fn null(copy: &nodes::CopyStmt, default: &str) -> Vec<u8> {
-    text(copy, "null").unwrap_or(default).as_bytes().to_vec()
+fn null(copy: &nodes::CopyStmt, default: &str) -> Result<Vec<u8>, PgError> {
+    Ok(text(copy, "null")?.map_or_else(|| default.as_bytes().to_vec(), |null| null.as_bytes().to_vec()))
+}
+
+fn unknown_value(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("this value of the COPY option \"{name}\" is not supported across shards"),
+        "The proxy does not know what it means for the rows.",
+        "Write it as a string.",
+    )
 }
 
 fn unknown_option(name: &str) -> PgError {

@@ -3,6 +3,8 @@
 //! COPY of a table is COPY of a query for its columns, without the rows of tables that inherit from it. PostgreSQL's own word on
 //! the options, its header and its trailer come from a *model*: the same COPY of the same query without its rows.
 
+use std::borrow::Cow;
+
 use pg_raw_parse::{Node, nodes};
 
 use super::context::Context;
@@ -70,9 +72,9 @@ pub fn read(statement: &str, context: &Context) -> Result<Option<CopyOut>, PgErr
         start,
         model,
         options_at,
-        format: CopyFormat::read(copy),
+        format: CopyFormat::read(copy)?,
         quoted: quoted(copy),
-        encoding: text(copy, "encoding").map(str::to_owned),
+        encoding: text(copy, "encoding")?.map(Cow::into_owned),
     }))
 }
 

@@ -1,7 +1,7 @@
 //! Where lines of the formats text and csv end: `CopyReadLineText` of PostgreSQL, byte for byte.
 //!
 //! The first line says what ends all of them: a newline, a carriage return, or both. In text a backslash takes the meaning of
-//! the byte after it; in csv nothing ends a line between quotes. `\.` alone on a line ends the data.
+//! the byte after it; in csv nothing ends a line between quotes. `\.` alone on a line ends the data, in csv before PostgreSQL 18.
 
 use memchr::{memchr2, memchr3};
 
@@ -12,6 +12,8 @@ use crate::error::PgError;
 #[derive(Debug)]
 pub struct Lines {
     csv: Option<Quoting>,
+    /// As PostgreSQL 18 reads them: in csv `\.` is a value like any other, in text nothing stands before it.
+    is_strict: bool,
     line_end: LineEnd,
     /// Bytes of the line that have been looked at.
     scanned: usize,
@@ -62,12 +64,16 @@ enum Mark {
 
 impl Lines {
     pub fn text() -> Self {
-        Self { csv: None, line_end: LineEnd::Unknown, scanned: 0, is_in_quotes: false, embedded: 0 }
+        Self { csv: None, is_strict: false, line_end: LineEnd::Unknown, scanned: 0, is_in_quotes: false, embedded: 0 }
     }
 
     pub fn csv(quote: u8, escape: u8) -> Self {
         let escape = Some(escape).filter(|escape| *escape != quote);
         Self { csv: Some(Quoting { quote, escape }), ..Self::text() }
+    }
+
+    pub fn be_strict(&mut self) {
+        self.is_strict = true;
     }
 
     pub fn embedded(&self) -> u64 {
@@ -98,6 +104,9 @@ impl Lines {
                         self.scanned = at;
                         return Ok(FoundLine::More);
                     }
+                    Mark::End if self.is_strict && at > 0 => {
+                        return Err(bad_format("end-of-copy marker is not alone on its line"));
+                    }
                     Mark::End => return Ok(FoundLine::End { values: at, lines: 1 }),
                     Mark::Data => self.scanned = at + 2,
                 },
@@ -109,7 +118,7 @@ impl Lines {
     }
 
     fn find_in_csv(&mut self, quoting: Quoting, data: &[u8], is_complete: bool) -> Result<FoundLine, PgError> {
-        if self.scanned == 0 && data.first() == Some(&b'\\') {
+        if !self.is_strict && self.scanned == 0 && data.first() == Some(&b'\\') {
             match data.get(1) {
                 None if !is_complete => return Ok(FoundLine::More),
                 Some(b'.') => match self.mark(data, 2, is_complete)? {

@@ -92,6 +92,13 @@ impl Splitter {
         }
     }
 
+    /// The shards are of PostgreSQL 18 or later.
+    pub fn be_strict(&mut self) {
+        if let Reader::Lines(lines) = &mut self.reader {
+            lines.be_strict();
+        }
+    }
+
     /// More data; what was handed out before is forgotten.
     pub fn feed(&mut self, data: &[u8]) {
         self.buffer.advance(std::mem::take(&mut self.taken));

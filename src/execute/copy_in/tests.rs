@@ -91,6 +91,26 @@ fn the_end_marker_ends_the_data() {
 }
 
 #[test]
+fn from_version_18_on_the_end_marker_stands_alone_and_not_in_csv() {
+    let strict = |copy: &CopyIn, data: &[u8]| {
+        let mut splitter = Splitter::new(copy, 1 << 20);
+        splitter.be_strict();
+        splitter.feed(data);
+        splitter.complete();
+        let mut rows = Vec::new();
+        while let Some(piece) = splitter.next_piece().map_err(|error| error.message)? {
+            rows.push(String::from_utf8_lossy(piece.bytes).into_owned());
+        }
+        Ok::<_, String>(rows)
+    };
+    let listed = |rows: &[&str]| Ok(rows.iter().map(|row| (*row).to_owned()).collect());
+    assert_eq!(strict(&csv(b'"'), b"a\n\\.\nb\n"), listed(&["a\n", "\\.\n", "b\n"]));
+    assert_eq!(strict(&csv(b'"'), b"a\r\n\\.\r\nb"), listed(&["a\r\n", "\\.\r\n", "b"]));
+    assert_eq!(strict(&text(), b"a\n\\.\nignored\n"), listed(&["a\n"]));
+    assert_eq!(strict(&text(), b"a\nb\\.\nignored\n"), Err("end-of-copy marker is not alone on its line".to_owned()));
+}
+
+#[test]
 fn lines_of_csv_go_on_between_quotes() {
     assert_eq!(rows(&csv(b'"'), b"x\n\"a\nb\",c\nd\n"), listed(&[("x", 1), ("\"a\nb\",c", 3), ("d", 4)]));
     assert_eq!(rows(&csv(b'"'), b"x\n\"a\"\"\n\"\ny"), listed(&[("x", 1), ("\"a\"\"\n\"", 3), ("y", 4)]));

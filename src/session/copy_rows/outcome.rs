@@ -23,17 +23,21 @@ pub(super) fn first_failure(stream: &Stream<'_>, stop: Option<Stop>) -> Option<F
             (Some(number), Some(_)) => with_line(body, stream.copy, target.lines.at(number)),
             (Some(_), None) | (None, _) => error_frame(body),
         };
-        let line = named.map_or(u64::MAX - 1, |number| target.lines.at(number).unwrap_or(0));
+        let line = named.map_or(NO_LINE, |number| target.lines.at(number).unwrap_or(0));
         if first.as_ref().is_none_or(|(earlier, _)| line < *earlier) {
             first = Some((line, Failure::Shard(with_shard_named(&frame, &target.name))));
         }
     }
     match (first, stop) {
-        (Some((line, _)), Some(Stop { failure, line: Some(own) })) if own < line => Some(failure),
+        // Without a line, and before the data was at its end: PostgreSQL says so before it reads any.
+        (Some((line, _)), Some(Stop { failure, line: Some(own) })) if own < line && line != NO_LINE => Some(failure),
         (Some((_, failure)), _) => Some(failure),
         (None, stop) => stop.map(|stop| stop.failure),
     }
 }
+
+/// After all lines.
+const NO_LINE: u64 = u64::MAX - 1;
 
 pub(super) fn tag_of(stream: &Stream<'_>) -> Result<String, Failure> {
     let mut tags = Vec::with_capacity(stream.targets.len());

@@ -2,6 +2,10 @@
 //!
 //! A COPY through the proxy leaves the rows that the same bytes leave in one PostgreSQL, and nothing anywhere when it fails.
 
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, BytesMut};
+
 use super::stage::{Stage, succeed};
 use crate::support::{ProxyOptions, WireClient};
 
@@ -122,6 +126,54 @@ async fn a_copy_that_does_not_end_leaves_nothing() {
     stage.assert_no_panic();
 }
 
+/// The rest of a CopyData whose rows have been refused is nobody's, whatever it looks like.
+#[tokio::test]
+async fn the_rest_of_data_that_was_refused_is_no_message() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    let mut message = BytesMut::new();
+    message.put_u8(b'Q');
+    let sql = b"INSERT INTO notes VALUES (1, 'from the data')\0";
+    message.put_u32(u32::try_from(sql.len() + 4).expect("short"));
+    message.put_slice(sql);
+    let rest = message.repeat(8000);
+    let taken: String = (1000..5000).map(|id| format!("{id}\tx\t1\n")).collect();
+    for (head, code) in [
+        ("\\N\tno key\t1\n".to_owned(), "23502"),
+        ("1000\tx\tno number\n".to_owned(), "22P02"),
+        ("1000\tx\t1\tmore\n".to_owned(), "22P04"),
+        (format!("1\ttaken\t1\n{taken}"), "23505"),
+    ] {
+        for is_extended in [false, true] {
+            let begin = |client: &mut WireClient| match is_extended {
+                false => drop(client.query("COPY accounts FROM STDIN")),
+                true => drop(client.unnamed("COPY accounts FROM STDIN", &[])),
+            };
+            let end = if is_extended { "S" } else { "" };
+            let whole = [head.as_bytes(), &rest].concat();
+            for mut client in [stage.plain_client().await, stage.client().await] {
+                begin(&mut client);
+                client.put(b'd', &whole).put(b'c', b"").output.put_slice(if is_extended { SYNC } else { b"" });
+                let told = client.transcript().await;
+                assert!(told.contains(&format!(" E({code} ")) && told.ends_with(" Z(I)"), "{told}");
+                assert_eq!(client.ask("SELECT count(*) FROM notes").await, "T(count) D(0) C(SELECT 1) Z(I)", "{code}{end}");
+            }
+            // The rest comes when the error has been found.
+            let mut client = stage.client().await;
+            begin(&mut client);
+            client.put(b'd', &whole);
+            let late = client.output.split_off(client.output.len() - rest.len());
+            client.flush().await;
+            client.output.put_slice(&late);
+            client.put(b'c', b"").output.put_slice(if is_extended { SYNC } else { b"" });
+            let told = client.transcript().await;
+            assert!(told.contains(&format!(" E({code} ")) && told.ends_with(" Z(I)"), "{told}");
+            assert_eq!(client.ask("SELECT count(*) FROM notes").await, "T(count) D(0) C(SELECT 1) Z(I)", "{code}{end}, later");
+        }
+    }
+    stage.assert_log_is_clean();
+}
+
 /// Two shards that wait for each other's locks would show as a COPY that stops: more data than all buffers together take.
 #[tokio::test]
 async fn a_long_copy_is_committed_as_one_transaction() {
@@ -154,6 +206,60 @@ async fn a_long_copy_is_committed_as_one_transaction() {
     assert_eq!(other.value("SELECT count(*) FROM accounts").await, format!("{}", count + 90));
 }
 
+/// Before a shard has read anything of what comes after the statement, and in the middle of it.
+#[tokio::test]
+async fn a_copy_that_fails_swallows_the_syncs_that_postgresql_would() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    let mut clients = [stage.plain_client().await, stage.client().await];
+    for client in &mut clients {
+        succeed(client, "CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'closed'; END$$").await;
+        succeed(client, "CREATE TABLE shut (id int)").await;
+        for table in ["accounts", "shut"] {
+            let trigger = format!("CREATE TRIGGER closed BEFORE INSERT ON {table} EXECUTE FUNCTION closed()");
+            succeed(client, &trigger).await;
+        }
+    }
+    let backends = backends_of_shards(&stage).await;
+    for table in ["notes (id)", "shut", "accounts (id)", "currencies (code)"] {
+        let fails_at_once = matches!(table, "shut" | "accounts (id)");
+        let waiting = ["CS|dcS", "CH|dcS", "CH|SdcS", "CXS|", "CSXS|", "CSX|dcS", "BCS|dcS", "BCH|SdcS", "Q|dcS", "BQ|SdcS"];
+        let at_once = ["CSbcS", "CSbSdcS", "CSdbcSXS", "CbcHS", "QbcS", "QSbSdc", "BCSbcS", "BQSbcS", "BXCSbcS", "CSSfS", "CSfHS"];
+        for script in waiting.iter().filter(|_| fails_at_once).chain(&at_once) {
+            let mut told = Vec::new();
+            for client in &mut clients {
+                told.push(play(client, script, table).await);
+            }
+            assert_eq!(told[1], told[0], "{script} into {table}");
+        }
+    }
+    let left = backends_of_shards(&stage).await;
+    assert!(backends.iter().all(|backend| left.contains(backend)), "connections were dropped: {backends:?}, {left:?}");
+    stage.assert_log_is_clean();
+}
+
+/// The message of data whose first row is refused ends long after it.
+#[tokio::test]
+async fn the_rest_of_refused_data_is_no_message() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for _ in 0..2 {
+        client.query("COPY accounts FROM STDIN");
+        assert_eq!(client.some(1).await, "G");
+        let data = format!("none\towner\t1\n{}", "Q\0\0\0\u{6}\0".repeat(50_000));
+        client.put(b'd', data.as_bytes());
+        let rest = client.output.split_off(1000);
+        client.flush().await;
+        until_nothing_is_copied(&stage).await;
+        client.output.unsplit(rest);
+        client.put(b'c', b"");
+        let told = client.transcript().await;
+        assert!(told.starts_with("E(22P02 ") && told.ends_with(" Z(I)"), "{told}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+    stage.assert_log_is_clean();
+}
+
 #[tokio::test]
 async fn copy_to_several_shards_is_refused_where_the_settings_say_so() {
     let settings = vec![("cross_shard.writes", "refuse".to_owned())];
@@ -167,6 +273,8 @@ async fn copy_to_several_shards_is_refused_where_the_settings_say_so() {
     }
 }
 
+const SYNC: &[u8] = b"S\0\0\0\x04";
+
 /// Runs a COPY with its data in messages of `step` bytes.
 async fn copied(client: &mut WireClient, sql: &str, data: &[u8], step: usize) -> String {
     client.query(sql);
@@ -175,6 +283,57 @@ async fn copied(client: &mut WireClient, sql: &str, data: &[u8], step: usize) ->
     }
     client.put(b'c', b"");
     client.transcript().await
+}
+
+/// What a client hears that sends this: `C` COPY and `X` a SELECT in the extended protocol, `Q` COPY in the simple one, `d` data and
+/// `b` bad data, `c` its end and `f` its failure, `S` Sync, `H` Flush, `B` a transaction block around it; at `|` it waits for an error.
+async fn play(client: &mut WireClient, script: &str, table: &str) -> String {
+    let copy = format!("COPY {table} FROM STDIN");
+    let mut told = Vec::new();
+    for step in script.chars() {
+        match step {
+            'B' => succeed(client, "BEGIN").await,
+            'C' => drop(client.unnamed(&copy, &[])),
+            'X' => drop(client.unnamed("SELECT 'selected'", &[])),
+            'Q' => drop(client.query(&copy)),
+            'd' => drop(client.put(b'd', b"1000\n")),
+            'b' => drop(client.put(b'd', b"bad\tdata\n")),
+            'c' => drop(client.put(b'c', b"")),
+            'f' => drop(client.put(b'f', b"enough\0")),
+            'S' => drop(client.sync()),
+            'H' => drop(client.flush_message()),
+            _ => {
+                client.flush().await;
+                while !told.last().is_some_and(|told: &String| told.starts_with('E')) {
+                    told.push(client.some(1).await);
+                    assert!(!matches!(told[told.len() - 1].as_str(), "end" | "nothing"), "{script}: {told:?}");
+                }
+            }
+        }
+    }
+    client.query("ROLLBACK").query("SELECT 'the end'");
+    while !told.last().is_some_and(|told| told == "D(the end)" || told == "end" || told == "nothing") {
+        told.push(client.some(1).await);
+    }
+    told.push(client.some(2).await);
+    told.join(" ")
+}
+
+async fn backends_of_shards(stage: &Stage) -> Vec<i32> {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE datname ~ '^shard' AND backend_type = 'client backend' \
+               AND application_name <> 'shardgate snapshot barrier'";
+    let rows = stage.cluster.connect_map().await.query(sql, &[]).await.expect("activity");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+async fn until_nothing_is_copied(stage: &Stage) {
+    let sql = "SELECT FROM pg_stat_activity WHERE state = 'active' AND starts_with(query, 'COPY')";
+    let client = stage.cluster.connect_map().await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !client.query(sql, &[]).await.expect("activity").is_empty() {
+        assert!(Instant::now() < deadline, "a COPY goes on");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Rows of `accounts` in the binary format.

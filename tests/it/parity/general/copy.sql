@@ -83,6 +83,98 @@ id;name
 800;"a;b"
 801;c
 \.
+-- Options are read as PostgreSQL reads them: words in any case, numbers as text.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 'OFF');
+830,a
+831,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 'False');
+832,a
+833,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 0);
+834,a
+835,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 1);
+id,name
+836,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 'MATCH');
+id,name
+837,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 2);
+838,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER '0');
+838,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, HEADER 'of');
+838,b
+\.
+COPY accounts (id, name) FROM STDIN (FREEZE 'OFF');
+839	a
+840	b
+\.
+COPY accounts (id, name) FROM STDIN (FREEZE 0);
+841	a
+\.
+COPY accounts (id, name, balance) FROM STDIN (NULL 0);
+850	0	1
+851	a	0
+852	b	2
+\.
+COPY accounts (id, name, balance) FROM STDIN (NULL -1);
+853	a	-1
+854	b	2
+-1	c	2
+\.
+COPY accounts (id, name, balance) FROM STDIN (FORMAT csv, NULL -1.50);
+855,a,-1.50
+856,b,-1.5
+\.
+COPY accounts (name, id, balance) FROM STDIN (DELIMITER 1);
+a18571
+b185813
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, QUOTE 9, DELIMITER 7);
+8667 9with 7
+and a line
+end9
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, QUOTE 9, ESCAPE 1);
+860,9a19b,c9
+861,9d
+e9
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, NULL true);
+862,a
+true,b
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT csv, NULL (a, b));
+863,a
+864,a.b
+\.
+COPY accounts (id, name) FROM STDIN (DELIMITER *, NULL *);
+865*a
+\.
+COPY accounts (id, name) FROM STDIN (DELIMITER *);
+865*a
+866*b
+\.
+COPY accounts (id, name) FROM STDIN (DELIMITER 12);
+865	a
+\.
+COPY accounts (id, name) FROM STDIN (NULL);
+865	a
+\.
+COPY accounts (id, name) FROM STDIN (FORMAT 1);
+865	a
+\.
+COPY accounts (id, name) FROM STDIN (ENCODING 6);
+865	a
+\.
 -- Conditions on the rows.
 COPY accounts (id, name) FROM STDIN WHERE id % 2 = 0;
 810	even

@@ -12,6 +12,10 @@ COPY empty_one TO STDOUT (FORMAT csv, HEADER);
 COPY empty_one TO STDOUT (FORMAT binary);
 COPY books TO STDOUT CSV;
 COPY places TO STDOUT (FORMAT csv, DELIMITER ';', QUOTE '''', ESCAPE '\', FORCE_QUOTE (region, v));
+-- Numbers stand for their text.
+COPY accounts (id, name, balance) TO STDOUT (NULL 0, DELIMITER 7);
+COPY accounts (id, name, note) TO STDOUT (FORMAT csv, NULL -1, QUOTE 2, ESCAPE 3, HEADER 'OFF');
+COPY accounts (id, name, note) TO STDOUT (FORMAT csv, HEADER 'ON', DELIMITER *, NULL (a, b));
 -- COPY of a query.
 --! total order
 COPY (SELECT id, name, balance, score, active, opened, note FROM accounts ORDER BY id) TO STDOUT;
