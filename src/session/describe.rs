@@ -10,11 +10,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::client::Client;
+use super::cursor::is_fetch;
 use super::gather::release;
 use super::participant::Participant;
 use super::told::hold_to;
 use super::{Failure, Session};
-use crate::backend::{ColumnsDigest, Connection, Pooled, Reply, is_record, is_user_type};
+use crate::backend::{ColumnsDigest, Connection, ConnectionError, Pooled, Reply, is_record, is_user_type};
 use crate::error::{PgError, SqlState};
 use crate::session::statement::Statement;
 use crate::shardmap::{Shard, ShardId, ShardState};
@@ -55,6 +56,10 @@ impl Session {
         if let Some(known) = statement.description.get() {
             return Ok(Arc::clone(known));
         }
+        if is_fetch(statement) {
+            let description = Arc::new(Box::pin(self.describe_fetch(statement)).await?);
+            return Ok(Arc::clone(statement.description.get_or_init(|| description)));
+        }
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
             hold_to(statement, &known)?;
             return Ok(Arc::clone(statement.description.get_or_init(|| known)));
@@ -76,7 +81,10 @@ impl Session {
 
     async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         let home = match statement.analysis().map(|analysis| &analysis.scope) {
-            Some(Scope::Map | Scope::Proxy(_)) => Arc::clone(&self.gateway.map_database),
+            Some(Scope::Map | Scope::Proxy(_)) => {
+                self.check_text_for_map(statement.text())?;
+                Arc::clone(&self.gateway.map_database)
+            }
             Some(_) | None => self.home()?,
         };
         self.keep_pipeline_on(home.id);
@@ -265,29 +273,52 @@ pub(super) async fn describe_on(
     prepare_on(connection, statement, false, prepared_max);
     statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
     originate::sync(&mut connection.output);
-    // Read here, not by the relay: nothing of it goes to the client as it comes.
+    match read_description(connection).await.map_err(|error| Failure::Error(super::lost("home", &error)))? {
+        Ok(description) => {
+            connection.prepared.note_columns(statement.id, description.columns());
+            Ok(description)
+        }
+        Err(refusal) => {
+            connection.prepared.doubt(statement.id);
+            Err(Failure::Shard(refusal))
+        }
+    }
+}
+
+/// The same of a text without parameters that is not to stay there, by the home shard's oids. The inner error: the shard's refusal.
+pub(super) async fn describe_unnamed_on(
+    connection: &mut Connection,
+    text: &[u8],
+) -> Result<Result<Description, Bytes>, ConnectionError> {
+    originate::parse(&mut connection.output, b"", text, &[]);
+    originate::describe(&mut connection.output, b'S', b"");
+    originate::sync(&mut connection.output);
+    connection.unnamed = None;
+    let described = read_description(connection).await?;
+    Ok(described.map(|described| {
+        let rows = described.rows.map(|rows| {
+            let mut rows = BytesMut::from(&rows[..]);
+            connection.oids.translate(&mut rows);
+            rows.freeze()
+        });
+        Description::new(described.parameter_types, rows)
+    }))
+}
+
+/// Read here, not by the relay: nothing of it goes to the client as it comes.
+async fn read_description(connection: &mut Connection) -> Result<Result<Description, Bytes>, ConnectionError> {
     connection.pending.clear();
     let mut description = Description::default();
     let mut refusal = None;
     loop {
-        let (tag, body) = connection.next_frame().await.map_err(|error| Failure::Error(super::lost("home", &error)))?;
+        let (tag, body) = connection.next_frame().await?;
         match tag {
-            shard_tag::PARAMETER_DESCRIPTION => {
-                description.parameter_types = parameter_types(&body)
-                    .map_err(|error| PgError::internal(format!("parameter description from shard: {error}")))?;
-            }
+            shard_tag::PARAMETER_DESCRIPTION => description.parameter_types = parameter_types(&body)?,
             shard_tag::ROW_DESCRIPTION => description.rows = Some(body),
-            shard_tag::ERROR => {
-                connection.prepared.doubt(statement.id);
-                refusal = Some(error_frame(&body));
-            }
+            shard_tag::ERROR => refusal = Some(error_frame(&body)),
             shard_tag::READY => {
                 connection.note_ready(body.first().copied().unwrap_or(b'E'));
-                if let Some(frame) = refusal {
-                    return Err(Failure::Shard(frame));
-                }
-                connection.prepared.note_columns(statement.id, description.columns());
-                return Ok(description);
+                return Ok(refusal.map_or(Ok(description), Err));
             }
             _ => {}
         }

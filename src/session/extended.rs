@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::cursor::is_fetch;
 use super::describe::{Description, put_with_formats};
 use super::route::Route;
 use super::statement::{Portal, Statement};
@@ -96,19 +97,6 @@ impl Session {
         self.settle(failure)
     }
 
-    /// Names are given and taken only when all before them is known to have succeeded: an error there skips them.
-    async fn drain_current(&mut self) -> Result<(), Failure> {
-        match self.current_index() {
-            Some(index) => self.drain_with_flush(index).await,
-            None => Ok(()),
-        }
-    }
-
-    fn current_index(&self) -> Option<usize> {
-        let current = self.batch.current?;
-        self.participants.iter().position(|participant| participant.shard == current)
-    }
-
     async fn on_parse(&mut self, body: &[u8]) -> Result<(), Failure> {
         let parse = wire::parse(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
@@ -124,8 +112,10 @@ impl Session {
             self.check_not_failed(&analysis.command)?;
         }
         self.check_name_is_free(&name)?;
+        self.describe_if_fetch(&statement).await?;
         self.statements.insert(name.clone(), Arc::clone(&statement));
-        if self.describe_own(&statement).is_some() || self.gateway.descriptions.contains_key(&statement.id) {
+        let is_described = statement.description.get().is_some() || self.describe_own(&statement).is_some();
+        if is_described || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
             self.batch.unproven.push((name, statement.id));
@@ -245,7 +235,8 @@ impl Session {
         let key = self.statement_text(statement.key.text.clone(), types);
         let renewed = Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals);
         if let Some(told) = told {
-            statement.told.get_or_init(|| told);
+            let known = if is_fetch(&statement) { &renewed.description } else { &*statement.told };
+            known.get_or_init(|| told);
         }
         let renewed = Arc::new(Statement { told: Arc::clone(&statement.told), ..renewed });
         self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
@@ -452,7 +443,8 @@ impl Session {
         statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        self.portals.insert(portal, Portal::Shard { shard, nested });
+        let number = connection.unnamed_portal();
+        self.portals.insert(portal, Portal::Shard { shard, nested, number, is_run: false });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
     }
 
@@ -468,7 +460,11 @@ impl Session {
             return Ok(None);
         }
         self.answer_parse().await?;
-        self.describe(statement).await.map(Some)
+        match is_fetch(statement) {
+            // Of its cursor now.
+            true => Ok(Some(Arc::new(Box::pin(self.describe_fetch(statement)).await?))),
+            false => self.describe(statement).await.map(Some),
+        }
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
@@ -492,7 +488,10 @@ impl Session {
                 self.describe_statement(&statement, name).await
             }
             Target::Portal(name) => match self.portals.get(name) {
-                Some(Portal::Shard { shard, .. }) => self.describe_on_shard(*shard, name).await,
+                Some(Portal::Shard { shard, number, .. }) => {
+                    let (shard, number) = (*shard, *number);
+                    self.describe_on_shard(shard, name, Some(number)).await
+                }
                 Some(
                     Portal::Own { statement, bind }
                     | Portal::Scatter { statement, bind, .. }
@@ -512,7 +511,7 @@ impl Session {
     /// Of a cursor that DECLARE has made: server-side cursors of drivers are asked so for their columns.
     async fn describe_cursor(&mut self, name: &[u8]) -> Result<(), Failure> {
         if let Some(cursor) = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)) {
-            return self.describe_on_shard(cursor.shard, name).await;
+            return self.describe_on_shard(cursor.shard, name, None).await;
         }
         let rows = self.open_cursors.rows(name).ok_or_else(|| no_portal(name))?;
         self.check_transaction()?;
@@ -523,12 +522,15 @@ impl Session {
         Ok(())
     }
 
-    async fn describe_on_shard(&mut self, shard: ShardId, name: &[u8]) -> Result<(), Failure> {
+    async fn describe_on_shard(&mut self, shard: ShardId, name: &[u8], number: Option<u32>) -> Result<(), Failure> {
         let write = |connection: &mut Connection| {
             originate::describe(&mut connection.output, b'P', name);
             connection.expect(Reply::DescribePortal, true);
         };
-        self.forward(shard, write).await
+        match number {
+            Some(number) => self.forward_to_portal(shard, name, number, write).await,
+            None => self.forward(shard, write).await,
+        }
     }
 
     async fn describe_statement(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<(), Failure> {
@@ -538,8 +540,8 @@ impl Session {
         let is_execution = statement.analysis().is_some_and(|analysis| matches!(analysis.command, Command::Execute { .. }));
         let told = if is_execution { None } else { self.told(statement) };
         let described = match &told {
-            // Without rows there is nothing that could have become other.
-            Some(told) if told.rows.is_none() => Ok(Arc::clone(told)),
+            // Without rows there is nothing that could have become other; nor is what a FETCH gave when it was parsed.
+            Some(told) if told.rows.is_none() || is_fetch(statement) => Ok(Arc::clone(told)),
             Some(_) | None => self.description_now(statement, name).await,
         };
         // The parameters are what they were, whatever has become of the rest.
@@ -552,7 +554,7 @@ impl Session {
     }
 
     async fn description_now(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<Arc<Description>, Failure> {
-        if let Some(own) = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement)) {
+        if let Some(own) = self.describe_by_itself(statement).await? {
             return Ok(Arc::new(own));
         }
         let statement = self.current_statement(name).await?;
@@ -564,8 +566,7 @@ impl Session {
             self.drain_with_flush(index).await?;
         }
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        let own = self.describe_execution(statement).await?.or_else(|| self.describe_own(statement));
-        let description = match own {
+        let description = match self.describe_by_itself(statement).await? {
             Some(description) => Arc::new(description),
             None => self.describe(statement).await?,
         };
@@ -582,7 +583,7 @@ impl Session {
     }
 
     /// A message about something that lives on one shard.
-    async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
+    pub(super) async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
         if self.batch.current != Some(shard) {
             if let Some(index) = self.current_index() {
                 self.drain_with_flush(index).await?;
@@ -601,9 +602,10 @@ impl Session {
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
-        match self.portal(name)? {
-            Portal::Shard { shard, nested } => {
-                let (shard, nested) = (*shard, nested.clone());
+        match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
+            Portal::Shard { shard, nested, number, is_run } => {
+                *is_run |= limit <= 0;
+                let (shard, nested, number) = (*shard, nested.clone(), *number);
                 self.gateway.counters.statement(RouteKind::SingleShard);
                 let write = |connection: &mut Connection| {
                     originate::execute(&mut connection.output, name, limit);
@@ -613,25 +615,18 @@ impl Session {
                         connection.expect_nested(&nested);
                     }
                 };
-                self.forward(shard, write).await
+                self.forward_to_portal(shard, name, number, write).await
             }
-            Portal::Own { statement, bind } => {
-                let (statement, bind) = (Arc::clone(statement), bind.clone());
-                self.gateway.counters.statement(RouteKind::Local);
+            portal @ (Portal::Own { .. } | Portal::Write { .. }) => {
+                let is_write = matches!(portal, Portal::Write { .. });
+                self.gateway.counters.statement(if is_write { RouteKind::Scatter } else { RouteKind::Local });
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
-                Box::pin(self.execute_own(&statement, &bind)).await?;
-                self.spend(name);
-                Ok(())
-            }
-            Portal::Write { .. } => {
-                self.gateway.counters.statement(RouteKind::Scatter);
-                if let Some(index) = self.current_index() {
-                    self.drain_with_flush(index).await?;
+                if is_write {
+                    self.batch.current = None;
                 }
-                self.batch.current = None;
-                Box::pin(self.execute_writing(name, limit)).await
+                Box::pin(self.execute_to_end(name, limit)).await
             }
             Portal::Spent { .. } => Err(cannot_be_run(name).into()),
             Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
@@ -711,6 +706,7 @@ impl Session {
         }
         // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
         let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let mut has_failed = false;
         let current = self.current_index();
         let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
         let order: Vec<usize> = current.into_iter().chain(others).collect();
@@ -723,6 +719,7 @@ impl Session {
             match self.sync_and_commit(index).await {
                 Ok(()) => {}
                 Err(failure) => {
+                    has_failed = true;
                     // Heard of only now: the other shards have not been told to commit yet.
                     must_abort = !self.transaction.is_open();
                     self.settle(failure)?;
@@ -730,6 +727,7 @@ impl Session {
             }
         }
         if std::mem::take(&mut self.batch.is_sync_swallowed) {
+            self.batch.has_failed |= has_failed;
             return self.client.flush().await;
         }
         self.end_batch(!must_abort).await?;
@@ -746,6 +744,7 @@ impl Session {
         let is_committed = !has_failed && is_right;
         if !self.transaction.is_open() {
             self.portals.clear();
+            self.forget_cursors_of_shards(is_committed);
             if !self.open_cursors.is_empty()
                 && let Err(failure) = Box::pin(self.end_cursors_of_pipeline(is_committed)).await
             {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::cursor::Heard;
+use super::cursor::{Heard, is_fetch};
 use super::describe::{Description, prepare_on};
 use super::statement::Statement;
 use super::{Failure, Session};
@@ -66,6 +66,9 @@ impl Session {
 
     /// What was first said of it; `None`: nothing yet.
     pub(super) fn told(&self, statement: &Statement) -> Option<Arc<Description>> {
+        if is_fetch(statement) {
+            return statement.description.get().cloned();
+        }
         let told = statement.told.get().cloned().filter(|_| keeps_columns(statement));
         told.or_else(|| self.gateway.descriptions.get(&statement.id)).or_else(|| self.gateway.told.get(&statement.id))
     }

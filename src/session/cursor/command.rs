@@ -14,11 +14,12 @@ use super::super::statement::Statement;
 use super::super::{Failure, Session};
 use super::held::not_held;
 use super::merged::{MergedCursor, NotMerged};
-use super::{Cursor, Life, OnShard, Source};
+use super::{Cursor, Life, Source, already_exists};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
 use crate::routing::Inputs;
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
 use crate::wire::{self, originate};
 
@@ -34,9 +35,9 @@ struct Declared<'a> {
 
 /// Where its rows come from.
 enum Target {
-    /// One shard, which has the cursor itself.
-    Shard,
-    Scatter(Vec<crate::shardmap::ShardId>),
+    /// One shard, which has the cursor itself. `None`: which refuses it.
+    Shard(Option<ShardId>),
+    Scatter(Vec<ShardId>),
     Gather(Arc<Gathering>),
 }
 
@@ -88,7 +89,10 @@ impl Session {
                     return Ok(true);
                 }
                 let query = self.alone_in_its_place(*start, analysis, statement.text(), Some((statement, bind))).await?;
-                Ok(!matches!(self.cursor_target(&query, Some(bind)).await, Ok(Target::Shard)))
+                Ok(match self.cursor_target(&query, Some(bind)).await {
+                    Ok(Target::Shard(shard)) => self.is_cursor_elsewhere(name, shard),
+                    Ok(Target::Scatter(_) | Target::Gather(_)) | Err(_) => true,
+                })
             }
             _ => Ok(false),
         }
@@ -103,10 +107,13 @@ impl Session {
     ) -> Result<bool, Failure> {
         let start = statement.start + declared.before.len();
         let query = self.alone_in_its_place(start, statement, text, bound).await?;
-        let is_taken = self.open_cursors.contains(declared.name.as_bytes());
+        let mut is_taken = self.open_cursors.contains(declared.name.as_bytes());
         let target = match self.cursor_target(&query, bound.map(|(_, bind)| bind)).await {
-            Ok(Target::Shard) if !is_taken => return Ok(false),
-            Ok(target) => target,
+            Ok(Target::Shard(shard)) if !is_taken && !self.is_cursor_elsewhere(declared.name, shard) => return Ok(false),
+            Ok(target) => {
+                is_taken |= matches!(target, Target::Shard(_));
+                target
+            }
             Err(failure) => {
                 // What PostgreSQL has to say against the query comes first.
                 if matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED) {
@@ -120,12 +127,15 @@ impl Session {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }
+        if is_taken {
+            return Err(already_exists(declared.name).into());
+        }
         self.check_cursor_is_new(declared.name.as_bytes())?;
         self.check_cursor_count()?;
         let no_values = wire::bind(NO_VALUES).map_err(|error| PgError::internal(error.to_string()))?;
         let bind = bound.map_or(&no_values, |(_, bind)| bind);
         let (shards, reason) = match target {
-            Target::Shard => return Err(PgError::internal("a cursor of one shard").into()),
+            Target::Shard(_) => return Err(PgError::internal("a cursor of one shard").into()),
             Target::Gather(gathering) => return self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true),
             Target::Scatter(shards) if declared.is_hold => (shards, not_held()),
             Target::Scatter(shards) if declared.scroll == Scroll::Yes => (shards, backwards()),
@@ -211,7 +221,8 @@ impl Session {
         };
         Ok(match route {
             // What is not a query is refused there in PostgreSQL's words.
-            Route::Shard(_) | Route::Write(_) => Target::Shard,
+            Route::Write(_) => Target::Shard(None),
+            Route::Shard(shard) => Target::Shard(Some(shard)),
             Route::Scatter(shards) => Target::Scatter(shards),
             Route::Gather(gathering) => Target::Gather(gathering),
         })
@@ -219,9 +230,7 @@ impl Session {
 
     /// Not only on one shard.
     fn has_cursors_elsewhere(&self) -> bool {
-        let mut shards = self.cursors.values().map(|cursor| cursor.shard);
-        let first = shards.next();
-        !self.open_cursors.is_empty() || shards.any(|shard| Some(shard) != first)
+        !self.open_cursors.is_empty() || self.shards_with_cursors().nth(1).is_some()
     }
 
     async fn close_all_cursors(&mut self) -> Result<(), Failure> {
@@ -229,8 +238,10 @@ impl Session {
         for name in &names {
             self.close_cursor(name).await?;
         }
-        for OnShard { shard, .. } in std::mem::take(&mut self.cursors).into_values() {
-            if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {
+        let shards: Vec<ShardId> = self.shards_with_cursors().collect();
+        self.cursors.clear();
+        for shard in shards {
+            if let Some(index) = self.index_of(shard) {
                 self.finish_on(index, "CLOSE ALL").await?;
             }
         }

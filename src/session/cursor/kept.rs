@@ -1,13 +1,15 @@
-//! Portals that run to their end at their first Execute, whatever its row limit: writes, as in PostgreSQL, and row locks with LIMIT.
+//! Portals that run to their end at their first Execute, whatever its row limit: writes, EXECUTE, FETCH, EXPLAIN and their kind, as
+//! in PostgreSQL, and row locks with LIMIT.
 //!
 //! The rows that the client has not asked for yet are kept, within `cross_shard.merge_bytes_max`.
 
 use bytes::{Bytes, BytesMut};
 
 use super::super::diversion::Kept;
+use super::super::inner_query::has_inner_query;
 use super::super::statement::Portal;
 use super::super::{Failure, Session};
-use super::{Cursor, Life, Source};
+use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Scroll;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
@@ -15,31 +17,56 @@ use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 pub(super) struct KeptRows {
     /// DataRow messages.
     rows: Bytes,
-    /// The command tag without its count, which is of the rows that an Execute has given: `INSERT 0 `.
+    /// The command tag without its count: `INSERT 0 `.
     tag: String,
+    /// The tag has a count, which is of the rows that an Execute has given.
+    is_counted: bool,
 }
 
 impl Session {
-    /// Execute of a portal that writes on several shards.
-    pub(in crate::session) async fn execute_writing(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
+    /// Execute of a portal that the proxy runs by itself, or that writes on several shards.
+    pub(in crate::session) async fn execute_to_end(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
         if !self.open_cursors.contains(name) {
-            let Some(Portal::Write { statement, bind, writing }) = self.portals.get(name) else {
-                return Err(PgError::internal("not a portal that writes").into());
-            };
-            let (statement, bind, writing) = (statement.clone(), bind.clone(), writing.clone());
-            let rows = if row_limit > 0 { self.describe(&statement).await?.rows.clone() } else { None };
+            let Some(portal) = self.portals.get(name).cloned() else { return Err(PgError::internal("no such portal").into()) };
+            let rows = if row_limit > 0 { self.rows_of(&portal).await? } else { None };
             let Some(rows) = rows else {
-                Box::pin(self.write_bound(&statement, &bind, &writing)).await?;
+                self.run_to_end(&portal).await?;
                 self.spend(name);
                 return Ok(());
             };
             self.check_cursor_count()?;
             let kept = self.divert();
-            let run = Box::pin(self.write_bound(&statement, &bind, &writing)).await;
+            let run = self.run_to_end(&portal).await;
             let kept = self.kept_rows(kept, run)?;
             self.keep_rows(name, rows, kept);
         }
         self.execute_opened(&Bytes::copy_from_slice(name), row_limit).await
+    }
+
+    async fn run_to_end(&mut self, portal: &Portal) -> Result<(), Failure> {
+        match portal {
+            Portal::Own { statement, bind } => Box::pin(self.execute_own(statement, bind)).await,
+            Portal::Write { statement, bind, writing } => Box::pin(self.write_bound(statement, bind, writing)).await,
+            Portal::Shard { .. }
+            | Portal::Scatter { .. }
+            | Portal::Gather { .. }
+            | Portal::Finished { .. }
+            | Portal::Spent { .. } => Err(PgError::internal("a portal that does not run to its end").into()),
+        }
+    }
+
+    /// Body of the RowDescription of what the portal will give; `None`: no rows.
+    async fn rows_of(&mut self, portal: &Portal) -> Result<Option<Bytes>, Failure> {
+        let (Portal::Own { statement, .. } | Portal::Write { statement, .. }) = portal else { return Ok(None) };
+        let Some(analysis) = statement.analysis() else { return Ok(None) };
+        self.check_not_failed(&analysis.command)?;
+        if has_inner_query(&analysis.command) && !is_fetch(statement) {
+            return Ok(None);
+        }
+        Ok(match self.describe_by_itself(statement).await? {
+            Some(own) => own.rows,
+            None => self.describe(statement).await?.rows.clone(),
+        })
     }
 
     /// The portal's rows are locked, all that its LIMIT lets through.
@@ -66,7 +93,7 @@ impl Session {
     /// The rows of what was meant for the client since [`Session::divert`], and their end; everything else goes on to it.
     fn kept_rows(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<KeptRows, Failure> {
         let diverted = self.end_diversion(kept);
-        let (mut rows, mut tag) = (BytesMut::new(), String::new());
+        let (mut rows, mut tag, mut is_counted) = (BytesMut::new(), String::new(), false);
         let mut rest = diverted.frames.freeze();
         while let Ok(Some(header)) = FrameHeader::peek(&rest, usize::MAX / 2) {
             if rest.len() < header.total {
@@ -77,8 +104,12 @@ impl Session {
                 shard_tag::DATA_ROW => rows.extend_from_slice(&frame),
                 shard_tag::COMMAND_COMPLETE => {
                     let told = String::from_utf8_lossy(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default());
-                    told.trim_end_matches(['\0', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']).clone_into(&mut tag);
+                    let told = told.trim_end_matches('\0');
+                    told.trim_end_matches(|last: char| last.is_ascii_digit()).clone_into(&mut tag);
+                    is_counted = tag.len() < told.len();
                 }
+                // Describe has told it.
+                shard_tag::ROW_DESCRIPTION => {}
                 _ => self.client.output.extend_from_slice(&frame),
             }
         }
@@ -86,7 +117,7 @@ impl Session {
         if !diverted.is_whole {
             return Err(too_many(self.kept_bytes_max()).into());
         }
-        Ok(KeptRows { rows: rows.freeze(), tag })
+        Ok(KeptRows { rows: rows.freeze(), tag, is_counted })
     }
 
     /// Hands on so many rows, or all.
@@ -102,13 +133,14 @@ impl Session {
         self.client.output.extend_from_slice(&kept.rows.split_to(bytes.min(kept.rows.len())));
         match wanted == Some(given) {
             true => originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED),
-            false => originate::command_complete(&mut self.client.output, &format!("{}{given}", kept.tag)),
+            false if kept.is_counted => originate::command_complete(&mut self.client.output, &format!("{}{given}", kept.tag)),
+            false => originate::command_complete(&mut self.client.output, &kept.tag),
         }
     }
 }
 
 fn too_many(bytes_max: usize) -> PgError {
     PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, format!("a result that is fetched in parts has more than {bytes_max} bytes"))
-        .with_detail("The rows of a write or of row locks over several shards are kept until they are fetched. The limit is cross_shard.merge_bytes_max.")
+        .with_detail("The rows of EXECUTE, of FETCH, and of a write or row locks over several shards are kept until they are fetched. The limit is cross_shard.merge_bytes_max.")
         .with_hint("Fetch the whole result (a fetch size of 0), or raise the limit.")
 }

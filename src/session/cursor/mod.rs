@@ -8,6 +8,8 @@
 //!   kept       the rows of a write or of row locks: a portal only                                             (`kept`)
 //! ```
 //!
+//! Where one over one shard is, is told by `whereabouts`.
+//!
 //! DECLARE, FETCH, MOVE and CLOSE are SQL's way to them, Bind and Execute with a row limit the protocol's. Both have one name
 //! space, as in PostgreSQL. They end with the transaction, or with the savepoint that they were made after, unless they are
 //! declared WITH HOLD (`held`). Going backwards in a merged one is refused; a cursor that was declared SCROLL is gathered.
@@ -18,6 +20,7 @@ mod held;
 mod kept;
 mod merged;
 mod portal;
+mod whereabouts;
 
 use std::collections::HashMap;
 
@@ -31,6 +34,7 @@ pub(super) use held::{HELD_CURSOR, Life, OnShard};
 use kept::KeptRows;
 pub(super) use merged::Heard;
 use merged::MergedCursor;
+pub(super) use whereabouts::is_fetch;
 
 /// The open cursors of one session.
 #[derive(Default)]
@@ -84,11 +88,6 @@ impl Cursors {
     pub fn rows(&self, name: &[u8]) -> Option<Bytes> {
         self.by_name.get(name).map(|cursor| cursor.rows.clone())
     }
-
-    /// A savepoint is released, and those after it: what was made in it is now the outer one's.
-    pub fn released(&mut self, savepoint: usize) {
-        self.by_name.values_mut().for_each(|cursor| cursor.savepoints = cursor.savepoints.min(savepoint));
-    }
 }
 
 impl Session {
@@ -109,7 +108,7 @@ impl Session {
         if !self.open_cursors.contains(name) && !self.cursors.contains_key(&*name_text) {
             return Ok(());
         }
-        Err(PgError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name_text}\" already exists")))
+        Err(already_exists(&name_text))
     }
 
     fn keep_cursor(&mut self, name: Bytes, mut cursor: Cursor) {
@@ -150,6 +149,13 @@ impl Session {
         self.forget_those(|_| true).await;
     }
 
+    /// The savepoint of this index is released, and those after it: what was made in it is now the outer one's.
+    pub(super) fn keep_cursors_of(&mut self, savepoint: usize) {
+        let of_shards = self.cursors.values_mut().map(|cursor| &mut cursor.savepoints);
+        let of_several = self.open_cursors.by_name.values_mut().map(|cursor| &mut cursor.savepoints);
+        of_shards.chain(of_several).for_each(|savepoints| *savepoints = savepoint.min(*savepoints));
+    }
+
     /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
     pub(super) async fn forget_cursors_after(&mut self, savepoint: usize) {
         self.cursors.retain(|_, cursor| cursor.life == Life::Held || cursor.savepoints <= savepoint);
@@ -166,4 +172,8 @@ impl Session {
             }
         }
     }
+}
+
+fn already_exists(name: &str) -> PgError {
+    PgError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists"))
 }

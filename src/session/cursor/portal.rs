@@ -13,9 +13,11 @@ use super::super::statement::{Portal, Statement};
 use super::super::{Failure, Session, SessionEnd};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
+use crate::backend::Connection;
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
+use crate::shardmap::ShardId;
 use crate::sql::analysis::Merge;
 use crate::wire::{self, originate, shard_tag};
 
@@ -26,6 +28,26 @@ impl Session {
         // Rows are locked when it is executed.
         let has_locks = matches!(self.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
         if name.is_empty() || !is_block || has_locks { Ok(()) } else { Box::pin(self.open_portal(name)).await }
+    }
+
+    /// The unnamed portal of a shard is also that of the proxy's own statements and of those on several shards: `number` says whether
+    /// it is still the client's.
+    pub(in crate::session) async fn forward_to_portal(
+        &mut self,
+        shard: ShardId,
+        name: &[u8],
+        number: u32,
+        write: impl FnOnce(&mut Connection),
+    ) -> Result<(), Failure> {
+        let mut is_there = true;
+        let write_to_portal = |connection: &mut Connection| {
+            is_there = !name.is_empty() || connection.unnamed_portal() == number;
+            if is_there {
+                write(connection);
+            }
+        };
+        self.forward(shard, write_to_portal).await?;
+        if is_there { Ok(()) } else { Err(displaced().into()) }
     }
 
     /// Execute of a portal over several shards.
@@ -183,6 +205,14 @@ impl Session {
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
         self.open_gathered(statement, gathering, bind, Opening::Portal(scratch_name(name))).await
     }
+}
+
+fn displaced() -> PgError {
+    PgError::unsupported(
+        "the unnamed portal cannot be used any more",
+        "Another statement ran on its shard since it was bound, and that shard has one unnamed portal for both.",
+        "Give the portal a name, or execute it before other portals.",
+    )
 }
 
 /// The unnamed portal would end with any statement of the scratch session.

@@ -27,6 +27,8 @@ async fn cursors_over_several_shards_end_as_they_must() {
     timed_out(&stage).await;
     nothing_stays(&stage).await;
     held(&stage).await;
+    opened_by_functions(&stage).await;
+    rows_of_the_proxy(&stage).await;
     refusals(&stage).await;
     stage.assert_log_is_clean();
 }
@@ -169,6 +171,48 @@ async fn held(stage: &Stage) {
     let schemas = "SELECT pg_my_temp_schema()::int, count(*) FROM pg_class WHERE relname LIKE 'shardgate_input%'";
     for _ in 0..8 {
         assert_eq!(client.ask(schemas).await, "T(pg_my_temp_schema,count) D(0,0) C(SELECT 1) Z(I)");
+    }
+}
+
+/// On each shard a function opens a cursor of its own under the same name.
+async fn opened_by_functions(stage: &Stage) {
+    let mut client = stage.client().await;
+    let body = "BEGIN OPEN c FOR SELECT code FROM currencies ORDER BY code; RETURN c; END";
+    succeed(&mut client, &format!("CREATE FUNCTION opened(c refcursor) RETURNS refcursor LANGUAGE plpgsql AS '{body}'")).await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
+    succeed(&mut client, "SELECT opened('named')").await;
+    succeed(&mut client, &stage.fill_in("SELECT owner FROM accounts WHERE id = {a}")).await;
+    let fetch = "FETCH ALL FROM named";
+    assert_eq!(client.ask(fetch).await, "T(code) D(EUR) D(INR) C(FETCH 2) Z(T)");
+    succeed(&mut client, "SELECT opened('named')").await;
+    client.query(fetch);
+    let answers = client.answers().await;
+    let told = [b'C', b'M', b'D', b'H'].map(|code| answers[0].field(code));
+    let expected = [
+        "0A000",
+        "cursor \"named\" is open on several shards",
+        "Functions have opened cursors of this name on them, and each shard has its own.",
+        "Give the cursors names of their own.",
+    ];
+    assert_eq!(told, expected.map(str::to_owned));
+    succeed(&mut client, "ROLLBACK").await;
+    succeed(&mut client, "DROP FUNCTION opened(refcursor)").await;
+}
+
+/// A row limit counts for what the proxy answers by itself, too.
+async fn rows_of_the_proxy(stage: &Stage) {
+    let mut client = stage.client().await;
+    for (sql, tag) in [
+        ("EXPLAIN SELECT count(*) FROM accounts a JOIN accounts b ON a.balance = b.id", "EXPLAIN"),
+        ("EXPLAIN (SHARDS) SELECT id FROM accounts", "EXPLAIN"),
+        ("SELECT * FROM shardgate.locate('accounts', '1')", "SELECT 0"),
+    ] {
+        client.parse("", sql).bind("", "", &[]).execute("", 1).execute("", 1_000_000).execute("", 1).sync();
+        let told = client.transcript().await;
+        let rest = told.strip_prefix("1 2 D(").and_then(|told| told.split_once(") s ")).map(|(_, rest)| rest).unwrap_or_default();
+        assert!(rest.ends_with(&format!("C({tag}) Z(I)")) && !rest.contains(" s "), "{told}");
+        assert_eq!(rest.matches("C(").count(), 2, "{told}");
     }
 }
 

@@ -31,6 +31,55 @@ FETCH ALL FROM c;
 COMMIT;
 FETCH 1 FROM c;
 --! end
+-- Over one shard, whichever it is.
+--! also binary
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, name, balance, opened, score FROM accounts WHERE id = 1;
+FETCH 10 FROM c;
+MOVE BACKWARD ALL IN c;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT n, kind, booked FROM entries WHERE account_id = 1 ORDER BY n;
+FETCH 1 FROM c;
+FETCH ALL FROM c;
+COMMIT;
+--! end
+--! also binary
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, name, balance, opened, score FROM accounts WHERE id = 2;
+FETCH 10 FROM c;
+MOVE BACKWARD ALL IN c;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT n, kind, booked FROM entries WHERE account_id = 2 ORDER BY n;
+FETCH 1 FROM c;
+FETCH ALL FROM c;
+COMMIT;
+--! end
+--! also binary
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, name, balance, opened, score FROM accounts WHERE id = 3;
+FETCH 10 FROM c;
+MOVE BACKWARD ALL IN c;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT n, kind, booked FROM entries WHERE account_id = 3 ORDER BY n;
+FETCH 1 FROM c;
+FETCH ALL FROM c;
+COMMIT;
+--! end
+--! also binary
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, name, balance, opened, score FROM accounts WHERE id = 4;
+FETCH 10 FROM c;
+MOVE BACKWARD ALL IN c;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT n, kind, booked FROM entries WHERE account_id = 4 ORDER BY n;
+FETCH 1 FROM c;
+FETCH ALL FROM c;
+COMMIT;
+--! end
 -- It ends with what it was declared in.
 --! script
 BEGIN;

@@ -1,0 +1,130 @@
+//! On which shard a cursor of one shard is, and what it gives.
+//!
+//! What DECLARE and Bind have made is on record. Functions open cursors too, wherever they run and under names of their own choice:
+//! for a name that is not on record the shards of the transaction are asked. Where several have it, each its own, nobody knows
+//! which one is meant.
+
+use std::sync::Arc;
+
+use super::super::describe::{Description, describe_unnamed_on, unless_gone};
+use super::super::gateway::MAP_DATABASE;
+use super::super::statement::{Portal, Statement};
+use super::super::{Failure, Participant, Session};
+use crate::catalog::quoted_literal;
+use crate::error::PgError;
+use crate::shardmap::ShardId;
+use crate::sql::analysis::Command;
+
+/// FETCH, MOVE.
+pub(in crate::session) fn is_fetch(statement: &Statement) -> bool {
+    statement.analysis().is_some_and(|analysis| matches!(analysis.command, Command::Fetch { .. }))
+}
+
+impl Session {
+    /// FETCH, MOVE and CLOSE go where the cursor is. `None`: where there is none.
+    pub(in crate::session) async fn cursor_shard(&mut self, command: &Command) -> Result<Option<ShardId>, Failure> {
+        match command {
+            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => self.shard_of_cursor(name).await,
+            Command::CloseCursor(None) => Ok(self.shards_with_cursors().next()),
+            _ => Ok(None),
+        }
+    }
+
+    async fn shard_of_cursor(&mut self, name: &str) -> Result<Option<ShardId>, Failure> {
+        if let Some(cursor) = self.cursors.get(name) {
+            return Ok(Some(cursor.shard));
+        }
+        if let Some(Portal::Shard { shard, .. }) = self.portals.get(name.as_bytes()) {
+            return Ok(Some(*shard));
+        }
+        let shards: Vec<ShardId> =
+            self.participants.iter().filter(|participant| self.may_have_cursors(participant)).map(|it| it.shard).collect();
+        if shards.len() < 2 {
+            return Ok(shards.first().copied());
+        }
+        let question = format!("SELECT true FROM pg_catalog.pg_cursors WHERE name = {}", quoted_literal(name));
+        let mut found = None;
+        for shard in shards {
+            let Some(index) = self.index_of(shard) else { continue };
+            let is_there = self.ask_participant_one(index, &question).await?.is_some();
+            if is_there && found.replace(shard).is_some() {
+                return Err(on_several_shards(name).into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// A function may have opened some there.
+    fn may_have_cursors(&self, participant: &Participant) -> bool {
+        self.transaction.is_open() && participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE
+    }
+
+    /// Whose cursors CLOSE ALL closes.
+    pub(super) fn shards_with_cursors(&self) -> impl Iterator<Item = ShardId> {
+        let has_declared = |shard: ShardId| self.cursors.values().any(|cursor| cursor.shard == shard);
+        let has_some = move |it: &&Participant| self.may_have_cursors(it) || has_declared(it.shard);
+        self.participants.iter().filter(has_some).map(|participant| participant.shard)
+    }
+
+    /// The name is taken by a cursor or portal, and not on this shard, which would say so itself.
+    pub(super) fn is_cursor_elsewhere(&self, name: &str, shard: Option<ShardId>) -> bool {
+        let Some(shard) = shard else { return false };
+        let is_portal_elsewhere = match self.portals.get(name.as_bytes()) {
+            None => false,
+            Some(Portal::Shard { shard: known, .. }) => *known != shard,
+            Some(
+                Portal::Own { .. }
+                | Portal::Scatter { .. }
+                | Portal::Write { .. }
+                | Portal::Gather { .. }
+                | Portal::Finished { .. }
+                | Portal::Spent { .. },
+            ) => true,
+        };
+        is_portal_elsewhere || self.cursors.get(name).is_some_and(|cursor| cursor.shard != shard)
+    }
+
+    /// At Parse of a FETCH its columns are those that its cursor has then. That of a cursor which DECLARE has made on one shard
+    /// can wait: it is there until it is asked.
+    pub(in crate::session) async fn describe_if_fetch(&mut self, statement: &Arc<Statement>) -> Result<(), Failure> {
+        match statement.analysis().map(|analysis| &analysis.command) {
+            Some(Command::Fetch { name, .. }) if !self.cursors.contains_key(name) => self.describe(statement).await.map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What the cursor gives now. Another session's cursor of this name, or a later one, has nothing to do with it: this is kept
+    /// with the statement alone. By a statement without a name, since one that is prepared before its cursor is replaced, and
+    /// described afterwards, makes a server of PostgreSQL 15 fail.
+    pub(in crate::session) async fn describe_fetch(&mut self, statement: &Statement) -> Result<Description, Failure> {
+        let Some(Command::Fetch { name, is_move: false, .. }) = statement.analysis().map(|analysis| &analysis.command) else {
+            return Ok(Description::default());
+        };
+        if let Some(rows) = self.open_cursors.rows(name.as_bytes()) {
+            return Ok(Description::new(Vec::new(), Some(rows)));
+        }
+        let shard = self.shard_of_cursor(name).await?;
+        let Some(shard) = shard.filter(|shard| self.index_of(*shard).is_some()) else { return Ok(Description::default()) };
+        self.keep_pipeline();
+        let index = self.join(shard).await?;
+        self.drain_with_flush(index).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.needs_sync = false;
+        self.cancel.started(&participant.connection);
+        let described = describe_unnamed_on(&mut participant.connection, &statement.key.text);
+        match unless_gone(&mut self.client, async { Ok(described.await) }).await? {
+            Ok(described) => described.map_err(Failure::Shard),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+}
+
+fn on_several_shards(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("cursor \"{name}\" is open on several shards"),
+        "Functions have opened cursors of this name on them, and each shard has its own.",
+        "Give the cursors names of their own.",
+    )
+}
