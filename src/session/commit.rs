@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
-use super::{Failure, Session, lost};
+use super::{Failure, Session, SessionEnd, lost};
 use crate::backend::ConnectionError;
 use crate::config::CrossShardWrites;
 use crate::declare::CommitSupport;
@@ -35,7 +35,7 @@ impl Session {
     fn is_writer(&self, participant: &Participant) -> bool {
         let may_write = self.transaction.modes.is_read_only.is_none_or(|is_read_only| !is_read_only);
         // What a serializable transaction has read counts as well, and a shard may refuse it at its commit.
-        let is_serializable = self.transaction.modes.isolation == Some(Isolation::Serializable);
+        let is_serializable = self.isolation() == Isolation::Serializable;
         let counts =
             (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
         participant.has_begun && participant.shard != MAP_DATABASE && counts
@@ -258,7 +258,7 @@ impl Session {
         result
     }
 
-    /// What they say does not matter to what is committed already. `are_all`: the writers have ended.
+    /// `are_all`: the writers have ended.
     async fn end_those_who_read(&mut self, are_all: bool) -> Result<(), Failure> {
         let readers: Vec<ShardId> = self
             .participants
@@ -269,10 +269,23 @@ impl Session {
             .collect();
         for shard in readers {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
-            match self.commit_on(index).await {
-                Ok(()) => {}
-                Err(Failure::End(end)) => return Err(end.into()),
-                Err(failure) => tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction"),
+            self.end_reader(index).await?;
+        }
+        Ok(())
+    }
+
+    /// COMMIT on a shard whose answer does not count, as what was written is committed already: the client, who would repeat it,
+    /// does not hear what is said against it.
+    pub(super) async fn end_reader(&mut self, index: usize) -> Result<(), SessionEnd> {
+        let (told, flushes) = (self.client.output.len(), self.client.flushes);
+        match self.commit_on(index).await {
+            Ok(()) => {}
+            Err(Failure::End(end)) => return Err(end),
+            Err(failure) => {
+                if flushes == self.client.flushes {
+                    self.client.output.truncate(told);
+                }
+                tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction");
             }
         }
         Ok(())

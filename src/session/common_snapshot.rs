@@ -66,12 +66,9 @@ impl Session {
     fn is_repeatable_read_only(&self) -> bool {
         let modes = &self.transaction.modes;
         let default = |name: &str| self.transaction.settings_before().and_then(|settings| settings.get(name));
-        let is_repeatable_read = match modes.isolation {
-            Some(level) => level == Isolation::RepeatableRead,
-            None => default("default_transaction_isolation") == Some("repeatable read"),
-        };
         let is_on = |value| matches!(value, "on" | "true" | "yes" | "1");
-        is_repeatable_read && modes.is_read_only.unwrap_or_else(|| default("default_transaction_read_only").is_some_and(is_on))
+        self.isolation() == Isolation::RepeatableRead
+            && modes.is_read_only.unwrap_or_else(|| default("default_transaction_read_only").is_some_and(is_on))
     }
 
     /// Before a statement that is not for one shard by its key. `needs_several`: without the snapshots it cannot run.
@@ -161,13 +158,13 @@ impl Session {
         ids(&self.online_shards()) == ids(shards)
     }
 
-    fn online_shards(&self) -> Vec<Arc<Shard>> {
+    pub(super) fn online_shards(&self) -> Vec<Arc<Shard>> {
         let snapshot = self.gateway.map.snapshot();
         snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect()
     }
 
     /// Until nobody decides and what is decided is finished: the client may cancel, or go.
-    async fn close_barrier(&mut self, shards: &[Arc<Shard>], deadline: Instant) -> Result<Closed, Failure> {
+    pub(super) async fn close_barrier(&mut self, shards: &[Arc<Shard>], deadline: Instant) -> Result<Closed, Failure> {
         let mut made_ready = Vec::new();
         loop {
             match self.wait_for_barrier(shards, deadline).await? {

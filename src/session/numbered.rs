@@ -23,8 +23,8 @@ use crate::sql::analysis::NumberedColumns;
 
 /// A column's sequence, and how far it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Numbered {
-    sequence: SequenceName,
+pub(super) struct Numbered {
+    pub sequence: SequenceName,
     increment: i64,
     minimum: i64,
     maximum: i64,
@@ -96,32 +96,29 @@ impl Session {
 
     /// Before the commit, and every proxy has heard of it: who sees the column draws from the map.
     async fn declare_numbered(&mut self, columns: Vec<Numbered>) -> Result<(), Failure> {
-        for Numbered { sequence, increment, minimum, maximum, next_number, has_rows } in &columns {
-            let (schema, name) = (sequence.0.as_str(), sequence.1.as_str());
-            let declared = NewSequence {
-                schema,
-                name,
-                increment: *increment,
-                minimum: *minimum,
-                maximum: *maximum,
-                next_number: *next_number,
-            };
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let change = self.hold_change().await?;
+        for numbered in &columns {
+            let sequence = &numbered.sequence;
             // What the transaction goes back to, if it does, needs its own declaration.
             let is_again = self.schema_change.as_ref().is_some_and(|change| change.is_declared(sequence));
             if is_again || self.gateway.numbers.is_committed(sequence).await? {
                 return Err(made_again(&sequence.1).into());
             }
             let store = self.gateway.map.store();
-            let generation = store.declare_new_sequence(&self.identity.user, &declared).await.map_err(PgError::from)?;
+            let generation =
+                store.declare_new_sequence(&self.identity.user, change, &numbered.declaration()).await.map_err(PgError::from)?;
             if let Some(change) = &mut self.schema_change {
-                change.has_declared(sequence.clone(), generation);
+                change.has_declared(numbered.clone(), generation);
             }
-            if *has_rows {
+            if numbered.has_rows {
                 self.drawn.by_shards(sequence);
             }
         }
         let epoch = self.gateway.map.refresh().await.map_err(PgError::from)?;
-        if !columns.is_empty() && !self.gateway.map.seen_by_all(epoch, SEEN_WITHIN).await.map_err(PgError::from)? {
+        if !self.gateway.map.seen_by_all(epoch, SEEN_WITHIN).await.map_err(PgError::from)? {
             return Err(PgError::new(SqlState::CANNOT_CONNECT_NOW, "a proxy has not heard of a new sequence in time")
                 .with_detail("Rows that come through it would have no numbers.")
                 .with_hint("Repeat the statement.")
@@ -132,6 +129,17 @@ impl Session {
 }
 
 impl Numbered {
+    pub fn declaration(&self) -> NewSequence<'_> {
+        NewSequence {
+            schema: &self.sequence.0,
+            name: &self.sequence.1,
+            increment: self.increment,
+            minimum: self.minimum,
+            maximum: self.maximum,
+            next_number: self.next_number,
+        }
+    }
+
     fn is_of(&self, other: &Self) -> bool {
         let definition = |of: &Self| (of.sequence.clone(), of.increment, of.minimum, of.maximum);
         definition(self) == definition(other)

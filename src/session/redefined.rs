@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::cancel::CancelTarget;
+use super::client::Client;
 use super::gather::duration;
 use super::schema::FOLLOWED_WITHIN;
 use super::{Failure, Session};
@@ -119,19 +121,26 @@ impl Session {
             // Its change is committed, and the pipeline goes on.
             Box::pin(self.finish_schema_change()).await?;
         }
-        if self.gateway.map.load().redefinitions.is_empty() {
-            self.refresh_context().await?;
-            // By now there may be one.
-            if self.using.as_ref().is_none_or(|map| map.redefinitions.is_empty()) {
+        loop {
+            let mut is_redefined = !self.gateway.map.load().redefinitions.is_empty();
+            if !is_redefined {
+                self.refresh_context().await?;
+                // By now there may be one.
+                is_redefined = self.using.as_ref().is_some_and(|map| !map.redefinitions.is_empty());
+            }
+            if is_redefined {
+                Box::pin(self.refresh_when_defined(text)).await?;
+            }
+            if !self.context.catalog.held.may_concern(text) {
                 return Ok(());
             }
+            Box::pin(self.wait_while_held(text)).await?;
         }
-        Box::pin(self.refresh_when_defined(text)).await
     }
 
     async fn refresh_when_defined(&mut self, text: &str) -> Result<(), Failure> {
         loop {
-            let is_under_way = self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync);
+            let is_under_way = self.is_under_way();
             if !is_under_way {
                 // The change waits for those who hold an older map, and this one may say that it has not ended.
                 self.using = None;
@@ -146,8 +155,7 @@ impl Session {
     }
 
     async fn wait_while_redefined(&mut self, text: &str, is_under_way: bool) -> Result<(), Failure> {
-        let limit = |name: &str| self.effective(name).and_then(duration).map(|limit| Instant::now() + limit);
-        let (statement_timeout, lock_timeout) = (limit(STATEMENT_TIMEOUT), limit("lock_timeout"));
+        let patience = self.patience();
         let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
         let (gateway, cancel) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel));
         let mut epochs = gateway.map.subscribe();
@@ -155,21 +163,26 @@ impl Session {
             if !gateway.map.lease().is_valid() {
                 return Err(schema_not_known().into());
             }
-            let client = &mut self.client;
             tokio::select! {
                 biased;
                 _ = epochs.changed() => {}
-                () = cancel.cancelled() => return Err(canceled("user request").into()),
-                () = until(statement_timeout) => return Err(canceled("statement timeout").into()),
-                () = until(lock_timeout) => {
-                    return Err(PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into());
-                }
+                failure = patience.ends(&mut self.client, &cancel) => return Err(failure),
                 () = until(held_until) => return Ok(()),
-                end = poll_fn(|context| client.poll_gone(context)) => return Err(end.into()),
                 () = sleep(LEASE_CHECK) => {}
             }
         }
         Ok(())
+    }
+
+    /// Something of it runs on a shard: others may wait for what it holds there.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync)
+    }
+
+    /// For how long the client waits for what others do, from now on.
+    pub(super) fn patience(&self) -> Patience {
+        let limit = |name: &str| self.effective(name).and_then(duration).map(|limit| Instant::now() + limit);
+        Patience { statement_timeout: limit(STATEMENT_TIMEOUT), lock_timeout: limit("lock_timeout") }
     }
 
     /// By somebody else.
@@ -179,7 +192,28 @@ impl Session {
     }
 }
 
-async fn until(deadline: Option<Instant>) {
+/// The client's limits of a wait.
+pub(super) struct Patience {
+    statement_timeout: Option<Instant>,
+    lock_timeout: Option<Instant>,
+}
+
+impl Patience {
+    /// Comes when the client waits no longer. Cancel safe.
+    pub(super) async fn ends(&self, client: &mut Client, cancel: &CancelTarget) -> Failure {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => canceled("user request").into(),
+            () = until(self.statement_timeout) => canceled("statement timeout").into(),
+            () = until(self.lock_timeout) => {
+                PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into()
+            }
+            end = poll_fn(|context| client.poll_gone(context)) => end.into(),
+        }
+    }
+}
+
+pub(super) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -117,6 +117,10 @@ impl Session {
         }
         let spares: Vec<ShardId> =
             self.participants.iter().filter(|participant| participant.is_spare).map(|participant| participant.shard).collect();
+        if !spares.is_empty() {
+            // Given back, they are somebody else's.
+            self.note_kept();
+        }
         for shard in spares {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
             self.finish_on(index, "ROLLBACK").await?;

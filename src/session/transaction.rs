@@ -83,6 +83,9 @@ pub(super) struct Transaction {
     pub common_snapshot: CommonSnapshot,
     /// What it has written is meant for every shard.
     pub is_everywhere: bool,
+    /// Nothing but the statement that runs has been done in it: how long the client's output was before, and how often it had been
+    /// sent. It may be begun anew as long as nothing of the answer has left.
+    pub begun_for: Option<(usize, u64)>,
     /// It has changed the schema on shards that cannot commit at once.
     pub is_piecemeal: bool,
     /// Its time, once a statement over several shards has asked for it.
@@ -118,6 +121,7 @@ impl Transaction {
             has_snapshots_open: false,
             common_snapshot: CommonSnapshot::None,
             is_everywhere: false,
+            begun_for: None,
             is_piecemeal: false,
             instant: None,
             restarts: Vec::new(),
@@ -193,6 +197,7 @@ impl Transaction {
         self.has_snapshots_open = false;
         self.common_snapshot = CommonSnapshot::None;
         self.is_everywhere = false;
+        self.begun_for = None;
         self.is_piecemeal = false;
         self.instant = None;
         self.restarts.clear();
@@ -273,10 +278,9 @@ impl Transaction {
         begin_text(&self.modes)
     }
 
-    /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
-    /// `None`: the level is the session's default.
-    pub fn has_snapshot(&self) -> Option<bool> {
-        self.modes.isolation.map(|level| matches!(level, Isolation::RepeatableRead | Isolation::Serializable))
+    /// The one where nothing is to be written, whatever the client has said. DEFERRABLE, it could wait where it did not.
+    pub fn begin_text_read_only(&self) -> &'static str {
+        begin_text(&TransactionModes { is_read_only: Some(true), is_deferrable: None, ..self.modes.clone() })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::gateway::MAP_DATABASE;
+use super::participant::Participant;
 use super::transaction::Status;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::Pool;
@@ -17,14 +18,27 @@ use crate::wire::originate;
 impl Session {
     /// After a shard has joined a transaction that others take part in.
     pub(super) fn note_held(&mut self) {
-        let held = || self.participants.iter().filter(|participant| participant.shard != MAP_DATABASE);
+        self.hold_those(|_| true);
+    }
+
+    /// Before spares are given back: it holds what is left, and with one shard alone it is not listed.
+    pub(super) fn note_kept(&mut self) {
+        if self.wait.is_some() && !self.hold_those(|participant| !participant.is_spare) {
+            self.wait = None;
+        }
+    }
+
+    /// `false`: these are not two.
+    fn hold_those(&mut self, is_kept: impl Fn(&Participant) -> bool) -> bool {
+        let held = || self.participants.iter().filter(|participant| participant.shard != MAP_DATABASE && is_kept(participant));
         if held().count() < 2 {
-            return;
+            return false;
         }
         let backends = held().map(|participant| (participant.shard, participant.connection.process_id())).collect();
         let pools = held().map(|participant| pool_id(participant.connection.pool())).collect();
         let listed = self.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
         listed.hold(backends, pools);
+        true
     }
 
     /// It holds a shard and begins to wait for a connection to another.

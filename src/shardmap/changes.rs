@@ -317,20 +317,23 @@ impl Store {
         })
     }
 
-    /// Closes all that were open, and drops tables and sequences, each (schema, name), that are on the shards no more. `false`,
-    /// and nothing is done: a change has begun or ended meanwhile.
+    /// Closes all that were open, and drops tables and sequences, each (schema, name), that are on the shards no more. `known`: the
+    /// map by which that was found. `false`, and nothing is done: a change has begun or ended meanwhile, or has come to a sequence.
     pub async fn close_schema_changes(
         &self,
         actor: &str,
         changes: &OpenSchemaChanges,
+        known: Epoch,
         tables: &[(String, String)],
         sequences: &[(String, String)],
     ) -> Result<bool, StoreError> {
         let ids: Vec<i64> = changes.open.iter().map(|(id, _)| id.0).collect();
-        let query = sqlx::query("SELECT shardgate_map.close_schema_changes($1, $2, $3, $4, $5)")
+        let query = sqlx::query("SELECT shardgate_map.close_schema_changes($1, $2, $3, $4, $5, $6, $7)")
             .bind(actor)
             .bind(ids)
             .bind(changes.last.0)
+            .bind(known.incarnation)
+            .bind(known.counter)
             .bind(Json(tables))
             .bind(Json(sequences));
         read(&self.change(query).await?, 0)

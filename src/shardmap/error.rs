@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::model::{Epoch, InvalidGroup};
+use crate::config::UrlError;
 use crate::error::{PgError, Severity, SqlState};
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ pub enum StoreError {
     #[error("the shard map holds what this version cannot read: {0}")]
     Unreadable(String),
     #[error("the shard map's url is not valid")]
-    Url(#[source] Arc<sqlx::Error>),
+    Url(#[source] UrlError),
 }
 
 impl StoreError {
@@ -105,7 +106,8 @@ impl From<StoreError> for PgError {
                 .with_detail("It is an old primary or was restored from a backup.")
                 .with_hint("Let map.url name the server that is the primary now."),
             StoreError::Unreadable(_) => PgError::internal(text),
-            StoreError::Url(_) => PgError::new(SqlState::INVALID_PARAMETER_VALUE, text)
+            StoreError::Url(source) => PgError::new(SqlState::INVALID_PARAMETER_VALUE, text)
+                .with_detail(format!("It is refused: {source}."))
                 .with_hint("Write map.url as postgres://user:password@host:port/database."),
         }
     }

@@ -62,10 +62,22 @@ impl Store {
         self.change(declaration(sql, actor, sequence)).await.map(drop)
     }
 
-    /// As [`Store::declare_sequence`], one that the caller's transaction has made on the shards. Returns its generation.
-    pub async fn declare_new_sequence(&self, actor: &str, sequence: &NewSequence<'_>) -> Result<i64, StoreError> {
-        let sql = "SELECT shardgate_map.declare_new_sequence($1, $2, $3, $4, $5, $6, $7::text::numeric)";
-        read(&self.change(declaration(sql, actor, sequence)).await?, 0)
+    /// As [`Store::declare_sequence`], one that the caller's transaction has made on the shards, in this change of the schema. Returns
+    /// its generation.
+    pub async fn declare_new_sequence(
+        &self,
+        actor: &str,
+        change: SchemaChangeId,
+        sequence: &NewSequence<'_>,
+    ) -> Result<i64, StoreError> {
+        let sql = "SELECT shardgate_map.declare_new_sequence($1, $8, $2, $3, $4, $5, $6, $7::text::numeric)";
+        read(&self.change(declaration(sql, actor, sequence).bind(change.0)).await?, 0)
+    }
+
+    /// One that the shards have and the map has not. Where it is has to be confirmed ([`Store::confirm_sequence`]).
+    pub async fn declare_forgotten_sequence(&self, actor: &str, sequence: &NewSequence<'_>) -> Result<(), StoreError> {
+        let sql = "SELECT shardgate_map.declare_forgotten_sequence($1, $2, $3, $4, $5, $6, $7::text::numeric)";
+        self.change(declaration(sql, actor, sequence)).await.map(drop)
     }
 
     /// `None`: the map has failed over since the counter was last known to be right ([`Store::confirm_sequence`]).
@@ -179,7 +191,7 @@ impl Store {
         // One row in any case.
         let query = sqlx::query(
             "SELECT r.next_number::text, r.set_to::text FROM (VALUES (1)) one(row)
-             LEFT JOIN shardgate_map.begin_alteration($1, $2, $3, $4, $5::text::numeric, $6::text::numeric) r ON true",
+             LEFT JOIN shardgate_map.close_sequence($1, $2, $3, $4, $5::text::numeric, $6::text::numeric) r ON true",
         )
         .bind(actor)
         .bind(schema)

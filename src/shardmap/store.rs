@@ -8,18 +8,19 @@
 //! [`super::changes`], reading the whole map in [`super::loader`].
 
 use std::borrow::Cow;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, Execute, Executor, PgConnection, Postgres};
+use sqlx::{Connection, Execute, Executor, PgConnection, Postgres};
 use tokio::time::timeout;
 
 use super::error::StoreError;
 use super::model::Epoch;
+use crate::config::ShardUrl;
+use crate::net::connect_options;
 
 /// Cheap to clone: clones share the connections.
 #[derive(Clone, Debug)]
@@ -38,10 +39,7 @@ struct Database {
 impl Store {
     /// Takes no connection yet.
     pub fn new(url: &str) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|error| StoreError::Url(Arc::new(error)))?
-            .application_name("shardgate")
-            .disable_statement_logging();
+        let options = ShardUrl::parse(url).and_then(|url| connect_options(&url, "shardgate")).map_err(StoreError::Url)?;
         let pool = Arc::new(ArcSwap::from_pointee(shared_pool(&options)));
         Ok(Self { database: Some(Database { options, pool }) })
     }

@@ -51,8 +51,14 @@ pub struct Deadlock {
     pub members: BTreeSet<WaiterId>,
 }
 
-/// Every deadlock among these.
-pub fn deadlocks(waiters: &[Waiter]) -> Vec<Deadlock> {
+/// Every deadlock among these. The same whichever way they are told: where rings share a member, proxies must not look at different
+/// ones, of which each leaves the victim to the other.
+pub fn deadlocks(mut waiters: Vec<Waiter>) -> Vec<Deadlock> {
+    waiters.sort_by_key(|waiter| waiter.id);
+    deadlocks_in_order(&waiters)
+}
+
+fn deadlocks_in_order(waiters: &[Waiter]) -> Vec<Deadlock> {
     let mut stuck: BTreeSet<usize> = (0..waiters.len()).filter(|index| waits(waiters, *index)).collect();
     loop {
         let freed: Vec<usize> = stuck.iter().copied().filter(|index| !is_stuck(waiters, *index, &stuck)).collect();
@@ -136,7 +142,7 @@ mod tests {
     }
 
     fn victims(waiters: &[Waiter]) -> Vec<i32> {
-        deadlocks(waiters).iter().map(|deadlock| deadlock.victim.session).collect()
+        deadlocks(waiters.to_vec()).iter().map(|deadlock| deadlock.victim.session).collect()
     }
 
     #[test]
@@ -149,7 +155,23 @@ mod tests {
             waiter(3, 6, &[(2, 3), (0, 3)], &[(0, 1)]),
         ];
         assert_eq!(victims(&three), [1]);
-        assert_eq!(deadlocks(&three)[0].members.len(), 3);
+        assert_eq!(deadlocks(three.to_vec())[0].members.len(), 3);
+    }
+
+    /// One waits for two that wait for it: two rings share it.
+    #[test]
+    fn whoever_looks_sees_the_same_ring() {
+        let of = |proxy: i64, waiter: Waiter| Waiter { id: WaiterId { proxy, ..waiter.id }, ..waiter };
+        let shared = of(1, waiter(1, 9, &[(0, 1), (1, 1)], &[(0, 2), (0, 3)]));
+        let a = of(1, waiter(2, 5, &[(0, 2), (1, 2)], &[(1, 1)]));
+        let x = of(2, waiter(3, 7, &[(0, 3), (1, 3)], &[(1, 1)]));
+        let (by_the_first, by_the_second) = ([x.clone(), shared.clone(), a.clone()], [shared, a, x]);
+        let mut backwards = by_the_second.to_vec();
+        backwards.reverse();
+        let found = deadlocks(by_the_first.to_vec());
+        assert_eq!(found.len(), 1);
+        assert_eq!(deadlocks(by_the_second.to_vec()), found);
+        assert_eq!(deadlocks(backwards), found);
     }
 
     #[test]

@@ -59,6 +59,13 @@ pub struct Holding {
     pub in_use: usize,
 }
 
+/// A statement that gives way, of a session of this proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    pub session: i32,
+    id: WaiterId,
+}
+
 /// Listed as long as it lives.
 pub struct Listed {
     wait: Arc<Wait>,
@@ -89,18 +96,29 @@ impl Waits {
         }
     }
 
+    /// The statement runs yet.
+    pub fn is_running(&self, victim: &Victim) -> bool {
+        self.listed.lock().get(&victim.session).is_some_and(|wait| wait.is_in(&victim.id))
+    }
+
     /// This statement of this session gives way. `false`: it has ended meanwhile, or was told so just now: a second cancel that
     /// finds it on its way out would be a second error to the client.
     fn choose(&self, victim: &WaiterId, now: Instant) -> bool {
         let listed = self.listed.lock();
         let Some(wait) = listed.get(&victim.session) else { return false };
-        let is_same = wait.transaction == victim.transaction && wait.statement.load(Ordering::Acquire) == victim.statement;
+        let is_same = wait.is_in(victim);
         let mut chosen = wait.victim.lock();
         let is_told = chosen.is_some_and(|(statement, at)| statement == victim.statement && now.duration_since(at) < TOLD_AGAIN);
         if is_same && !is_told {
             *chosen = Some((victim.statement, now));
         }
         is_same && !is_told
+    }
+}
+
+impl Wait {
+    fn is_in(&self, statement: &WaiterId) -> bool {
+        self.transaction == statement.transaction && self.statement.load(Ordering::Acquire) == statement.statement
     }
 }
 
@@ -185,8 +203,8 @@ impl Detector {
         }
     }
 
-    /// One look. Returns the sessions whose statements are to be cancelled.
-    pub async fn round(&mut self) -> Vec<i32> {
+    /// One look. Returns the statements that are to be cancelled.
+    pub async fn round(&mut self) -> Vec<Victim> {
         let waiting = self.waiting(Instant::now());
         if waiting.is_empty() {
             self.suspected.clear();
@@ -200,13 +218,13 @@ impl Detector {
         let mut all = self.tell(&own).await;
         self.has_told = true;
         all.extend(own);
-        let found = deadlocks(&all);
+        let found = deadlocks(all);
         let confirmed = found.iter().filter(|deadlock| self.suspected.contains(deadlock)).map(|deadlock| deadlock.victim);
-        let victims: Vec<i32> = confirmed
+        let victims: Vec<Victim> = confirmed
             .filter(|victim| victim.proxy == self.proxy && self.waits.choose(victim, Instant::now()))
             .map(|victim| {
                 tracing::info!(session = victim.session, "a deadlock over several shards is broken");
-                victim.session
+                Victim { session: victim.session, id: victim }
             })
             .collect();
         self.suspected = found;
@@ -395,11 +413,12 @@ mod tests {
         let listed = waits.list(7);
         let victim = WaiterId { proxy: 1, session: 7, transaction: 0, statement: 1 };
         let now = Instant::now();
-        assert!(waits.choose(&victim, now) && listed.is_victim());
+        let chosen = Victim { session: 7, id: victim };
+        assert!(waits.choose(&victim, now) && listed.is_victim() && waits.is_running(&chosen));
         listed.end_statement();
-        assert!(!listed.is_victim() && !waits.choose(&victim, now));
+        assert!(!listed.is_victim() && !waits.choose(&victim, now) && !waits.is_running(&chosen));
         listed.begin_statement();
-        assert!(!waits.choose(&victim, now));
+        assert!(!waits.choose(&victim, now) && !waits.is_running(&chosen));
         drop(listed);
         assert!(waits.listed.lock().is_empty());
     }

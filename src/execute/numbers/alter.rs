@@ -22,6 +22,7 @@ use super::fill::{SEEN_WITHIN, quoted, unreachable};
 use super::{Held, Numbers, not_in_time, unconfirmed};
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
+use crate::execute::recovery::LinkError;
 use crate::shardmap::{SchemaChangeId, SequencePlace, SequenceState, Shard};
 
 /// A sequence as the transaction sees it that has altered it.
@@ -110,12 +111,42 @@ impl Numbers {
         Ok(self.map.store().reopen_sequence((&name.0, &name.1), change).await?)
     }
 
+    /// Does a transaction still last, on the home shard, that has made or altered sequences in one of these changes?
+    pub async fn are_under_way(self: &Arc<Self>, changes: &[SchemaChangeId]) -> Result<bool, PgError> {
+        let home = self.map.snapshot().home().cloned().ok_or_else(|| PgError::internal("there is no home shard"))?;
+        let ids: Vec<String> = changes.iter().map(|change| change.0.to_string()).collect();
+        let sql = format!(
+            "SELECT 'under way' FROM pg_catalog.unnest(ARRAY[{}]::bigint[]) c (change) \
+             WHERE NOT pg_catalog.pg_try_advisory_xact_lock({}) LIMIT 1",
+            ids.join(","),
+            lock_key("c.change")
+        );
+        let this = Arc::clone(self);
+        self.on_runtime(async move {
+            let link = this.link(&home);
+            match link.lock().await.values(sql).await {
+                Ok(found) => Ok(!found.is_empty()),
+                // It has never had a sequence of the whole cluster.
+                Err(LinkError::NotReady) => Ok(false),
+                Err(error) => Err(unreachable(&home.name, &error)),
+            }
+        })
+        .await
+    }
+
     /// Tells the map what these changes of the schema have made of sequences, before they are closed. Their transactions have
     /// ended, or are about to. Returns the names of those whose numbers go on where they were. May be repeated.
     pub async fn settle_alterations(self: &Arc<Self>, actor: &str, changes: &[SchemaChangeId]) -> Result<Vec<String>, PgError> {
         let store = self.map.store();
         let closed = store.closed_sequences(changes).await?;
         let mut not_set = Vec::new();
+        let until = Instant::now() + END_PATIENCE;
+        while !closed.is_empty() && self.are_under_way(changes).await? {
+            if Instant::now() >= until {
+                return Err(under_way_still());
+            }
+            sleep(PAUSE).await;
+        }
         for (name, change) in &closed {
             match self.left_by(name, *change).await? {
                 None => store.reopen_sequence((&name.0, &name.1), *change).await?,
@@ -160,6 +191,20 @@ impl Numbers {
             }
         }
     }
+}
+
+/// To be run in the transaction of this change on the home shard, before the map hears of its sequences. What a savepoint takes back
+/// takes this back too.
+pub fn under_way(change: SchemaChangeId) -> String {
+    format!("SELECT pg_catalog.pg_advisory_xact_lock_shared({})", lock_key(&change.0.to_string()))
+}
+
+fn lock_key(change: &str) -> String {
+    format!("pg_catalog.hashtextextended('shardgate schema change', {change})")
+}
+
+fn under_way_still() -> PgError {
+    PgError::new(SqlState::OBJECT_IN_USE, "a transaction that alters sequences has not ended on the home shard")
 }
 
 /// As the home shard has it: the change, and (increment, minimum, maximum, next number, set to).

@@ -28,7 +28,7 @@ use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
 use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
-pub use alter::{Alteration, read_state};
+pub use alter::{Alteration, read_state, under_way};
 use alter::{PATIENCE, while_closed};
 use fill::Demand;
 pub use restart::Restart;

@@ -1,7 +1,8 @@
 //! Whether the proxy that began a transaction still lives, and so whether recovery should take it up. Pure.
 //!
 //! Acting on a transaction whose proxy lives after all harms nobody, since the decision row arbitrates: its owner hears that it
-//! was rolled back. So these rules are about leaving the living in peace, never about being right.
+//! was rolled back. So those rules are about leaving the living in peace, never about being right. A change of the schema is closed
+//! only when its proxy was silent from reading to reading ([`Leases::has_ended`]): while the map is away nobody can renew.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,38 +10,66 @@ use std::time::{Duration, Instant};
 use super::link::Prepared;
 use crate::shardmap::LEASE;
 
-/// The proxies' leases as seen from here: when did a row change last, by our own clock.
+/// The proxies' leases as seen from here, by our own clock.
 #[derive(Default)]
 pub struct Leases {
-    rows: HashMap<i64, (i64, Instant)>,
+    rows: HashMap<i64, Row>,
     /// The map has been read at least once.
     is_known: bool,
+    /// Unless the last reading has failed.
+    read_at: Option<Instant>,
+    /// For how long no reading has failed.
+    watched: Duration,
+}
+
+struct Row {
+    renewals: i64,
+    /// The reading that has found them first.
+    since: Instant,
+    /// How long they have stayed so, between readings of which none has failed.
+    silent: Duration,
 }
 
 impl Leases {
     /// `rows`: proxy id and renewals, as the map has them now.
     pub fn note(&mut self, rows: &[(i64, i64)], now: Instant) {
+        // In a longer gap the map may have been away, and nobody could renew.
+        let passed = self.read_at.map_or(Duration::ZERO, |before| now.duration_since(before).min(GAP_MAX));
+        self.read_at = Some(now);
+        self.watched += passed;
         let before = std::mem::take(&mut self.rows);
         for &(proxy, renewals) in rows {
-            let since = match before.get(&proxy) {
-                Some(&(known, since)) if known == renewals => since,
-                Some(_) | None => now,
+            let row = match before.get(&proxy) {
+                Some(known) if known.renewals == renewals => Row { silent: known.silent + passed, ..*known },
+                Some(_) | None => Row { renewals, since: now, silent: Duration::ZERO },
             };
-            self.rows.insert(proxy, (renewals, since));
+            self.rows.insert(proxy, row);
         }
         self.is_known = true;
     }
 
+    /// The map could not be read.
+    pub fn note_failure(&mut self) {
+        self.read_at = None;
+        self.watched = Duration::ZERO;
+        self.rows.values_mut().for_each(|row| row.silent = Duration::ZERO);
+    }
+
+    /// Has this process lost its lease, or has it none, while the map could be read all the time? By the last reading.
+    pub fn has_ended(&self, proxy: i64) -> bool {
+        self.rows.get(&proxy).map_or(self.watched, |row| row.silent) > LEASE
+    }
+
     /// How many proxies hold their leases, as far as is known; this one at least.
     pub fn count_live(&self, now: Instant) -> usize {
-        let live = self.rows.values().filter(|(_, since)| now.duration_since(*since) <= LEASE);
+        let live = self.rows.values().filter(|row| now.duration_since(row.since) <= LEASE);
         live.count().max(1)
     }
 
-    /// Has this process certainly lost its lease?
-    pub fn is_over(&self, proxy: i64, now: Instant) -> bool {
+    /// Has nobody heard of this process for the length of a lease? It may live, and the map be away.
+    fn is_over(&self, proxy: i64, now: Instant) -> bool {
         match self.rows.get(&proxy) {
-            Some((_, since)) => now.duration_since(*since) > LEASE,
+            Some(row) => now.duration_since(row.since) > LEASE,
             None => self.is_known,
         }
     }
@@ -56,6 +85,8 @@ pub fn is_orphan(prepared: &Prepared, own: i64, is_active: bool, leases: &Leases
 
 /// No commit takes this long.
 const AGE_MAX: Duration = Duration::from_secs(60);
+/// Rounds follow each other within this, mostly.
+const GAP_MAX: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -91,6 +122,40 @@ mod tests {
         leases.note(&[(7, 10)], later);
         assert!(is_orphan(&prepared(7, Duration::ZERO), 1, false, &leases, later));
         assert!(is_orphan(&prepared(8, Duration::ZERO), 1, false, &leases, later));
+    }
+
+    #[test]
+    fn a_lease_has_ended_when_readings_have_found_no_renewal_for_so_long() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut leases = Leases::default();
+        assert!(!leases.has_ended(7), "nothing is known");
+        for second in [0, 2, 4] {
+            leases.note(&[(7, 10), (8, 1)], at(second));
+            assert!(!leases.has_ended(7) && !leases.has_ended(9), "after {second} s");
+        }
+        // Time alone says nothing: the last reading is what counts.
+        leases.note(&[(7, 10), (8, 2)], at(6));
+        assert!(leases.has_ended(7) && leases.has_ended(9), "9 has no row");
+        assert!(!leases.has_ended(8));
+        leases.note(&[(7, 11), (8, 2), (9, 0)], at(7));
+        assert!(!leases.has_ended(7) && !leases.has_ended(9), "it was frozen, or has just come");
+    }
+
+    #[test]
+    fn while_the_map_is_away_no_lease_ends() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut leases = Leases::default();
+        leases.note(&[(7, 10)], at(0));
+        leases.note_failure();
+        leases.note(&[(7, 10)], at(8));
+        assert!(!leases.has_ended(7) && !leases.has_ended(9), "it may renew again from now on");
+        // An outage that no reading has met.
+        leases.note(&[(7, 10)], at(60));
+        assert!(!leases.has_ended(7) && !leases.has_ended(9));
+        leases.note(&[(7, 10)], at(63));
+        assert!(leases.has_ended(7) && leases.has_ended(9));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use thiserror::Error;
 
 use crate::auth::BackendCredentials;
 use crate::backend::{Connection, ShardAddress};
+use crate::config::ShardUrl;
 use crate::error::SqlState;
 use crate::execute::commit::{Answer, TransactionId, ask, rules};
-use crate::net::{ShardEndpoint, ShardUrl};
+use crate::net::ShardEndpoint;
 use crate::shardmap::Shard;
 
 /// Why a shard could not be asked.
@@ -23,6 +24,9 @@ pub enum LinkError {
     /// It has never been made ready for transactions over several shards.
     #[error("the shard has no schema \"shardgate\"")]
     NotReady,
+    /// What is prepared there cannot be finished, nor decided, before it is promoted.
+    #[error("the shard's server is a standby")]
+    Standby,
     #[error("the shard refused: {message} ({sqlstate})")]
     Refused { sqlstate: String, message: String },
 }
@@ -202,14 +206,17 @@ async fn connect(shard: &Shard) -> Result<(Connection, String), LinkError> {
         Ok(Err(error)) => return Err(LinkError::Unreachable(error.to_string())),
         Err(_) => return Err(LinkError::Unreachable("no answer in time".to_owned())),
     };
-    let texts = [SETTINGS.to_owned(), IS_READY.to_owned(), IDENTITY.to_owned()];
+    let texts = [SETTINGS.to_owned(), IS_STANDBY.to_owned(), IS_READY.to_owned(), IDENTITY.to_owned()];
     let answers = ask(&mut connection, &texts, CONNECT_TIMEOUT).await;
-    if answers.iter().take(2).any(|answer| answer.is_lost() || answer.error.is_some()) {
+    if answers.iter().take(3).any(|answer| answer.is_lost() || answer.error.is_some()) {
         let message = answers.iter().map(Answer::message).find(|message| !message.is_empty()).unwrap_or_default();
         return Err(LinkError::Unreachable(message));
     }
     let value = |index: usize| answers.get(index).and_then(|answer| answer.values.first()).cloned().flatten();
-    match (value(1).as_deref(), value(2)) {
+    if value(1).as_deref() == Some(b"t") {
+        return Err(LinkError::Standby);
+    }
+    match (value(2).as_deref(), value(3)) {
         (Some(b"t"), Some(uuid)) => Ok((connection, String::from_utf8_lossy(&uuid).into_owned())),
         _ => Err(LinkError::NotReady),
     }
@@ -226,8 +233,8 @@ const SETTINGS: &str = "SET default_transaction_isolation = 'read committed';SET
      SET lock_timeout = '2s';SET statement_timeout = 0;SET idle_in_transaction_session_timeout = 0;SET search_path = pg_catalog;\
      SET application_name = 'shardgate recovery';SELECT pg_catalog.set_config('synchronous_commit','on',false) \
      WHERE pg_catalog.current_setting('synchronous_commit') IN ('off','local','remote_write')";
-const IS_READY: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL \
-     AND NOT pg_is_in_recovery()";
+const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
+const IS_READY: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL AND to_regclass('shardgate.decisions') IS NOT NULL";
 const IDENTITY: &str = "SELECT shard::text FROM shardgate.identity";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Above the lock timeout.

@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 
 use crate::execute::commit::rules::Finish;
 use crate::execute::commit::{self, Finished, Registry, TransactionId};
-use crate::shardmap::{Shard, ShardId, ShardMap, ShardState};
+use crate::shardmap::{Shard, ShardId, ShardMap, ShardState, StoreError};
 use leases::Leases;
 pub(super) use link::Link;
 pub use link::{LinkError, Prepared};
@@ -91,9 +91,8 @@ impl Recovery {
         let oldest = look.prepared.iter().map(|(_, prepared)| prepared.age).max().unwrap_or_default();
         *self.seen.lock() = (ids.len(), oldest);
         // Read after the prepared ones: a proxy that has just come is not taken for one that is gone.
-        match self.map.store().proxy_renewals().await {
-            Ok(rows) => self.leases.lock().note(&rows, Instant::now()),
-            Err(error) => tracing::debug!(%error, "the proxies' leases could not be read"),
+        if let Err(error) = self.read_leases().await {
+            tracing::debug!(%error, "the proxies' leases could not be read");
         }
         let orphans = self.orphans(look.prepared);
         let mut finished = 0;
@@ -124,9 +123,20 @@ impl Recovery {
         looking.await.unwrap_or_default()
     }
 
-    /// Has this proxy certainly lost its lease, as the last round saw it?
+    /// For [`Recovery::is_gone`], after what is asked about.
+    pub async fn read_leases(&self) -> Result<(), StoreError> {
+        let read = self.map.store().proxy_renewals().await;
+        let mut leases = self.leases.lock();
+        match &read {
+            Ok(rows) => leases.note(rows, Instant::now()),
+            Err(_) => leases.note_failure(),
+        }
+        read.map(drop)
+    }
+
+    /// Has this proxy lost its lease, while others could renew theirs? As the last reading saw it; it may have been frozen.
     pub fn is_gone(&self, proxy: i64) -> bool {
-        self.leases.lock().is_over(proxy, Instant::now())
+        self.leases.lock().has_ended(proxy)
     }
 
     /// Is anything that this proxy has prepared still there, as far as all shards can be asked?
@@ -363,7 +373,7 @@ impl Recovery {
     /// protect it. One that cannot be asked stays unseen.
     pub async fn before_use(self: &Arc<Self>, shard: ShardId) {
         let this = Arc::clone(self);
-        let looking = self.runtime.spawn(async move { this.finish_decided(shard).await });
+        let looking = self.runtime.spawn(async move { Box::pin(this.finish_decided(shard)).await });
         match tokio::time::timeout(BEFORE_USE_TIMEOUT, looking).await {
             // One that was never made ready has never taken part in anything.
             Ok(Ok(Ok(()) | Err(LinkError::NotReady))) => {}

@@ -52,6 +52,16 @@ impl Standby {
         Server::start(&options).expect("start the new primary")
     }
 
+    /// The primary is gone: a standby answers on its port.
+    pub fn take_place(self, port: u16) -> Server {
+        let Self { mut server, mut options, .. } = self;
+        server.stop(StopMode::Fast).expect("stopped");
+        // The directory is the new one's now.
+        std::mem::forget(server);
+        options.port = Some(port);
+        Server::start(&options).expect("start the standby")
+    }
+
     async fn until_synchronous(&self) {
         self.until(1).await;
     }

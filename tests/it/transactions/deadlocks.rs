@@ -116,6 +116,55 @@ async fn who_only_waits_is_left_alone_and_savepoints_are_kept() {
     stage.assert_log_is_clean();
 }
 
+/// A REPEATABLE READ transaction that begins without a table has a connection to every shard, until it is known which one it is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_were_given_back_are_no_part_of_a_ring() {
+    let settings = vec![("pool.size_per_shard", "8".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let lock = |column: &str, shard, nth| format!("SELECT {column} FROM accounts WHERE id = {} FOR UPDATE", stage.key(shard, nth));
+    let direct = stage.cluster.connect_shard(1).await;
+    let in_transaction = async || {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE datname = 'shard1' AND state = 'idle in transaction'";
+        let rows = direct.query(sql, &[]).await.expect("activity");
+        rows.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>()
+    };
+    let (mut first, mut third) = (stage.client().await, stage.client().await);
+    assert!(!first.ask("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.contains("E("));
+    let given_back = in_transaction().await;
+    assert_eq!(given_back.len(), 1);
+    let told = third.ask(&format!("BEGIN; {}", lock("owner", 0, 1))).await;
+    assert!(told.ends_with("Z(T)"), "{told}");
+    let text = lock("balance", 0, 1);
+    let first = tokio::spawn(async move { (first.ask(&text).await, first) });
+    stage.until_active(0, "SELECT balance").await;
+
+    // Who gets that connection holds a row by it.
+    let mut others = Vec::new();
+    while in_transaction().await.iter().all(|pid| !given_back.contains(pid)) {
+        let mut second = stage.client().await;
+        begin_with(&mut second, &update(&stage, 1, 1 + others.len())).await;
+        others.push(second);
+        assert!(others.len() < 5, "nobody gets the connection");
+    }
+    let text = lock("owner", 1, others.len());
+    let third = tokio::spawn(async move { (third.ask(&text).await, third) });
+    stage.until_active(1, "SELECT owner").await;
+
+    // One ring that is one is found, with whatever else there is to find.
+    let (told, _) = ring(&stage, vec![stage.client().await, stage.client().await]).await;
+    assert_eq!(told.iter().filter(|(_, told)| told == DEADLOCK).count(), 1);
+    for mut second in others {
+        assert_eq!(second.ask("COMMIT").await, "C(COMMIT) Z(I)");
+    }
+    let (told, mut third) = third.await.expect("no panic");
+    assert!(!told.contains("E("), "{told}");
+    assert_eq!(third.ask("COMMIT").await, "C(COMMIT) Z(I)");
+    let (told, mut first) = first.await.expect("no panic");
+    assert!(!told.contains("E("), "{told}");
+    assert_eq!(first.ask("COMMIT").await, "C(COMMIT) Z(I)");
+    stage.assert_log_is_clean();
+}
+
 /// Each holds the only connection to the shard that the other wants: no lock is in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_pools_are_part_of_rings() {

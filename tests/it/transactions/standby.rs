@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::Ledger;
 use super::kills::{Points, Told, commit, found_now, uuid, write};
+use super::leftover::Leftover;
 use crate::sessions::Stage;
-use crate::support::{Cluster, ProxyOptions, Standby, WireClient};
+use crate::support::{Cluster, ProxyOptions, Standby, WireClient, connect};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const PREPARED: &str = "SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'sg:%'";
@@ -96,6 +97,34 @@ async fn what_is_decided_outlives_a_fail_over(stage: &mut Stage, points: &Points
     for number in [3, 4] {
         assert_eq!(found_now(stage, &uuid(number)).await, 3, "the fail-over lost nothing");
     }
+}
+
+/// A standby that is in its primary's place, and not promoted yet, can finish nothing: it is looked at again.
+#[tokio::test]
+async fn what_is_decided_is_finished_when_a_standby_in_the_primarys_place_is_promoted() {
+    let points = Points::new();
+    let mut stage = stage_with(&points, "1500").await;
+    let standby = Standby::start(&stage.cluster, 1).await;
+    points.arm("before_recovery_round", "hold");
+    points.until_reached("before_recovery_round").await;
+    let _left = Leftover::make(&stage, 1, true).await;
+    let port = stage.cluster.shard_server(1).port();
+    stage.cluster.shard_server_mut(1).kill().expect("killed");
+    let server = standby.take_place(port);
+
+    let mut client = stage.client().await;
+    let read = format!("SELECT count(*) FROM ledger WHERE account = {}", stage.key(1, 0));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let told = client.ask(&read).await;
+        if told.contains("D(0)") {
+            break;
+        }
+        assert!(told.contains("E(") && Instant::now() < deadline, "{told}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    connect(&server.url("postgres")).await.query_one("SELECT pg_promote()", &[]).await.expect("promoted");
+    assert_eq!(client.value(&read).await, "1");
 }
 
 /// The deciding shard's own commit waits: nobody knows the outcome until the standby is back, and then it is a commit.
