@@ -5,14 +5,24 @@
 //! `information_schema` and `shardgate`. Members of an extension are read, since statements may use them, but compared only
 //! through the extension's version. Never writes, never keeps a setting on the connection. Cancel safe: the transaction is
 //! rolled back.
+//!
+//! Waits for nobody's locks, but for what is new to the reader, if it wants that: see `printed`. All else is read from the rows of
+//! pg_catalog, and printed only by functions that open no relation.
 
-use sqlx::{Connection, PgConnection};
+use std::time::Duration;
 
-use crate::catalog::{Catalog, Definitions, ObjectName, Oid};
+use sqlx::{Connection, Executor, PgConnection};
+use tokio::time::Instant;
+
+use self::printed::Wanted;
+use crate::catalog::{Catalog, Definitions, Held, ObjectName, Oid};
 
 mod expressions;
 mod functions;
+mod printed;
 mod relations;
+
+pub use printed::Printed;
 
 /// Why a schema could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,42 +35,114 @@ pub enum CatalogError {
     },
     #[error("unexpected {what} {value:?} in pg_catalog")]
     Unexpected { what: &'static str, value: String },
+    #[error("the schema has changed each time that it was read")]
+    Restless,
+    #[error("the reading of the schema was interrupted")]
+    Interrupted,
 }
 
 impl CatalogError {
-    /// A lock was not to be had within the connection's `lock_timeout`.
+    /// Somebody holds what a definition is printed from.
     pub fn is_locked(&self) -> bool {
         let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return false };
-        error.code().is_some_and(|code| code == "55P03")
+        error.code().is_some_and(|code| LOCKED.contains(&&*code))
+    }
+
+    /// The server has refused the query.
+    fn is_the_servers(&self) -> bool {
+        matches!(self, Self::Query { source: sqlx::Error::Database(_), .. })
     }
 }
 
-/// Reads everything. `version` is left at 0: who keeps catalogues numbers them.
-pub async fn read(conn: &mut PgConnection) -> Result<Catalog, CatalogError> {
-    let mut transaction = conn.begin().await.map_err(failed("snapshot"))?;
-    let mut catalog = Catalog::default();
-    for setting in SETTINGS {
-        sqlx::query(setting).execute(&mut *transaction).await.map_err(failed("snapshot"))?;
+/// Not had in time, or in a deadlock that the server has ended here.
+const LOCKED: [&str; 2] = ["55P03", "40P01"];
+
+/// What is to be done with definitions that cannot be printed, since others hold their tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenHeld {
+    /// Wait for this long, and for the length of one query more; then fail.
+    Wait(Duration),
+    /// Leave them out: [`Catalog::held`].
+    LeaveOut,
+}
+
+/// Reads everything; of definitions, what has changed since the last reading of this server is printed. `version` is left at 0:
+/// who keeps catalogues numbers them. Cancel safe.
+pub async fn read(conn: &mut PgConnection, printed: &mut Printed, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
+    let patience = match when_held {
+        WhenHeld::Wait(patience) => patience,
+        WhenHeld::LeaveOut => PRINTED_FOR_MAX,
+    };
+    let deadline = Instant::now() + patience;
+    let mut missing_before = Vec::new();
+    let mut leaves_out = false;
+    for _ in 0..ROUNDS_MAX {
+        let missing = match read_snapshot(conn, printed, leaves_out).await? {
+            Snapshot::Read(catalog, held) => return with_held(catalog, held).await,
+            Snapshot::Lacks(missing) => missing,
+        };
+        if let Some(refused) = printed.print(conn, &missing, deadline).await? {
+            leaves_out = refused.is_locked() && when_held == WhenHeld::LeaveOut;
+            // What was dropped in that moment is no more in the next snapshot.
+            let is_final = !refused.is_locked() && missing == missing_before;
+            if is_final || !leaves_out && Instant::now() >= deadline {
+                return Err(refused);
+            }
+        }
+        missing_before = missing;
     }
+    Err(CatalogError::Restless)
+}
+
+/// Each waits for a lock, or sees another change of the schema.
+const ROUNDS_MAX: usize = 1000;
+/// One by one, when something is held. What is left is printed by the next reading.
+const PRINTED_FOR_MAX: Duration = Duration::from_secs(10);
+
+enum Snapshot {
+    /// And the texts that were left out.
+    Read(Box<Catalog>, Vec<Wanted>),
+    /// Texts to print first.
+    Lacks(Vec<Wanted>),
+}
+
+/// Bodies of functions are looked through: elsewhere, since others wait for this core.
+async fn with_held(mut catalog: Box<Catalog>, held: Vec<Wanted>) -> Result<Catalog, CatalogError> {
+    if held.is_empty() {
+        return Ok(*catalog);
+    }
+    let found = tokio::task::spawn_blocking(move || {
+        let names: Vec<String> = held.iter().filter_map(|held| held.planned_by(&catalog)).map(str::to_owned).collect();
+        catalog.held = catalog.names_that_use(&names).map_or(Held::Anything, Held::These);
+        *catalog
+    });
+    found.await.map_err(|_| CatalogError::Interrupted)
+}
+
+async fn read_snapshot(conn: &mut PgConnection, printed: &mut Printed, leaves_out: bool) -> Result<Snapshot, CatalogError> {
+    let mut transaction = conn.begin().await.map_err(failed("snapshot"))?;
+    transaction.execute(sqlx::raw_sql(SETTINGS)).await.map_err(failed("snapshot"))?;
+    let missing = printed.missing(&mut transaction).await?;
+    if !missing.is_empty() && !leaves_out {
+        transaction.rollback().await.map_err(failed("snapshot"))?;
+        return Ok(Snapshot::Lacks(missing));
+    }
+    let mut catalog = Box::<Catalog>::default();
     read_database(&mut transaction, &mut catalog).await?;
-    relations::read(&mut transaction, &mut catalog).await?;
-    expressions::read(&mut transaction, &mut catalog).await?;
-    functions::read(&mut transaction, &mut catalog).await?;
+    relations::read(&mut transaction, &mut catalog, printed).await?;
+    expressions::read(&mut transaction, &mut catalog, printed).await?;
+    functions::read(&mut transaction, &mut catalog, printed).await?;
     // Undoes the settings too.
     transaction.rollback().await.map_err(failed("snapshot"))?;
     catalog.digest = catalog.definitions.digest();
-    Ok(catalog)
+    Ok(Snapshot::Read(catalog, missing))
 }
 
 /// How the connection prints definitions. The first works in a transaction that has not read yet; in a nested one it would be
-/// refused, which is right: its snapshot would be another.
-const SETTINGS: [&str; 5] = [
-    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    "SET LOCAL search_path = pg_catalog",
-    "SET LOCAL quote_all_identifiers = off",
-    "SET LOCAL DateStyle = 'ISO, MDY'",
-    "SET LOCAL IntervalStyle = postgres",
-];
+/// refused, which is right: its snapshot would be another. The plans are large and their rows few.
+const SETTINGS: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog; \
+                        SET LOCAL quote_all_identifiers = off; SET LOCAL DateStyle = 'ISO, MDY'; \
+                        SET LOCAL IntervalStyle = postgres; SET LOCAL jit = off";
 
 #[derive(sqlx::FromRow)]
 struct DatabaseRow {

@@ -78,6 +78,9 @@ pub enum Reply {
     Sync,
     /// An error, which fails an implicit transaction on purpose.
     Abort,
+    /// CloseComplete of nothing, after a COPY that has failed. While the shard read its data it was sent so many Syncs, which come
+    /// before this in `pending`: those that are still there now have been read as part of the data, and are not answered.
+    SyncsOfCopy(u32),
     /// Nothing comes from the shard: the proxy answers the client itself, in order, with this bodyless message.
     Local(u8),
 }
@@ -114,6 +117,10 @@ pub struct Connection {
     owed: u32,
     /// Bytes at the front of `output` whose requests are counted.
     counted: usize,
+    /// How often the unnamed portal was made anew by a counted request.
+    unnamed_portals: u32,
+    /// Syncs that were sent since the shard waits for the data of a COPY, which are no part of `pending`.
+    pub syncs_in_copy: u32,
     /// Command tag of the last Query whose answer the client did not see.
     pub hidden_tag: SmallVec<[u8; 16]>,
     /// Where cancel requests for this backend go; a pooler in between may have given no key.
@@ -157,6 +164,8 @@ impl Connection {
             status: b'I',
             owed: 0,
             counted: 0,
+            unnamed_portals: 0,
+            syncs_in_copy: 0,
             hidden_tag: SmallVec::new(),
             cancel_handle: greeting.backend_key.map(|key| Arc::new(CancelHandle { endpoint: Arc::clone(endpoint), key })),
             prepared: PreparedStatements::default(),
@@ -253,8 +262,17 @@ impl Connection {
             self.output.get(self.counted..).and_then(|rest| rest.first_chunk::<FRAME_HEADER_BYTES>())
         {
             self.owed += u32::from(matches!(*tag, client_tag::QUERY | client_tag::SYNC));
+            let has_no_name = || self.output.get(self.counted + FRAME_HEADER_BYTES) == Some(&0);
+            let is_unnamed = *tag == client_tag::QUERY || (*tag == client_tag::BIND && has_no_name());
+            self.unnamed_portals = self.unnamed_portals.wrapping_add(u32::from(is_unnamed));
             self.counted += 1 + u32::from_be_bytes(*length) as usize;
         }
+    }
+
+    /// Tells the unnamed portal that is there, or in `output`, from those before it.
+    pub fn unnamed_portal(&mut self) -> u32 {
+        self.count_owed();
+        self.unnamed_portals
     }
 
     /// ReadyForQuery has been read.
@@ -262,6 +280,40 @@ impl Connection {
     pub fn note_ready(&mut self, status: u8) {
         self.status = status;
         self.owed = self.owed.saturating_sub(1);
+    }
+
+    /// A COPY has its data, and all that was sent before the end of them was read with them.
+    #[inline]
+    pub fn end_copy(&mut self) {
+        let syncs = std::mem::take(&mut self.syncs_in_copy);
+        if syncs > 0 {
+            self.forget_owed(syncs as usize);
+        }
+    }
+
+    /// A COPY has failed. Which of the Syncs that were sent to it the shard has read as part of the data is not known: it answers the
+    /// others, and what is put behind them shows where its answers end.
+    pub fn ask_for_syncs(&mut self) {
+        let syncs = std::mem::take(&mut self.syncs_in_copy);
+        if syncs == 0 {
+            return;
+        }
+        originate::sync(&mut self.output);
+        originate::close(&mut self.output, b'S', b"");
+        originate::sync(&mut self.output);
+        self.unnamed = None;
+        (0..=syncs).for_each(|_| self.expect(Reply::Sync, false));
+        self.expect(Reply::SyncsOfCopy(syncs), false);
+        self.expect(Reply::Sync, false);
+    }
+
+    /// The answer to that. How many Syncs were not read with the data; `None`: nothing of the kind was asked.
+    pub fn take_syncs_of_copy(&mut self) -> Option<u32> {
+        let read = self.pending.iter().take_while(|pending| pending.reply == Reply::Sync).count();
+        let Some(Pending { reply: Reply::SyncsOfCopy(syncs), .. }) = self.pending.get(read).copied() else { return None };
+        self.pending.drain(..=read);
+        self.forget_owed(read);
+        Some(syncs.saturating_sub(u32::try_from(read).unwrap_or(u32::MAX)))
     }
 
     /// So many requests are not answered: they come to a shard that reads the data of a COPY, or skips what comes.
@@ -337,6 +389,12 @@ impl Connection {
     }
 
     /// Remembers a ParameterStatus. True when the value changed.
+    /// Of the server, as it reports itself; `None`: it does not.
+    pub fn major_version(&self) -> Option<u32> {
+        let (_, version) = self.parameters.iter().find(|(name, _)| &**name == "server_version")?;
+        version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    }
+
     pub fn note_parameter(&mut self, name: &str, value: &str) -> bool {
         match self.parameters.iter_mut().find(|(known, _)| &**known == name) {
             Some((_, known)) if &**known == value => false,

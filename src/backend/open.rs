@@ -25,8 +25,12 @@ pub enum OpenError {
 /// A fresh connection of this runtime. The caller sets the deadline.
 pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runtime: usize) -> Result<Connection, OpenError> {
     let mut stream = address.endpoint.connect().await?;
-    // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings.
-    let parameters = [("client_encoding", "UTF8"), ("standard_conforming_strings", "on")];
+    let url = address.endpoint.url();
+    // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings. Whatever
+    // the order, the server sets these after what `options` says.
+    let own = [("client_encoding", Some("UTF8")), ("standard_conforming_strings", Some("on"))];
+    let given = [("options", url.options.as_deref()), ("application_name", url.application_name.as_deref())];
+    let parameters: Vec<(&str, &str)> = given.into_iter().chain(own).filter_map(|(name, value)| Some((name, value?))).collect();
     match auth::login(&mut stream, credentials, &address.database, &parameters).await {
         Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime)),
         Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),

@@ -15,6 +15,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -79,8 +80,9 @@ impl From<CheckoutError> for PgError {
             .with_detail(format!("All {size} connections are in use (pool.size_per_shard)."))
             .with_hint("Raise pool.size_per_shard or pool.checkout_timeout_ms, or shorten transactions."),
             CheckoutError::Refused { shard, error } => {
-                PgError::new(error.code().unwrap_or(SqlState::CONNECTION_FAILURE), error.message())
-                    .with_context(format!("login to shard \"{shard}\""))
+                let text = |code| error.field(code).map(|text| String::from_utf8_lossy(text).into_owned());
+                let told = PgError::new(error.code().unwrap_or(SqlState::CONNECTION_FAILURE), error.message());
+                PgError { detail: text(b'D'), hint: text(b'H'), ..told }.with_context(format!("login to shard \"{shard}\""))
             }
         }
     }
@@ -169,6 +171,8 @@ pub struct Pool {
     pub shard: ShardId,
     pub address: ShardAddress,
     credentials: BackendCredentials,
+    /// The newest login that has asked for it.
+    asked_by: AtomicU64,
     limits: PoolLimits,
     counters: PoolCounters,
     state: Mutex<State>,
@@ -228,7 +232,7 @@ impl Pool {
             health: Health::new(limits.backoff),
             not_before: Instant::now(),
         };
-        Self { shard, address, credentials, limits, counters, state: Mutex::new(state) }
+        Self { shard, address, credentials, asked_by: AtomicU64::new(0), limits, counters, state: Mutex::new(state) }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -600,18 +604,24 @@ impl Pools {
         Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics }
     }
 
-    /// The pool of this shard and user; made when it is first asked for.
-    pub fn pool(&self, shard: ShardId, user: &str, make: impl FnOnce() -> (ShardAddress, BackendCredentials)) -> Arc<Pool> {
-        let key = (shard, user.to_owned());
-        if let Some(pool) = self.pools.read().get(&key) {
+    /// The pool of this shard and of the user with these credentials; made when it is first asked for. Of two logins with different
+    /// ones the later counts, which has the user's present password: an earlier session shares its pool.
+    pub fn pool(&self, shard: ShardId, address: ShardAddress, credentials: BackendCredentials, login: u64) -> Arc<Pool> {
+        let key = (shard, credentials.user.to_string());
+        let is_meant = |pool: &Pool| pool.credentials == credentials || pool.asked_by.load(Ordering::Acquire) > login;
+        if let Some(pool) = self.pools.read().get(&key).filter(|pool| is_meant(pool)) {
+            pool.asked_by.fetch_max(login, Ordering::AcqRel);
             return Arc::clone(pool);
         }
         let mut pools = self.pools.write();
-        let pool = pools.entry(key).or_insert_with(|| {
-            let (address, credentials) = make();
-            Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics))
-        });
-        Arc::clone(pool)
+        if let Some(pool) = pools.get(&key).filter(|pool| is_meant(pool)) {
+            pool.asked_by.fetch_max(login, Ordering::AcqRel);
+            return Arc::clone(pool);
+        }
+        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics));
+        pool.asked_by.store(login, Ordering::Release);
+        pools.insert(key, Arc::clone(&pool));
+        pool
     }
 
     pub fn all(&self) -> Vec<Arc<Pool>> {
@@ -621,5 +631,52 @@ impl Pools {
     /// Forgets pools of shards that are gone or whose URL has changed.
     pub fn retain(&self, keep: impl Fn(&Pool) -> bool) {
         self.pools.write().retain(|_, pool| keep(pool));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::BackendSecret;
+    use crate::config::Secret;
+    use crate::config::ShardUrl;
+    use crate::net::ShardEndpoint;
+
+    fn pools() -> Pools {
+        let second = Duration::from_secs(1);
+        let limits = PoolLimits {
+            size: 2,
+            late_joiner_reserve: 1,
+            checkout_timeout: second,
+            connect_timeout: second,
+            idle_timeout: None,
+            max_lifetime: None,
+            backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
+        };
+        Pools::new(limits, 1, Metrics::new().expect("built"))
+    }
+
+    fn ask(pools: &Pools, password: &str, login: u64) -> Arc<Pool> {
+        let url = "postgres://postgres@127.0.0.1:1/app";
+        let endpoint = Arc::new(ShardEndpoint::new(ShardUrl::parse(url).expect("valid")).expect("usable"));
+        let address = ShardAddress { name: "s1".to_owned(), database: "app".to_owned(), url: url.to_owned(), endpoint };
+        let credentials = BackendCredentials { user: "ada".into(), secret: BackendSecret::Password(Secret::new(password)) };
+        pools.pool(ShardId(1), address, credentials, login)
+    }
+
+    #[test]
+    fn a_session_with_an_old_password_does_not_bring_it_back() {
+        let pools = pools();
+        let old = ask(&pools, "old", 1);
+        assert!(Arc::ptr_eq(&old, &ask(&pools, "old", 2)), "one pool for all sessions of a user");
+        // The settings were reloaded, and the pools of users that have changed are forgotten.
+        pools.retain(|_| false);
+        let again = ask(&pools, "old", 1);
+        let new = ask(&pools, "new", 3);
+        assert!(!Arc::ptr_eq(&again, &new) && new.credentials.secret == BackendSecret::Password(Secret::new("new")));
+        assert!(Arc::ptr_eq(&new, &ask(&pools, "old", 2)), "the session from before shares it");
+        assert!(Arc::ptr_eq(&new, &ask(&pools, "new", 4)));
+        assert!(Arc::ptr_eq(&new, &ask(&pools, "old", 3)), "and does not replace it later");
+        assert_eq!(pools.all().len(), 1);
     }
 }

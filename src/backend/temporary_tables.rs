@@ -111,7 +111,6 @@ fn add_to_key(table: &mut Relation, column: &Column) {
             is_constraint: true,
             columns: vec![column],
             is_partial: false,
-            definition: String::new(),
         }),
     }
 }

@@ -7,6 +7,30 @@ use std::collections::BTreeSet;
 
 use super::{Catalog, DependencyTarget, Function, Oid, Relation};
 
+/// Definitions that could not be read, since another transaction holds what they are printed from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    #[default]
+    Nothing,
+    /// What statements with these names mean is not known: what lacks its definition, and what uses that. No name: only definitions
+    /// that no statement is planned by are missing from [`Catalog::definitions`].
+    These(BTreeSet<String>),
+    /// It is not known which.
+    Anything,
+}
+
+impl Held {
+    /// It is not known what the statement means.
+    #[inline]
+    pub fn may_concern(&self, text: &str) -> bool {
+        match self {
+            Held::Nothing => false,
+            Held::These(names) => mentions(text, names),
+            Held::Anything => true,
+        }
+    }
+}
+
 impl Catalog {
     /// These names, and those of relations and functions that use one of them, directly or not. `None`: an operator does, which
     /// has no name that could be looked for.

@@ -16,7 +16,7 @@ mod quote;
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
-pub use dependents::mentions;
+pub use dependents::{Held, mentions};
 pub use numbering::{Numbering, SequenceName, identity_in_default};
 pub use quote::{quoted_identifier, quoted_literal, quoted_name};
 
@@ -53,6 +53,8 @@ pub struct Catalog {
     pub operator_functions: HashMap<String, Vec<Oid>>,
     /// Functions of users behind casts to a type and checks of a domain, by the type's name. Not those of an extension.
     pub type_functions: HashMap<String, Vec<Oid>>,
+    /// What is not known, as long as others hold it.
+    pub held: Held,
     /// Kept by the closure walks; empty at first.
     pub closures: ClosureCache,
 }
@@ -167,8 +169,6 @@ pub struct Unique {
     /// is compared otherwise: under a nondeterministic collation, or by another operator than `=` in an exclusion constraint.
     pub columns: Vec<Option<String>>,
     pub is_partial: bool,
-    /// `pg_get_indexdef`.
-    pub definition: String,
 }
 
 #[derive(Clone, Debug)]

@@ -4,11 +4,16 @@
 //! what the change has left on the shards; then any proxy reads what has become of them, drops from the map what is nowhere
 //! any more, and closes the change. A proxy that was only frozen may still commit: it finishes its change again, which
 //! tells everybody to read the schema anew.
+//!
+//! But for sequences: what the map says of one that a transaction makes, or alters, must stay until that has ended. So it holds a lock on
+//! the home shard, taken before the map hears of the sequence; as long as it does the change stays open, whatever has become of its
+//! proxy. Who closes reads the map first and looks for the lock then.
 
 use std::sync::Arc;
 
 use super::gateway::Gateway;
 use super::schema;
+use crate::backend::catalog_reader::Printed;
 use crate::catalog::Catalog;
 use crate::error::PgError;
 use crate::shardmap::{MapSnapshot, ShardState};
@@ -25,6 +30,8 @@ impl Gateway {
         let store = self.map.store();
         let changes = store.open_schema_changes().await?;
         let own = self.map.lease().proxy_id();
+        // After the list: who has begun one of them is in the reading.
+        self.recovery.read_leases().await?;
         for proxy in changes.open.iter().map(|(_, proxy)| *proxy) {
             let Some(proxy) = proxy else { return Ok(()) };
             let is_gone = proxy == own || self.recovery.is_gone(proxy.0);
@@ -33,15 +40,22 @@ impl Gateway {
             }
         }
         let ids: Vec<_> = changes.open.iter().map(|(id, _)| *id).collect();
+        if self.numbers.are_under_way(&ids).await? {
+            tracing::info!(changes = ids.len(), "schema changes of a proxy that is gone stay open: its transaction has not ended");
+            return Ok(());
+        }
         Box::pin(self.numbers.settle_alterations(ACTOR, &ids)).await?;
         // After the list of changes: one that has begun since then is seen when they are closed.
         self.map.refresh().await?;
+        let map = self.map.load();
+        if self.numbers.are_under_way(&ids).await? {
+            return Ok(());
+        }
         self.refresh_catalog().await?;
         let home = self.catalog.load_full();
-        let map = self.map.load();
         let tables = self.tables_of_no_shard(&map, &home).await?;
         let sequences: Vec<Name> = map.sequences.keys().filter(|name| !home.relation_names.contains_key(*name)).cloned().collect();
-        if store.close_schema_changes(ACTOR, &changes, &tables, &sequences).await? {
+        if store.close_schema_changes(ACTOR, &changes, map.epoch, &tables, &sequences).await? {
             tracing::info!(changes = changes.open.len(), "schema changes that nobody works on are closed");
             self.map.refresh().await?;
             self.follow_schema().await?;
@@ -57,7 +71,7 @@ impl Gateway {
             if gone.is_empty() {
                 break;
             }
-            let catalog = schema::read(shard).await?;
+            let catalog = schema::read(shard, &mut Printed::default()).await?;
             gone.retain(|name| !catalog.relation_names.contains_key(name));
         }
         Ok(gone)

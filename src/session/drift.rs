@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use super::gateway::Gateway;
 use super::{Failure, Session, schema};
-use crate::catalog::{Catalog, Definitions};
+use crate::backend::catalog_reader::Printed;
+use crate::catalog::{Catalog, Definitions, Held};
 use crate::error::PgError;
-use crate::shardmap::{GroupId, ShardState, Table, TableKind};
+use crate::shardmap::{GroupId, ShardId, ShardState, Table, TableKind};
 use crate::sql::analysis::Part;
 
 /// (schema, name) → what differs, as a sentence.
@@ -21,6 +22,8 @@ pub type Drift = HashMap<(String, String), String>;
 #[derive(Debug, Default)]
 pub struct DriftLook {
     suspected: Drift,
+    /// Of each shard but the home shard.
+    printed: HashMap<ShardId, Printed>,
 }
 
 impl Gateway {
@@ -31,14 +34,19 @@ impl Gateway {
             return;
         }
         let home = self.catalog.load_full();
+        if home.held != Held::Nothing {
+            return;
+        }
         let shards: Vec<_> =
             before.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online).cloned().collect();
         let tables: Vec<Arc<Table>> = before.tables.values().cloned().collect();
         let version = before.schema_version;
         drop(before);
+        look.printed.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
         let mut found = Drift::new();
         for shard in shards {
-            match schema::read(&shard).await {
+            match schema::read(&shard, look.printed.entry(shard.id).or_default()).await {
+                Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
                 Ok(catalog) => add_differences(&mut found, &tables, &home, &shard.name, &catalog),
                 Err(error) => tracing::debug!(shard = shard.name, %error, "a shard's schema is not known"),
             }

@@ -16,9 +16,10 @@ use super::relations::Clients;
 use super::schema::CatalogMark;
 use super::sequence_rights::{Rights, RightsKey};
 use crate::auth::BackendCredentials;
+use crate::backend::catalog_reader::Printed;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
-use crate::config::{BackendUser, Config};
+use crate::config::{BackendUser, Config, ShardUrl};
 use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
 use crate::execute::barrier::Barrier;
@@ -26,7 +27,7 @@ use crate::execute::commit::{Places, Registry};
 use crate::execute::deadlock::Waits;
 use crate::execute::numbers::Numbers;
 use crate::execute::recovery::Recovery;
-use crate::net::{ShardEndpoint, ShardUrl};
+use crate::net::ShardEndpoint;
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::{Analyzer, Context};
 use crate::telemetry::Counters;
@@ -73,6 +74,7 @@ pub struct Gateway {
     pub(super) keys_pay: Cache<u64, bool>,
     /// What roles may do with sequences of the whole cluster, and when a shard was asked.
     pub(super) rights: Cache<RightsKey, (Rights, Instant)>,
+    next_login: AtomicU64,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
     /// What the map said when the reading of `catalog` began.
@@ -80,7 +82,7 @@ pub struct Gateway {
     /// Tables that differ between shards, as the last look has found.
     pub(super) drift: ArcSwap<Drift>,
     /// Held while the home shard's schema is read.
-    pub(super) refreshing: tokio::sync::Mutex<()>,
+    pub(super) refreshing: tokio::sync::Mutex<Printed>,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -143,11 +145,12 @@ impl Gateway {
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             keys_pay: Cache::builder().max_capacity(KEYS_PAY_MAX).time_to_live(KEYS_PAY_LIFETIME).build(),
             rights: Cache::new(RIGHTS_MAX),
+            next_login: AtomicU64::new(1),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
-            refreshing: tokio::sync::Mutex::new(()),
+            refreshing: tokio::sync::Mutex::default(),
             config,
             map,
             catalog: ArcSwap::from_pointee(Catalog::default()),
@@ -202,8 +205,13 @@ impl Gateway {
         })
     }
 
+    /// For a session: grows with every login.
+    pub(super) fn next_login(&self) -> u64 {
+        self.next_login.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The pool of a shard for this client's login.
-    pub(super) fn pool(&self, shard: &Shard, client: &BackendCredentials) -> Result<Arc<Pool>, PgError> {
+    pub(super) fn pool(&self, shard: &Shard, client: &BackendCredentials, login: u64) -> Result<Arc<Pool>, PgError> {
         let unusable = |error: &dyn std::fmt::Display| {
             PgError::internal(format!("the URL of shard \"{}\" cannot be used", shard.name)).with_detail(error.to_string())
         };
@@ -212,11 +220,10 @@ impl Gateway {
             BackendUser::Client if shard.id != MAP_DATABASE => client.clone(),
             BackendUser::Client | BackendUser::Shard => BackendCredentials::from_url(&url),
         };
-        let user = credentials.user.to_string();
         let database = url.database.clone();
         let endpoint = ShardEndpoint::new(url).map_err(|error| unusable(&error))?;
         let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint: Arc::new(endpoint) };
-        Ok(self.pools.pool(shard.id, &user, || (address, credentials)))
+        Ok(self.pools.pool(shard.id, address, credentials, login))
     }
 
     /// The one that all sessions and connections with these settings hold, so that comparing them takes no look inside.

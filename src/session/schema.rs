@@ -2,22 +2,25 @@
 //!
 //! A schema change through a proxy is announced in the map database before the first shard is touched and finished after the
 //! last, so an interrupted change is seen. Each proxy plans a statement only by a catalogue that was read after the last change
-//! that its map knows of; who makes a change answers its client when every proxy's map knows of it. A table that was dropped leaves the map;
-//! renaming a distributed one is refused. What was changed behind the proxy's back is found by a slow look.
+//! that its map knows of; who makes a change answers its client when every proxy's map knows of it. A table that was dropped leaves
+//! the map; renaming a distributed one is refused. Reading waits for nobody's locks: definitions that others hold are left out, and
+//! who needs one of them waits (see `held`). What was changed behind the proxy's back is found by a slow look.
 
 use std::collections::HashMap;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{Connection, Executor};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 
 use super::gateway::Gateway;
+use super::numbered::Numbered;
 use super::{Failure, Session};
-use crate::backend::catalog_reader;
+use crate::backend::catalog_reader::{self, Printed, WhenHeld};
 use crate::catalog::{Catalog, Oid, SequenceName};
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
+use crate::net::connect_options;
 use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
 use crate::sql::{Analyzed, Read};
 
@@ -35,7 +38,7 @@ pub(super) struct SchemaChange {
     /// Sequences of the whole cluster and their generations: those of that catalogue, and those that the transaction has declared.
     sequences: HashMap<SequenceName, i64>,
     /// Of these, what the transaction has declared.
-    declared: Vec<SequenceName>,
+    declared: Vec<Numbered>,
     /// It has closed sequences of the whole cluster to others.
     pub closes_sequences: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
@@ -48,20 +51,20 @@ impl SchemaChange {
     }
 
     /// Dropped from the map when it is not on the home shard after the transaction.
-    pub fn has_declared(&mut self, sequence: SequenceName, generation: i64) {
-        self.sequences.insert(sequence.clone(), generation);
-        self.declared.push(sequence);
+    pub fn has_declared(&mut self, numbered: Numbered, generation: i64) {
+        self.sequences.insert(numbered.sequence.clone(), generation);
+        self.declared.push(numbered);
     }
 
     /// By this transaction, which may still go back to before that.
     pub fn is_declared(&self, sequence: &SequenceName) -> bool {
-        self.declared.contains(sequence)
+        self.declared.iter().any(|declared| declared.sequence == *sequence)
     }
 
     /// The commit has failed, and what it has made may still appear.
     pub fn keep_declared(&mut self) {
-        for sequence in self.declared.drain(..) {
-            self.sequences.remove(&sequence);
+        for declared in &self.declared {
+            self.sequences.remove(&declared.sequence);
         }
     }
 }
@@ -102,27 +105,27 @@ impl Gateway {
 
     /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
     pub async fn follow_schema(&self) -> Result<(), PgError> {
-        let one_at_a_time = self.refreshing.lock().await;
+        let printed = self.refreshing.lock().await;
         if self.has_catalog_for(&self.map.load()) {
             return Ok(());
         }
-        Box::pin(self.read_catalog(one_at_a_time)).await
+        Box::pin(self.read_catalog(printed)).await
     }
 
     /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
     pub async fn refresh_catalog(&self) -> Result<(), PgError> {
-        let one_at_a_time = self.refreshing.lock().await;
-        Box::pin(self.read_catalog(one_at_a_time)).await
+        let printed = self.refreshing.lock().await;
+        Box::pin(self.read_catalog(printed)).await
     }
 
-    async fn read_catalog(&self, _one_at_a_time: tokio::sync::MutexGuard<'_, ()>) -> Result<(), PgError> {
+    pub(super) async fn read_catalog(&self, mut printed: tokio::sync::MutexGuard<'_, Printed>) -> Result<(), PgError> {
         let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
-        let mut catalog = tokio::time::timeout(READ_TIMEOUT, read(&home))
+        let mut catalog = tokio::time::timeout(READ_TIMEOUT, read(&home, &mut printed))
             .await
             .map_err(|_| unreadable(&home).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())))??;
         let known = self.catalog.load_full();
-        if catalog.digest == known.digest && same_oids(&catalog, &known) {
+        if catalog.digest == known.digest && catalog.held == known.held && same_oids(&catalog, &known) {
             self.catalog_mark.store(Arc::new(mark));
             return Ok(());
         }
@@ -160,6 +163,22 @@ impl Gateway {
         drop(map);
         if has_changed {
             self.map.refresh().await?;
+        }
+        self.declare_forgotten(actor, change, &after).await
+    }
+
+    /// What the transaction has made and the map does not know any more, since it was restored meanwhile: no row could be numbered.
+    async fn declare_forgotten(&self, actor: &str, change: &SchemaChange, after: &Catalog) -> Result<(), PgError> {
+        let made: Vec<_> =
+            change.declared.iter().filter(|declared| after.relation_names.contains_key(&declared.sequence)).collect();
+        if made.is_empty() {
+            return Ok(());
+        }
+        self.map.refresh().await?;
+        let map = self.map.load();
+        for declared in made.into_iter().filter(|declared| !map.sequences.contains_key(&declared.sequence)) {
+            tracing::warn!(sequence = declared.sequence.1, "the map has forgotten a new sequence, which is declared again");
+            self.map.store().declare_forgotten_sequence(actor, &declared.declaration()).await?;
         }
         Ok(())
     }
@@ -227,7 +246,7 @@ impl Session {
             return Ok(read);
         }
         self.gateway.refresh_catalog().await?;
-        self.refresh_context().await?;
+        Box::pin(self.refresh_context_for(text)).await?;
         self.read(text).await
     }
 
@@ -238,31 +257,26 @@ impl Session {
     }
 }
 
-pub(super) async fn read(home: &Shard) -> Result<Catalog, PgError> {
-    let options = PgConnectOptions::from_str(&home.url).map_err(|_| unreadable(home).with_detail("Its URL cannot be used."))?;
+/// Without definitions that others hold. `printed`: what the last reading of this shard has left, if any.
+pub(super) async fn read(shard: &Shard, printed: &mut Printed) -> Result<Catalog, PgError> {
+    let options = ShardUrl::parse(&shard.url)
+        .and_then(|url| connect_options(&url, "shardgate"))
+        .map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
     let failed = |error: &dyn std::error::Error| {
         let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        unreadable(home).with_detail(format!("{error}{source}"))
+        unreadable(shard).with_detail(format!("{error}{source}"))
     };
-    let options = options.application_name("shardgate");
     let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
-    // Definitions of views are locked while they are read. Who waits for what this holds, and holds what this waits for, is no
-    // deadlock of his: this gives up first, and begins anew.
-    connection.execute("SET lock_timeout = '500ms'").await.map_err(|error| failed(&error))?;
-    let catalog = loop {
-        match catalog_reader::read(&mut connection).await {
-            Err(error) if error.is_locked() => tracing::debug!(%error, "the schema is read again"),
-            read => break read.map_err(|error| failed(&error))?,
-        }
-    };
+    let catalog = catalog_reader::read(&mut connection, printed, WhenHeld::LeaveOut).await.map_err(|error| failed(&error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");
     }
     Ok(catalog)
 }
 
-fn unreadable(home: &Shard) -> PgError {
-    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of the home shard \"{}\" cannot be read", home.name))
+fn unreadable(shard: &Shard) -> PgError {
+    let kind = if shard.is_home { "the home shard" } else { "shard" };
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name))
 }
 
 /// The digest is of definitions: a table that was made anew alike has another oid.

@@ -2,38 +2,41 @@
 
 use sqlx::PgConnection;
 
+use super::printed::{Kind, Printed};
 use super::relations::whole;
 use super::{CatalogError, failed, oid, oids};
 use crate::catalog::{
     Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents,
 };
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    read_constraints(conn, catalog).await?;
-    read_triggers(conn, catalog).await?;
-    read_policies(conn, catalog).await?;
-    read_rules(conn, catalog).await?;
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    read_constraints(conn, catalog, printed).await?;
+    read_triggers(conn, catalog, printed).await?;
+    read_policies(conn, catalog, printed).await?;
+    read_rules(conn, catalog, printed).await?;
     read_dependencies(conn, catalog).await
 }
 
 #[derive(sqlx::FromRow)]
 struct ConstraintRow {
+    oid: i64,
     relation: i64,
     name: String,
-    is_foreign_key: bool,
+    kind: String,
     columns: Vec<String>,
     referenced: i64,
     referenced_columns: Vec<String>,
     on_delete: String,
     on_update: String,
     columns_set_on_delete: Vec<String>,
-    definition: String,
+    /// `None`: of those that are printed aside.
+    definition: Option<String>,
 }
 
 // Not those that are columns' own since PostgreSQL 18 (not null), nor triggers, nor what PostgreSQL adds to a foreign key for each
 // partition of the table that it refers to.
 const CONSTRAINTS: &str = "
-SELECT con.conrelid::int8 AS relation, con.conname::text AS name, con.contype = 'f' AS is_foreign_key,
+SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text AS name, con.contype::text AS kind,
        ARRAY(SELECT a.attname::text FROM unnest(con.conkey) WITH ORDINALITY k(attnum, n)
              JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k.attnum ORDER BY k.n) AS columns,
        con.confrelid::int8 AS referenced,
@@ -42,7 +45,7 @@ SELECT con.conrelid::int8 AS relation, con.conname::text AS name, con.contype = 
        con.confdeltype::text AS on_delete, con.confupdtype::text AS on_update,
        ARRAY(SELECT a.attname::text FROM unnest(con.confdelsetcols) k
              JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k ORDER BY a.attnum) AS columns_set_on_delete,
-       pg_get_constraintdef(con.oid) AS definition
+       CASE WHEN con.contype NOT IN ('c', 'x') THEN pg_get_constraintdef(con.oid) END AS definition
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -50,14 +53,20 @@ WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND n.nspname !~ '^pg_' AND n.nsp
   AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 
-async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<ConstraintRow> = sqlx::query_as(CONSTRAINTS).fetch_all(conn).await.map_err(failed("constraints"))?;
     for row in rows {
         let relation = oid(row.relation)?;
+        let definition = match row.kind.as_str() {
+            "c" => printed.text(Kind::Check, row.oid),
+            "x" => printed.text(Kind::Exclusion, row.oid),
+            _ => row.definition,
+        };
         if let Some(whole) = whole(catalog, relation) {
-            catalog.definitions.insert(ObjectName::part_of(whole, "constraint", row.name.as_str()), row.definition);
+            let object = ObjectName::part_of(whole, "constraint", row.name.as_str());
+            catalog.definitions.insert(object, definition.unwrap_or_default());
         }
-        if let (true, Some(relation)) = (row.is_foreign_key, catalog.relations.get_mut(&relation)) {
+        if let (true, Some(relation)) = (row.kind == "f", catalog.relations.get_mut(&relation)) {
             relation.foreign_keys.push(ForeignKey {
                 name: row.name,
                 columns: row.columns,
@@ -84,6 +93,7 @@ fn action(letter: &str) -> ForeignKeyAction {
 
 #[derive(sqlx::FromRow)]
 struct TriggerRow {
+    oid: i64,
     relation: i64,
     name: String,
     function: i64,
@@ -91,14 +101,16 @@ struct TriggerRow {
     is_enabled: bool,
     enabled: String,
     has_transition_tables: bool,
-    definition: String,
+    /// `None`: of those with a condition.
+    definition: Option<String>,
 }
 
 // Not our own, which come and go.
 const TRIGGERS: &str = "
-SELECT t.tgrelid::int8 AS relation, t.tgname::text AS name, t.tgfoid::int8 AS function, t.tgtype AS kind,
+SELECT t.oid::int8 AS oid, t.tgrelid::int8 AS relation, t.tgname::text AS name, t.tgfoid::int8 AS function, t.tgtype AS kind,
        t.tgenabled <> 'D' AS is_enabled, t.tgenabled::text AS enabled,
-       t.tgoldtable IS NOT NULL OR t.tgnewtable IS NOT NULL AS has_transition_tables, pg_get_triggerdef(t.oid) AS definition
+       t.tgoldtable IS NOT NULL OR t.tgnewtable IS NOT NULL AS has_transition_tables,
+       CASE WHEN t.tgqual IS NULL THEN pg_get_triggerdef(t.oid) END AS definition
 FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -116,17 +128,18 @@ const TRIGGER_UPDATE: i16 = 1 << 4;
 const TRIGGER_TRUNCATE: i16 = 1 << 5;
 const TRIGGER_INSTEAD: i16 = 1 << 6;
 
-async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<TriggerRow> = sqlx::query_as(TRIGGERS).fetch_all(conn).await.map_err(failed("triggers"))?;
     for row in rows {
         let relation = oid(row.relation)?;
+        let definition = row.definition.or_else(|| printed.text(Kind::Trigger, row.oid)).unwrap_or_default();
         if let Some(whole) = whole(catalog, relation) {
             // O: fires as usual, which needs no word.
-            let definition = match row.enabled.as_str() {
-                "O" => row.definition.clone(),
-                other => format!("{} (enabled: {other})", row.definition),
+            let told = match row.enabled.as_str() {
+                "O" => definition.clone(),
+                other => format!("{definition} (enabled: {other})"),
             };
-            catalog.definitions.insert(ObjectName::part_of(whole, "trigger", row.name.as_str()), definition);
+            catalog.definitions.insert(ObjectName::part_of(whole, "trigger", row.name.as_str()), told);
         }
         if let (true, Some(relation)) = (row.is_enabled, catalog.relations.get_mut(&relation)) {
             let has = |bit: i16| row.kind & bit != 0;
@@ -142,7 +155,7 @@ async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog) -> Result
                     truncate: has(TRIGGER_TRUNCATE),
                 },
                 has_transition_tables: row.has_transition_tables,
-                definition: row.definition,
+                definition,
                 name: row.name,
             });
         }
@@ -152,46 +165,49 @@ async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog) -> Result
 
 #[derive(sqlx::FromRow)]
 struct PolicyRow {
+    oid: i64,
     relation: i64,
     name: String,
-    expressions: Vec<String>,
     relations: Vec<i64>,
     definition: String,
 }
 
 // A policy always depends on its own table; whether it also reads it in a sub-select only the expression tells.
 const POLICIES: &str = "
-SELECT p.polrelid::int8 AS relation, p.polname::text AS name,
-       array_remove(ARRAY[pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)], NULL) AS expressions,
+SELECT p.oid::int8 AS oid, p.polrelid::int8 AS relation, p.polname::text AS name,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
              WHERE d.classid = 'pg_policy'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass
                AND d.refobjid <> p.polrelid ORDER BY 1) AS relations,
-       format('for %s, permissive %s, to %s, using %s, with check %s', p.polcmd, p.polpermissive,
-              (SELECT string_agg(CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END, ' ') FROM unnest(p.polroles) r),
-              pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)) AS definition
+       format('for %s, permissive %s, to %s', p.polcmd, p.polpermissive,
+              (SELECT string_agg(CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END, ' ') FROM unnest(p.polroles) r))
+           AS definition
 FROM pg_policy p
 JOIN pg_class c ON c.oid = p.polrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.polrelid, p.polname";
 
-async fn read_policies(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_policies(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<PolicyRow> = sqlx::query_as(POLICIES).fetch_all(conn).await.map_err(failed("policies"))?;
     for row in rows {
         let relation = oid(row.relation)?;
+        let (using, check) = (printed.text(Kind::PolicyUsing, row.oid), printed.text(Kind::PolicyCheck, row.oid));
         if let Some(whole) = whole(catalog, relation) {
-            catalog.definitions.insert(ObjectName::part_of(whole, "policy", row.name.as_str()), row.definition);
+            let told = |expression: &Option<String>| expression.clone().unwrap_or_default();
+            let definition = format!("{}, using {}, with check {}", row.definition, told(&using), told(&check));
+            catalog.definitions.insert(ObjectName::part_of(whole, "policy", row.name.as_str()), definition);
         }
         if let Some(relation) = catalog.relations.get_mut(&relation) {
-            relation.policies.push(Policy { name: row.name, expressions: row.expressions, relations: oids(&row.relations)? });
+            let expressions = using.into_iter().chain(check).collect();
+            relation.policies.push(Policy { name: row.name, expressions, relations: oids(&row.relations)? });
         }
     }
     Ok(())
 }
 
-async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, String, String, String)> = sqlx::query_as(
-        "SELECT r.ev_class::int8, r.rulename::text, pg_get_ruledef(r.oid), r.ev_enabled::text
+async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    let rows: Vec<(i64, String, i64, String)> = sqlx::query_as(
+        "SELECT r.ev_class::int8, r.rulename::text, r.oid::int8, r.ev_enabled::text
          FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE r.rulename <> '_RETURN' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
          ORDER BY r.ev_class, r.rulename",
@@ -199,9 +215,10 @@ async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
     .fetch_all(conn)
     .await
     .map_err(failed("rules"))?;
-    for (relation, name, definition, enabled) in rows {
+    for (relation, name, rule, enabled) in rows {
         let relation = oid(relation)?;
         if let Some(whole) = whole(catalog, relation) {
+            let definition = printed.text(Kind::Rule, rule).unwrap_or_default();
             let definition = format!("{definition} (enabled: {enabled})");
             catalog.definitions.insert(ObjectName::part_of(whole, "rule", name.as_str()), definition);
         }

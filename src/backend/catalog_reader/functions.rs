@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use sqlx::PgConnection;
 
+use super::printed::{Kind, Printed};
 use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
 use crate::catalog::{Catalog, Function, ObjectName, Oid, Type};
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    read_functions(conn, catalog).await?;
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    read_functions(conn, catalog, printed).await?;
     read_operators(conn, catalog).await?;
     read_types(conn, catalog).await?;
     read_type_functions(conn, catalog).await
@@ -25,7 +26,8 @@ struct FunctionRow {
     language: String,
     volatility: String,
     kind: String,
-    body: String,
+    /// `None`: of those of BEGIN ATOMIC, as their definition.
+    body: Option<String>,
     is_extension_member: bool,
     search_path: Option<String>,
     relations: Vec<i64>,
@@ -39,7 +41,7 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        format('%s.%s(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) AS signature,
        p.pronargs AS argument_count,
        EXISTS (SELECT FROM pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype IN ('c', 'd', 'p')) AS takes_row, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
-       CASE WHEN p.prosqlbody IS NULL THEN p.prosrc ELSE pg_get_function_sqlbody(p.oid) END AS body,
+       CASE WHEN p.prosqlbody IS NULL THEN p.prosrc END AS body,
        e.is_member AS is_extension_member,
        (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
            AS search_path,
@@ -49,7 +51,7 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
              WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass ORDER BY 1) AS functions,
        CASE WHEN e.is_member THEN NULL
             WHEN p.prokind = 'a' THEN (SELECT to_jsonb(a) - 'aggfnoid' - 'aggtranstype' - 'aggmtranstype' - 'aggsortop' FROM pg_aggregate a WHERE a.aggfnoid = p.oid)::text
-            ELSE pg_get_functiondef(p.oid) END AS definition
+            WHEN p.prosqlbody IS NULL THEN pg_get_functiondef(p.oid) END AS definition
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_language l ON l.oid = p.prolang
@@ -58,11 +60,15 @@ CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.oid";
 
-async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<FunctionRow> = sqlx::query_as(FUNCTIONS).fetch_all(conn).await.map_err(failed("functions"))?;
     for row in rows {
+        let (definition, body) = match row.body {
+            Some(body) => (row.definition, body),
+            None => (printed.text(Kind::Function, row.oid), printed.text(Kind::Body, row.oid).unwrap_or_default()),
+        };
         let oid = oid(row.oid)?;
-        if let Some(definition) = row.definition {
+        if let Some(definition) = definition.filter(|_| !row.is_extension_member) {
             catalog.definitions.insert(ObjectName::new("function", row.signature), definition);
         }
         catalog.function_names.entry(row.name.clone()).or_default().push(oid);
@@ -81,7 +87,7 @@ async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
                 language: row.language,
                 volatility: letter("provolatile", &row.volatility)?,
                 kind: letter("prokind", &row.kind)?,
-                body: row.body,
+                body,
                 is_extension_member: row.is_extension_member,
                 relations: oids(&row.relations)?,
                 search_path: row.search_path.as_deref().and_then(own_search_path),

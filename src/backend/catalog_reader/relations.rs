@@ -2,13 +2,14 @@
 
 use sqlx::PgConnection;
 
+use super::printed::{Kind, Printed};
 use super::{CatalogError, failed, is_bytewise, letter, oid};
 use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, RelationKind, Unique, identity_in_default};
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    read_relations(conn, catalog).await?;
-    read_columns(conn, catalog).await?;
-    read_indexes(conn, catalog).await?;
+pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    read_relations(conn, catalog, printed).await?;
+    read_columns(conn, catalog, printed).await?;
+    read_indexes(conn, catalog, printed).await?;
     read_parents(conn, catalog).await
 }
 
@@ -27,33 +28,43 @@ struct RelationRow {
     kind: String,
     owner: String,
     has_row_security: bool,
-    view_definition: Option<String>,
     definition: String,
     is_extension_member: bool,
 }
 
-// Row security is part of the definition; storage parameters are not, but a view's options change what it shows.
+// Row security is part of the definition; storage parameters are not, but a view's options change what it shows. A partition's
+// bounds are constants.
 const RELATIONS: &str = "
 SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
        pg_get_userbyid(c.relowner)::text AS owner, c.relrowsecurity AS has_row_security,
-       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END AS view_definition,
        concat_ws(', ',
-           CASE c.relkind WHEN 'p' THEN 'partitioned by ' || pg_get_partkeydef(c.oid) WHEN 'r' THEN 'ordinary' END,
-           CASE WHEN c.relispartition THEN 'partition ' || pg_get_expr(c.relpartbound, c.oid) END,
+           CASE c.relkind WHEN 'p' THEN (
+               SELECT 'partitioned by ' || CASE k.partstrat WHEN 'h' THEN 'HASH' WHEN 'l' THEN 'LIST' ELSE 'RANGE' END
+                      || (SELECT format(' (%s)', string_agg(concat_ws(' ', quote_ident(a.attname),
+                                     CASE WHEN co.oid <> a.attcollation THEN 'COLLATE ' || co.oid::regcollation END,
+                                     CASE WHEN NOT (oc.opcdefault AND oc.opcnamespace = 'pg_catalog'::regnamespace)
+                                          THEN concat_ws('.', nullif(oc.opcnamespace::regnamespace::text, 'pg_catalog'),
+                                                    quote_ident(oc.opcname)) END), ', ' ORDER BY i))
+                          FROM generate_series(0, k.partnatts - 1) i
+                          JOIN pg_attribute a ON a.attrelid = k.partrelid AND a.attnum = k.partattrs[i]
+                          JOIN pg_opclass oc ON oc.oid = k.partclass[i]
+                          LEFT JOIN pg_collation co ON co.oid = k.partcollation[i])
+               FROM pg_partitioned_table k WHERE k.partrelid = c.oid AND k.partexprs IS NULL)
+               WHEN 'r' THEN 'ordinary' END,
+           CASE WHEN c.relispartition THEN 'partition ' || pg_get_expr(c.relpartbound, 0) END,
            CASE WHEN c.relpersistence = 'u' THEN 'unlogged' END,
            CASE WHEN c.relrowsecurity THEN 'row level security' END,
            CASE WHEN c.relforcerowsecurity THEN 'forced row level security' END,
            CASE WHEN c.relkind = 'S' THEN (SELECT 'as ' || format_type(s.seqtypid, NULL) || CASE WHEN s.seqcycle THEN ' cycle' ELSE '' END
                                            FROM pg_sequence s WHERE s.seqrelid = c.oid) END,
-           CASE WHEN c.relkind IN ('v', 'm') THEN concat_ws(' ', array_to_string(c.reloptions, ' '), pg_get_viewdef(c.oid)) END)
-           AS definition,
+           CASE WHEN c.relkind IN ('v', 'm') THEN array_to_string(c.reloptions, ' ') END) AS definition,
        EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
            AS is_extension_member
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')";
 
-async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<RelationRow> = sqlx::query_as(RELATIONS).fetch_all(conn).await.map_err(failed("relations"))?;
     for row in rows {
         let oid = oid(row.oid)?;
@@ -66,9 +77,13 @@ async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
             "S" => RelationKind::Sequence,
             _ => return Err(CatalogError::Unexpected { what: "relkind", value: row.kind }),
         };
+        let view_definition = printed.text(Kind::View, row.oid);
         if !row.is_extension_member {
             let object = ObjectName::new(kind.word(), format!("{}.{}", row.schema, row.name));
-            catalog.definitions.insert(object, row.definition);
+            let key = printed.text(Kind::PartitionKey, row.oid).map(|key| format!("partitioned by {key}"));
+            let pieces = [Some(row.definition), key, view_definition.clone()];
+            let definition: Vec<String> = pieces.into_iter().flatten().filter(|piece| !piece.is_empty()).collect();
+            catalog.definitions.insert(object, definition.join(", "));
         }
         catalog.relation_names.insert((row.schema.clone(), row.name.clone()), oid);
         catalog.relations.insert(
@@ -84,7 +99,7 @@ async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
                 foreign_keys: Vec::new(),
                 triggers: Vec::new(),
                 policies: Vec::new(),
-                view_definition: row.view_definition,
+                view_definition,
                 rules: Vec::new(),
                 has_row_security: row.has_row_security,
                 parents: Vec::new(),
@@ -112,12 +127,14 @@ struct ColumnRow {
     collate: Option<String>,
     locale: Option<String>,
     default: Option<String>,
+    generated_by: Option<i64>,
     /// Of its type, which counts where it has none of its own.
     type_default: Option<String>,
     generated: String,
     identity: String,
 }
 
+// A default names no column, unless it generates the values.
 const COLUMNS: &str = r#"
 SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttypid::int8 AS type_oid,
        format_type(a.atttypid, a.atttypmod) AS type_name, a.atttypmod AS typmod, a.attnotnull AS is_not_null,
@@ -125,7 +142,8 @@ SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttyp
        coalesce(co.collisdeterministic, true) AS is_deterministic, co.collname::text AS collation,
        quote_ident(cn.nspname) || '.' || quote_ident(co.collname) AS collation_name,
        co.collprovider::text AS provider, co.collcollate AS collate, to_jsonb(co)->>'colllocale' AS locale,
-       pg_get_expr(d.adbin, d.adrelid) AS "default",
+       CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, 0) END AS "default",
+       CASE WHEN a.attgenerated <> '' THEN d.oid::int8 END AS generated_by,
        CASE WHEN a.attidentity = '' THEN coalesce(pg_get_expr(t.typdefaultbin, 0), quote_literal(t.typdefault)) END AS type_default,
        a.attgenerated::text AS generated, a.attidentity::text AS identity
 FROM pg_attribute a
@@ -139,9 +157,12 @@ WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY a.attrelid, a.attnum"#;
 
-async fn read_columns(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_columns(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<ColumnRow> = sqlx::query_as(COLUMNS).fetch_all(conn).await.map_err(failed("columns"))?;
-    for row in rows {
+    for mut row in rows {
+        if let Some(generated_by) = row.generated_by {
+            row.default = printed.text(Kind::Generated, generated_by);
+        }
         let relation = oid(row.relation)?;
         if let Some(whole) = whole(catalog, relation) {
             catalog.definitions.insert(ObjectName::part_of(whole, "column", row.name.as_str()), row.definition());
@@ -217,6 +238,7 @@ impl ColumnRow {
 
 #[derive(sqlx::FromRow)]
 struct IndexRow {
+    oid: i64,
     relation: i64,
     name: String,
     is_primary: bool,
@@ -225,12 +247,13 @@ struct IndexRow {
     is_constraint: bool,
     is_partial: bool,
     columns: Vec<Option<String>>,
-    definition: String,
+    plain_definition: String,
 }
 
-// A column counts as itself only where the index compares it as the type does: see Unique::columns.
+// A column counts as itself only where the index compares it as the type does: see Unique::columns. `plain_definition` is of an
+// index that has neither expressions nor a predicate, as PostgreSQL would print it, but under its table's lock.
 const INDEXES: &str = "
-SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AND i.indimmediate AS is_primary,
+SELECT i.indexrelid::int8 AS oid, i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AND i.indimmediate AS is_primary,
        i.indisunique AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
        i.indpred IS NOT NULL AS is_partial,
        ARRAY(SELECT a.attname::text
@@ -240,16 +263,37 @@ SELECT i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AN
                   AND (NOT i.indisexclusion
                        OR EXISTS (SELECT FROM pg_operator o WHERE o.oid = con.conexclop[k + 1] AND o.oprname = '='))
              ORDER BY k) AS columns,
-       pg_get_indexdef(i.indexrelid) AS definition
+       format('CREATE %sINDEX %I ON %s%I.%I USING %I %s', CASE WHEN i.indisunique THEN 'UNIQUE ' END, ic.relname,
+              CASE ic.relkind WHEN 'I' THEN 'ONLY ' END, n.nspname, c.relname, am.amname,
+              (SELECT concat_ws(' ',
+                          '(' || string_agg(k.definition, ', ' ORDER BY k.place) FILTER (WHERE k.place < i.indnkeyatts) || ')',
+                          'INCLUDE (' || string_agg(k.definition, ', ' ORDER BY k.place) FILTER (WHERE k.place >= i.indnkeyatts)
+                                      || ')',
+                          CASE WHEN i.indnullsnotdistinct THEN 'NULLS NOT DISTINCT' END,
+                          'WITH (' || array_to_string(ic.reloptions, ', ') || ')')
+               FROM (SELECT place, concat_ws(' ', quote_ident(a.attname),
+                                CASE WHEN co.oid <> a.attcollation THEN 'COLLATE ' || co.oid::regcollation END,
+                                CASE WHEN NOT (oc.opcdefault AND oc.opcnamespace = 'pg_catalog'::regnamespace)
+                                     THEN concat_ws('.', nullif(oc.opcnamespace::regnamespace::text, 'pg_catalog'),
+                                                    quote_ident(oc.opcname)) END,
+                                '(' || array_to_string(ia.attoptions, ', ') || ')',
+                                CASE WHEN i.indoption[place] & 1 = 1 THEN 'DESC' END,
+                                CASE i.indoption[place] & 3 WHEN 1 THEN 'NULLS LAST' WHEN 2 THEN 'NULLS FIRST' END) AS definition
+                     FROM generate_series(0, i.indnatts - 1) place
+                     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[place]
+                     JOIN pg_attribute ia ON ia.attrelid = i.indexrelid AND ia.attnum = place + 1
+                     LEFT JOIN pg_opclass oc ON oc.oid = i.indclass[place]
+                     LEFT JOIN pg_collation co ON co.oid = i.indcollation[place]) k)) AS plain_definition
 FROM pg_index i
 JOIN pg_class ic ON ic.oid = i.indexrelid
+JOIN pg_am am ON am.oid = ic.relam
 JOIN pg_class c ON c.oid = i.indrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.contype IN ('p', 'u', 'x')
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate') AND c.relkind IN ('r', 'p', 'm')
 ORDER BY i.indrelid, ic.relname";
 
-async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
+async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     let rows: Vec<IndexRow> = sqlx::query_as(INDEXES).fetch_all(conn).await.map_err(failed("indexes"))?;
     for row in rows {
         // Those of constraints are told by the constraint.
@@ -257,7 +301,7 @@ async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<
             && let Some(whole) = whole(catalog, oid(row.relation)?)
         {
             let object = ObjectName::part_of(whole, "index", row.name.as_str());
-            catalog.definitions.insert(object, row.definition.as_str());
+            catalog.definitions.insert(object, printed.text(Kind::Index, row.oid).unwrap_or(row.plain_definition));
         }
         if !row.is_unique && !row.is_exclusion {
             continue;
@@ -270,7 +314,6 @@ async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<
                 is_constraint: row.is_constraint,
                 columns: row.columns,
                 is_partial: row.is_partial,
-                definition: row.definition,
             });
         }
     }

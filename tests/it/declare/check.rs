@@ -10,7 +10,9 @@ use super::Declarer;
 fn config(map_url: &str, users: &[&str], backend_user: &str) -> Config {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("shardgate.toml");
-    let mut text = format!("[map]\nurl = \"{map_url}\"\n[auth]\nmethod = \"trust\"\nbackend_user = \"{backend_user}\"\n");
+    let mut text = format!(
+        "[listen]\nmax_clients = 100\n[map]\nurl = \"{map_url}\"\n[auth]\nmethod = \"trust\"\nbackend_user = \"{backend_user}\"\n"
+    );
     for user in users {
         text.push_str(&format!("[[auth.users]]\nname = \"{user}\"\nadmin = true\n"));
     }
@@ -67,6 +69,33 @@ async fn servers_without_replication_or_prepared_transactions_are_named() {
     d.add(0).await.expect("add");
     let told = lines(&findings(&configuration).await);
     assert!(told.contains("wal_level is replica") && told.contains("max_prepared_transactions is 0"), "{told}");
+}
+
+/// Registered before such urls were refused.
+#[tokio::test]
+async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
+    let d = Declarer::start(1).await;
+    let store = d.map.store();
+    let url = format!("{}?target_session_attrs=any", d.cluster.shard_url(0));
+    let shard = shardgate::shardmap::NewShard { name: "odd", url: &url, region: None, capacity: 1.0, replication_url: None };
+    let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
+    store.add_shard(planned, "test", &shard).await.expect("register");
+    let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
+    let expected =
+        "shard \"odd\": the url of shard \"odd\" is not valid (The URL's parameter \"target_session_attrs\" is not known";
+    assert!(told.contains(expected), "{told}");
+}
+
+/// A program that reads the findings finds wrong settings among them.
+#[test]
+fn settings_that_are_wrong_are_a_finding_in_json() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardgate"));
+    command.args(["check", "--json"]).env("SHARDGATE__MAP__URL", "postgres://u:s3cret@h/map?sslmode=on");
+    let output = command.output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let finding = told["findings"][0]["finding"].as_str().expect("a finding");
+    assert!(finding.contains("map.url") && finding.contains("sslmode is \"on\"") && !finding.contains("s3cret"), "{told}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Reading a shard's schema: what two servers have in common compares equal, every difference is named.
 
-use shardgate::backend::catalog_reader;
+use std::time::Duration;
+
+use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
 use shardgate::catalog::{Access, Catalog, Closure};
 use shardgate::sql::body::SqlBodyReader;
 use sqlx::{Connection, PgConnection};
@@ -30,7 +32,8 @@ const SCHEMA: &str = "
 async fn read(cluster: &Cluster, shard: usize) -> Catalog {
     let mut connection = PgConnection::connect(&cluster.shard_url(shard)).await.expect("connect");
     let before: String = sqlx::query_scalar("SHOW search_path").fetch_one(&mut connection).await.unwrap();
-    let catalog = catalog_reader::read(&mut connection).await.expect("read");
+    let catalog =
+        catalog_reader::read(&mut connection, &mut Printed::default(), WhenHeld::Wait(Duration::ZERO)).await.expect("read");
     let after: String = sqlx::query_scalar("SHOW search_path").fetch_one(&mut connection).await.unwrap();
     assert_eq!(before, after, "settings are left as they were");
     catalog

@@ -63,12 +63,12 @@ async fn a_lost_proxy_does_not_keep_others_waiting() {
     assert_eq!(client.value(text).await, "90");
 }
 
-async fn reader_of(proxy: &Proxy) -> WireClient {
+pub(super) async fn reader_of(proxy: &Proxy) -> WireClient {
     WireClient::connect_with(proxy.address(), &[("user", "reader"), ("database", "app")]).await
 }
 
 /// The proxy works at a statement of this client.
-async fn until_at_work(proxy: &Proxy) {
+pub(super) async fn until_at_work(proxy: &Proxy) {
     let mut watcher = WireClient::connect(proxy.address()).await;
     let deadline = Instant::now() + Duration::from_secs(20);
     while watcher.value("SELECT count(*) FROM shardgate.clients WHERE \"user\" = 'reader' AND state LIKE 'active%'").await == "0" {

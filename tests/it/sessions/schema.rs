@@ -140,7 +140,7 @@ async fn a_name_of_the_map_is_used_anew_when_the_map_has_let_it_go() {
 
 const ALREADY_THERE: &str = "N(42P07 relation \"accounts\" already exists, skipping) C(CREATE TABLE) Z(I)";
 
-/// Reading what views say takes locks. Who locks their tables meanwhile, in whatever order, is in no deadlock with it.
+/// Reading what views say takes locks, where it has changed. Who locks their tables meanwhile, in whatever order, is in no deadlock with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_of_the_schema_stands_in_nobodys_way() {
     let stage = Stage::start(2, ProxyOptions::default()).await;
@@ -150,8 +150,10 @@ async fn a_reader_of_the_schema_stands_in_nobodys_way() {
     let (direct, observer) = (stage.cluster.connect_shard(0).await, stage.cluster.connect_shard(0).await);
     let waits = "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                  WHERE NOT l.granted AND a.application_name = 'shardgate' AND a.datname = current_database()";
-    for (first, then) in [("accounts", "notes"), ("notes", "accounts")] {
+    for (first, then, old, new) in [("accounts", "notes", "id", "key"), ("notes", "accounts", "key", "id")] {
         direct.batch_execute(&format!("BEGIN; LOCK TABLE {first}")).await.expect("the first lock");
+        let rename = format!("ALTER VIEW seen RENAME {old} TO {new}; ALTER VIEW others RENAME {old} TO {new}");
+        observer.batch_execute(&rename).await.expect("the views are not locked");
         client.query("COMMENT ON TABLE currencies IS 'money'");
         client.flush().await;
         let deadline = Instant::now() + Duration::from_secs(10);
