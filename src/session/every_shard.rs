@@ -14,8 +14,8 @@ use super::{Failure, Session};
 use crate::auth::stored_password;
 use crate::backend::Reply;
 use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
-use crate::net::ShardUrl;
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
 use crate::sql::ddl_locks::TableLocks;
@@ -27,6 +27,7 @@ use crate::wire::{self, originate, shard_tag};
 impl Session {
     /// `text`: all that the statement came with.
     pub(super) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        self.check_user_schema()?;
         let before = text.get(..statement.start).unwrap_or_default().chars().count();
         let text = text.get(statement.start..statement.end).unwrap_or(text);
         let shards = self.shards_home_first()?;
@@ -75,7 +76,7 @@ impl Session {
         let text = &*text;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
-            Command::Ddl { numbered: Some(numbered), .. } if shards.len() > 1 && !is_atomic => Err(not_at_once(numbered).into()),
+            Command::Ddl { numbered: Some(numbered), .. } if !is_atomic => Err(not_at_once(numbered).into()),
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
             Command::Ddl { altered: Some(altered), .. } if altered.sets_generated && !begins_here => {
                 Err(super::altered::generated_in_a_block().into())
@@ -97,7 +98,7 @@ impl Session {
         };
         // One shard may be two when it is committed.
         self.transaction.is_everywhere |= !outside && is_meant_for_all;
-        if !outside && shards.len() > 1 {
+        if !outside {
             self.transaction.is_piecemeal |= !is_atomic;
             self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
@@ -134,13 +135,19 @@ impl Session {
         Ok((shards, text, is_atomic))
     }
 
-    /// Can the change be committed on all shards at once? Where transactions over several shards are not possible, it is
-    /// committed on one after the other.
+    /// Can the change be committed on all these shards at once, and with what the transaction has written before? Where
+    /// transactions over several shards are not possible, it is committed on one after the other.
     async fn can_commit_on_all(&mut self, shards: &[Arc<Shard>]) -> Result<bool, Failure> {
-        if !self.may_write_on_several() || shards.len() < 2 {
+        let written = self.participants.iter().filter(|participant| participant.has_written).map(|participant| participant.shard);
+        let mut ids: Vec<_> = shards.iter().map(|shard| shard.id).chain(written).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() < 2 {
+            return Ok(true);
+        }
+        if !self.may_write_on_several() {
             return Ok(false);
         }
-        let ids: Vec<_> = shards.iter().map(|shard| shard.id).collect();
         match Box::pin(self.check_commit_support(&ids)).await {
             Ok(()) => Ok(true),
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => Ok(false),

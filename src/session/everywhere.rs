@@ -55,12 +55,13 @@ impl Session {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
             let name = self.gateway.shard(shard)?.name.clone();
             let has_written = self.participants.get(index).is_some_and(|participant| participant.has_written);
+            if !has_written {
+                self.end_reader(index).await?;
+                continue;
+            }
             match self.commit_on(index).await {
                 Ok(()) => done.push(name),
                 Err(Failure::End(end)) => return Err(end.into()),
-                Err(failure) if !has_written => {
-                    tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction");
-                }
                 Err(failure) => {
                     if !done.is_empty() {
                         let undone: Vec<String> =

@@ -8,7 +8,8 @@
 //!   staged   its queries are answered first                    (staged.rs)
 //!   moved    an UPDATE of the key, as DELETE and INSERT         (moved.rs)
 //!   locks    LOCK TABLE on every shard, one after the other, home first
-//!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's
+//!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's;
+//!            what may find several rows locks the table before  (unsettled.rs)
 //! ```
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
 //! one reference table meet on the home shard first, so that they wait for each other there and never across shards.
@@ -22,6 +23,7 @@ use super::elsewhere::with_shard_named;
 use super::staged::Staging;
 use super::statement::Statement;
 use super::told::changed;
+use super::unsettled::Difference;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
@@ -29,6 +31,7 @@ use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::copies_locked::CopiesLock;
 use crate::sql::copy_in::CopyIn;
 use crate::sql::lexer::{self, TokenKind};
 use crate::sql::moving::Moving;
@@ -47,8 +50,8 @@ pub(super) struct Writing {
 pub(super) enum WritingKind {
     Parts,
     Copies,
-    /// Copies of a table that this locks on each shard before.
-    LockedCopies(String),
+    /// Copies of tables that are locked on each shard before.
+    LockedCopies(CopiesLock),
     /// LOCK TABLE, in the client's transaction.
     Locks,
     /// For each row of VALUES the place of its shard in [`Writing::shards`].
@@ -95,6 +98,15 @@ pub(super) enum Request<'r> {
 }
 
 impl Request<'_> {
+    /// On the first shard.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Request::Query(text) => text,
+            Request::Bound { statement, .. } => statement.text(),
+            Request::Queries(texts) | Request::Rows { texts, .. } => texts.first().map_or("", String::as_str),
+        }
+    }
+
     /// RETURNING gives what the client was told. By its types: names may have been lost with what was put into the text.
     fn is_told(&self, columns: &[FieldDescription]) -> bool {
         let (Request::Bound { description, .. } | Request::Rows { description, .. }) = self else { return true };
@@ -127,6 +139,7 @@ impl Session {
         }
         self.check_several(writing).await?;
         let begins_here = !self.transaction.is_open();
+        let is_alone = begins_here && !self.has_pipeline();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
             self.adopt_pipeline();
@@ -136,7 +149,8 @@ impl Session {
         let alone = format!("{:blanks$}{}", "", statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
-                self.write_restarting(&statement.command, writing, &Request::Query(&alone), Shown::DescribedRows).await
+                let request = Request::Query(&alone);
+                self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
             }
             WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, &writing.shards, &alone)).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
@@ -185,6 +199,7 @@ impl Session {
         let description = self.describe(statement).await?;
         self.check_parameters(&bind, &description.parameter_types)?;
         self.check_several(writing).await?;
+        let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
@@ -193,7 +208,7 @@ impl Session {
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
                 match statement.analysis() {
-                    Some(analysis) => self.write_restarting(&analysis.command, writing, &request, Shown::Rows).await?,
+                    Some(analysis) => self.write_settled(&analysis.command, writing, &request, Shown::Rows, is_alone).await?,
                     None => return Err(PgError::internal("an empty statement writes").into()),
                 }
             }
@@ -254,9 +269,7 @@ impl Session {
                 Ok(tag)
             }
             WritingKind::LockedCopies(lock) => {
-                for shard in &writing.shards {
-                    self.write_and_read(std::slice::from_ref(shard), &Request::Query(lock), Shown::Nothing).await?;
-                }
+                Box::pin(self.lock_copies(lock, &writing.shards)).await?;
                 self.write_copies(&writing.shards, request, shown).await
             }
             WritingKind::Copies => self.write_copies(&writing.shards, request, shown).await,
@@ -275,10 +288,13 @@ impl Session {
         let (home, others) = shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
         let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
         let rest = self.write_and_read(others, request, Shown::Nothing).await?;
-        let tag = first.into_iter().next().unwrap_or_default().tag;
-        match rest.iter().zip(others).find(|(other, _)| other.tag != tag) {
-            None => Ok(tag),
-            Some((other, shard)) => Err(copies_differ(&tag, &other.tag, &self.gateway.shard(*shard)?.name).into()),
+        let home = first.into_iter().next().unwrap_or_default().tag;
+        match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
+            None => Ok(home),
+            Some((other, shard)) => {
+                let difference = Difference { home, other: other.tag, shard: *shard };
+                Err(Box::pin(self.differing(difference, request.text())).await)
+            }
         }
     }
 

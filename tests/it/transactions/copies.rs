@@ -1,8 +1,10 @@
 //! Those who write the same rows of a reference table at one time, through two proxies: one after the other on every shard, in one
 //! order, and nobody waits for himself.
 
-use super::Ledger;
-use crate::sessions::Stage;
+use std::time::{Duration, Instant};
+
+use super::{Ledger, Points};
+use crate::sessions::{Stage, succeed};
 use crate::support::{Proxy, ProxyOptions, WireClient, volume};
 
 const CLIENTS: usize = 6;
@@ -52,4 +54,252 @@ async fn write(mut client: WireClient, number: usize, rounds: usize) {
             assert!(!told.contains("E(") && !told.contains("C(UPDATE 0)") && told.contains("Z("), "{text}: {told}");
         }
     }
+}
+
+/// A commit is held after it was decided on the home shard, and before it reaches the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_meets_a_commit_half_done_is_no_sign_of_other_copies() {
+    let points = Points::new();
+    let stage = Stage::start(2, points.options()).await;
+    let mut client = stage.client().await;
+    let mark = "UPDATE currencies SET name = name || '!' WHERE code >= 'EUR'";
+    let mark_one = |number: i32| format!("UPDATE currencies SET name = name || '!' WHERE code = 'N{number}' RETURNING code");
+
+    // All of its transaction: it waits, and runs again.
+    for (number, is_simple) in [(1, true), (2, false)] {
+        let mut committing = begin_to_commit(&stage, &points, &add(&format!("N{number}"))).await;
+        if is_simple {
+            client.query(&mark_one(number))
+        } else {
+            client.unnamed(&mark_one(number), &[]).sync()
+        };
+        client.flush().await;
+        stage.until_waiting("the write").await;
+        points.release(HELD);
+        assert_eq!(committing.transcript().await, "C(INSERT 0 1) Z(I)");
+        let told = client.transcript().await;
+        assert!(!told.contains("E(") && told.ends_with("C(UPDATE 1) Z(I)"), "{told}");
+        assert_eq!(told.matches(&format!("D(N{number})")).count(), 1, "{told}");
+    }
+    check_copies(&stage).await;
+
+    // It has done something else before: the client begins anew.
+    let mut other = stage.client().await;
+    let mut committing = begin_to_commit(&stage, &points, &add("N3")).await;
+    succeed(&mut other, &format!("BEGIN; UPDATE accounts SET balance = 7 WHERE id = {}", stage.key(1, 0))).await;
+    other.query("UPDATE currencies SET name = name || '!' WHERE code = 'N3'");
+    other.flush().await;
+    until_compared(&stage).await;
+    points.release(HELD);
+    assert_eq!(committing.transcript().await, "C(INSERT 0 1) Z(I)");
+    let answers = other.answers().await;
+    assert_eq!((answers[0].field(b'C').as_str(), answers[1].describe().as_str()), ("40001", "Z(E)"));
+    assert!(!answers[0].field(b'D').is_empty() && !answers[0].field(b'H').is_empty());
+    succeed(&mut other, "ROLLBACK").await;
+    check_copies(&stage).await;
+
+    // Somebody has written to one copy directly.
+    stage.cluster.connect_shard(1).await.batch_execute(&add("OWN")).await.expect("a row of its own");
+    for block in ["", "BEGIN; "] {
+        let told = client.ask(&format!("{block}{mark}")).await;
+        assert!(told.contains("E(55000 the copies of the reference table differ on shard \"shard1\")"), "{told}");
+        client.ask("ROLLBACK").await;
+    }
+    assert_eq!(client.value("SELECT count(*) FROM currencies WHERE name LIKE '%!!'").await, "0");
+    stage.assert_log_is_clean();
+}
+
+/// Two commits are held in their middle, each visible on another shard: what an UPDATE of all rows finds differs from copy to
+/// copy, and its counts do not. It waits until both are on all shards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_of_many_rows_finds_the_same_on_every_copy() {
+    let (home_first, home_last) = (Points::new(), Points::new());
+    let stage = Stage::start(2, home_first.options()).await;
+    let other = Proxy::start(&stage.cluster, home_last.options());
+    let block = format!("BEGIN; UPDATE accounts SET balance = 7 WHERE id = {}", stage.key(1, 0));
+    let writes = [
+        ("", "UPDATE currencies SET name = name || '!'"),
+        (&*block, "UPDATE currencies SET name = name || '!' WHERE code LIKE 'N%'"),
+        ("", "UPDATE currencies SET name = name || '!' WHERE code IN ('EUR', 'Na3', 'Nb3')"),
+        ("", "UPDATE currencies SET name = (SELECT max(owner) FROM accounts WHERE id < 3) WHERE code > 'M'"),
+        ("", "UPDATE currencies c SET name = a.owner FROM accounts a WHERE a.id = length(c.code) - 2"),
+        ("", "WITH w AS (UPDATE currencies SET name = 'w' RETURNING code) SELECT count(*) >= 2 FROM w"),
+        ("", "DELETE FROM currencies WHERE name = 'new'"),
+        (
+            "",
+            "MERGE INTO currencies c USING (SELECT max(owner) AS owner FROM accounts) a ON c.code > 'M' \
+             WHEN MATCHED THEN UPDATE SET name = 'merged'",
+        ),
+    ];
+    for (number, (before, write)) in writes.iter().enumerate() {
+        let mut client = stage.client().await;
+        if !before.is_empty() {
+            succeed(&mut client, before).await;
+        }
+        let mut first = begin_to_commit(&stage, &home_first, &add(&format!("Na{number}"))).await;
+        let mut last = WireClient::connect(other.address()).await;
+        let held = format!("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT FROM accounts WHERE id = {}", stage.key(1, 0));
+        succeed(&mut last, &held).await;
+        succeed(&mut last, &add(&format!("Nb{number}"))).await;
+        home_last.arm(HELD, "hold");
+        last.query("COMMIT");
+        last.flush().await;
+        home_last.until_reached(HELD).await;
+
+        if number % 2 == 0 {
+            client.query(write)
+        } else {
+            client.unnamed(write, &[]).sync()
+        };
+        client.flush().await;
+        let told = answered_after(&stage, &mut client, || [&home_first, &home_last].map(|points| points.release(HELD))).await;
+        assert_eq!((first.transcript().await, last.transcript().await), ("C(INSERT 0 1) Z(I)".into(), "C(COMMIT) Z(I)".into()));
+        assert!(!told.contains("E("), "{write}: {told}");
+        if !before.is_empty() {
+            succeed(&mut client, "COMMIT").await;
+        }
+        Ledger::until_nothing_is_prepared(&stage, Duration::from_secs(10)).await;
+        check_copies(&stage).await;
+    }
+    stage.assert_log_is_clean();
+}
+
+/// Where each shard keeps a snapshot, a lock comes too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_of_many_rows_by_snapshots_is_refused() {
+    let settings = vec![("cross_shard.isolation", "per_shard".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let mut client = stage.client().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        succeed(&mut client, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+        succeed(&mut client, "UPDATE currencies SET name = 'one' WHERE code = 'EUR'").await;
+        let told = client.ask("UPDATE currencies SET name = 'many'").await;
+        assert!(told.contains("E(0A000 a write of a reference table that may find several rows"), "{told}");
+        succeed(&mut client, "ROLLBACK").await;
+    }
+    check_copies(&stage).await;
+}
+
+/// Rows by their key, and new ones, do not wait for each other; a write of many rows and new ones do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_writes_of_many_rows_keep_others_out() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let (mut holder, mut client, mut many) = (stage.client().await, stage.client().await, stage.client().await);
+    succeed(&mut client, "SET lock_timeout = '5s'").await;
+    for statement in ["BEGIN", "UPDATE currencies SET name = 'held' WHERE code = 'EUR'", &add("ONE")] {
+        succeed(&mut holder, statement).await;
+    }
+    let beside = [
+        "UPDATE currencies SET name = 'other' WHERE code = 'INR'".to_owned(),
+        "UPDATE currencies c SET name = 'other' WHERE name > '' AND 'INR'::text = c.code RETURNING code".to_owned(),
+        add("TWO"),
+        format!("{} ON CONFLICT (code) DO UPDATE SET name = 'again'", add("TWO")),
+        "DELETE FROM ONLY currencies WHERE code = 'TWO'".to_owned(),
+    ];
+    for write in &beside {
+        succeed(&mut client, write).await;
+    }
+    for (code, told) in [("INR", "C(UPDATE 1)"), ("none", "C(UPDATE 0)")] {
+        client.unnamed("UPDATE currencies SET name = 'bound' WHERE code = $1", &[code]).sync().flush().await;
+        let answer = client.transcript().await;
+        assert!(answer.contains(told), "{answer}");
+    }
+    many.query("UPDATE currencies SET name = name || '!'");
+    many.flush().await;
+    until_locking(&stage).await;
+    succeed(&mut holder, "COMMIT").await;
+    assert_eq!(many.transcript().await, "C(UPDATE 3) Z(I)");
+
+    // The other way round.
+    succeed(&mut holder, "BEGIN; DELETE FROM currencies WHERE name = 'nothing'").await;
+    client.query(&add("THREE"));
+    client.flush().await;
+    stage.until_waiting("the new row").await;
+    assert_eq!(many.value("SELECT count(*) FROM currencies").await, "3", "nobody waits to read");
+    succeed(&mut holder, "COMMIT").await;
+    assert_eq!(client.transcript().await, "C(INSERT 0 1) Z(I)");
+    check_copies(&stage).await;
+    stage.assert_log_is_clean();
+}
+
+/// Who may write a column, and not the table, may not lock it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_lock_a_reference_table_writes_it_all_the_same() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "GRANT UPDATE (name) ON currencies TO reader").await;
+    succeed(&mut client, "SET ROLE reader").await;
+    assert!(client.ask("LOCK TABLE currencies").await.contains("E("));
+    let write = "UPDATE currencies SET name = name || '?'";
+    assert_eq!(client.ask(write).await, "C(UPDATE 2) Z(I)");
+    for text in ["BEGIN", write, "COMMIT"] {
+        succeed(&mut client, text).await;
+    }
+    assert_eq!(client.ask("DELETE FROM currencies").await, "E(42501 permission denied for table currencies) Z(I)");
+    assert_eq!(client.value("SELECT name FROM currencies WHERE code = 'EUR'").await, "Euro??");
+    // No lock for what cannot be.
+    let refused = client.ask("BEGIN READ ONLY; UPDATE currencies SET name = ''").await;
+    assert!(refused.contains("E(25006 cannot execute UPDATE in a read-only transaction)"), "{refused}");
+    check_copies(&stage).await;
+}
+
+/// The answer to a write that is to wait for the commits that are held, and is heard before where it does not.
+async fn answered_after<T>(stage: &Stage, client: &mut WireClient, release: impl FnOnce() -> T) -> String {
+    let mut answered = std::pin::pin!(client.transcript());
+    let early = tokio::select! {
+        told = &mut answered => Some(told),
+        () = until_locking(stage) => None,
+    };
+    release();
+    match early {
+        Some(told) => told,
+        None => answered.await,
+    }
+}
+
+/// A write waits for those who write the same table.
+async fn until_locking(stage: &Stage) {
+    let sql = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'LOCK TABLE%SHARE ROW EXCLUSIVE MODE'";
+    let client = stage.cluster.connect_map().await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while client.query(sql, &[]).await.expect("activity").is_empty() {
+        assert!(Instant::now() < deadline, "nobody waits for the lock");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn add(code: &str) -> String {
+    format!("INSERT INTO currencies VALUES ('{code}', 'new')")
+}
+
+const HELD: &str = "before_finish.1";
+
+async fn begin_to_commit(stage: &Stage, points: &Points, text: &str) -> WireClient {
+    let mut client = stage.client().await;
+    points.arm(HELD, "hold");
+    client.query(text);
+    client.flush().await;
+    points.until_reached(HELD).await;
+    client
+}
+
+/// The proxy looks whether the copies are alike, and waits for what is being committed.
+async fn until_compared(stage: &Stage) {
+    let sql = "SELECT FROM pg_stat_activity WHERE application_name = 'shardgate snapshot barrier'";
+    let client = stage.cluster.connect_map().await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while client.query(sql, &[]).await.expect("activity").is_empty() {
+        assert!(Instant::now() < deadline, "nobody compares the copies");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn check_copies(stage: &Stage) {
+    let mut copies = Vec::new();
+    for shard in 0..2 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        let rows = direct.query("SELECT code || name FROM currencies ORDER BY code", &[]).await.expect("rows");
+        copies.push(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>());
+    }
+    assert_eq!(copies[0], copies[1]);
 }
