@@ -118,6 +118,11 @@ impl<'a> Inputs<'a> {
         }
     }
 
+    /// As PostgreSQL has found it; `None`: not known.
+    pub fn parameter_type(&self, number: u16) -> Option<Oid> {
+        self.parameter(number).map(|parameter| parameter.oid).filter(|oid| !oid::is_untyped(*oid))
+    }
+
     fn parameter(&self, number: u16) -> Option<Parameter<'a>> {
         let index = usize::from(number).checked_sub(1)?;
         match self.parameters {

@@ -622,12 +622,31 @@ pub struct TransactionModes {
     pub is_deferrable: Option<bool>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     ReadUncommitted,
+    #[default]
     ReadCommitted,
     RepeatableRead,
     Serializable,
+}
+
+impl Isolation {
+    /// As PostgreSQL prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadUncommitted => "read uncommitted",
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead, Self::Serializable]
+            .into_iter()
+            .find(|level| level.name() == name)
+    }
 }
 
 /// One call of a function of the schema `shardgate`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use pg_raw_parse::{Node, nodes};
+use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
@@ -250,7 +250,7 @@ impl<'c> Reader<'c> {
         }
         bound.order = self.order(select, None, &bound.outputs);
         if self.depth > 1 || self.is_modification {
-            self.note_found_first_of_set(self.has_limit(select), &bound.outputs, &bound.order, first_leaf..self.leaves.len());
+            self.note_found_first_of_set(select, &bound.outputs, &bound.order, first_leaf..self.leaves.len());
         }
         Ok(bound)
     }
@@ -453,12 +453,23 @@ impl<'c> Reader<'c> {
     }
 
     fn has_limit(&self, select: &nodes::SelectStmt) -> bool {
-        let is_given = |node: Node<'_>| match node {
-            Node::None => false,
-            Node::A_Const(constant) => !constant.isnull,
-            _ => true,
-        };
         is_given(select.limit_count()) || is_given(select.limit_offset())
+    }
+
+    /// It has a LIMIT, or an OFFSET that is not `OFFSET 0`.
+    pub fn leaves_out_rows(&mut self, select: &nodes::SelectStmt) -> bool {
+        let offset = match select.limit_offset() {
+            Node::A_Const(constant) if matches!(constant.val(), Some(ConstValue::Integer(0))) => Some(constant.location),
+            _ => None,
+        };
+        match offset {
+            _ if is_given(select.limit_count()) => true,
+            Some(location) => {
+                self.fix_literal(location);
+                false
+            }
+            None => is_given(select.limit_offset()),
+        }
     }
 
     fn has_sharded_leaf(&self, first: usize) -> bool {
@@ -576,6 +587,15 @@ pub fn too_complex() -> PgError {
             "Queries may nest {QUERY_DEPTH_MAX} deep, a set operation may have {SET_BRANCHES_MAX} branches, and a statement {LEAVES_MAX} references to tables, views and WITH queries opened."
         ))
         .with_hint("Split the statement, or set shardgate.shard to send it to one shard unchanged.")
+}
+
+/// LIMIT or OFFSET; ALL and NULL are none.
+fn is_given(node: Node<'_>) -> bool {
+    match node {
+        Node::None => false,
+        Node::A_Const(constant) => !constant.isnull,
+        _ => true,
+    }
 }
 
 pub fn unknown_query() -> PgError {

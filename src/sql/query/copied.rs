@@ -41,7 +41,7 @@ impl<'c> Reader<'c> {
         self.notes.is_bound_to_text = true;
         let called = update.relation().and_then(|name| name.alias().and_then(|alias| alias.aliasname()).or(name.relname()));
         let mut places = Vec::new();
-        for condition in conjuncts(update.where_clause()) {
+        for condition in tree::conjuncts(update.where_clause()) {
             let Node::A_Expr(equality) = condition else { continue };
             let is_equality = equality.kind == nodes::A_Expr_Kind::AEXPR_OP
                 && matches!(tree::names(equality.name()).as_deref(), Some(["="] | ["pg_catalog", "="]));
@@ -99,18 +99,6 @@ fn is_all_of(select: &nodes::SelectStmt) -> bool {
         && matches!((targets.next(), targets.next()), (Some(target), None) if is_star(target.val()))
         && matches!(select.where_clause(), Node::None)
         && select.values_lists().is_empty()
-}
-
-fn conjuncts(root: Node<'_>) -> Vec<Node<'_>> {
-    let mut waiting = vec![root];
-    let mut found = Vec::new();
-    while let Some(node) = waiting.pop() {
-        match node {
-            Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => waiting.extend(all.args().iter()),
-            other => found.push(other),
-        }
-    }
-    found
 }
 
 /// A column of the target.

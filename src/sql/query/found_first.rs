@@ -10,9 +10,10 @@ use std::collections::HashSet;
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::catalog_functions;
 use super::leaves::{Columns, Leaf, LeafKind};
 use super::scope::{Frame, Resolution};
-use super::{Block, Column, Distinct, Grouping, OrderBy, OrderItem, Output};
+use super::{Block, Column, Distinct, FromItem, Grouping, Join, OrderBy, OrderItem, Output, Predicate, Term};
 use crate::error::PgError;
 use crate::sql::tree;
 
@@ -31,6 +32,13 @@ pub enum Asked {
 struct Equality {
     column: Column,
     needs: Vec<Column>,
+}
+
+/// What is known of the rows of one level.
+pub struct Known {
+    equalities: Vec<Equality>,
+    /// Columns that have one value in all rows, as far as equalities say it.
+    fixed: HashSet<Column>,
 }
 
 /// One query level, read.
@@ -59,18 +67,18 @@ impl Reader<'_> {
         if asked == Asked::Existence || !self.reads_copies_only(level.leaves.clone()) {
             return;
         }
-        let fixed = self.fixed_columns(level);
-        let is_one_row = || self.has_unique_key(level, &fixed);
+        let known = self.known_of(level);
         let is_single_group = matches!(level.block.grouping, Grouping::Whole);
-        let first = if level.block.has_limit && !is_single_group && !self.has_total_order(level, &fixed) {
+        let leaves_out = self.leaves_out_rows(level.select);
+        let first = if leaves_out && !is_single_group && !self.has_total_order(level, &known) {
             Some("LIMIT")
-        } else if matches!(level.block.distinct, Distinct::On(_)) && !self.has_total_order(level, &fixed) {
+        } else if matches!(level.block.distinct, Distinct::On(_)) && !self.has_total_order(level, &known) {
             Some("DISTINCT ON")
-        } else if !level.block.windows.is_empty() && !is_one_row() {
+        } else if !self.has_unique_key(level, &known.fixed) && self.has_unordered_window(level, &known) {
             Some("a window function")
-        } else if asked == Asked::Array && !is_single_group && !self.has_total_order(level, &fixed) {
+        } else if asked == Asked::Array && !is_single_group && !self.has_total_order(level, &known) {
             Some("ARRAY")
-        } else if self.has_unordered_aggregate(level, &fixed) {
+        } else if self.has_unordered_aggregate(level, &known) {
             Some("an aggregate")
         } else {
             None
@@ -83,23 +91,23 @@ impl Reader<'_> {
     /// LIMIT of a set operation.
     pub fn note_found_first_of_set(
         &mut self,
-        has_limit: bool,
+        select: &nodes::SelectStmt,
         outputs: &[Output],
         order: &[OrderItem],
         leaves: std::ops::Range<usize>,
     ) {
-        if has_limit && !sorts_by_all(outputs, order) && self.reads_copies_only(leaves) {
+        if !sorts_by_all(outputs, order) && self.reads_copies_only(leaves) && self.leaves_out_rows(select) {
             self.notes.not_pushable(found_first("LIMIT"));
         }
     }
 
-    /// Columns that have one value in all rows, as far as equalities say it.
-    fn fixed_columns(&self, level: &Level<'_, '_>) -> HashSet<Column> {
+    fn known_of(&self, level: &Level<'_, '_>) -> Known {
         let mut conditions = vec![level.select.where_clause()];
         for item in level.select.from_clause() {
             inner_conditions(item, &mut conditions);
         }
         let mut equalities = Vec::new();
+        level.block.from.iter().for_each(|item| merged_equalities(item, &mut equalities));
         while let Some(condition) = conditions.pop() {
             match condition {
                 Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => conditions.extend(all.args().iter()),
@@ -113,18 +121,25 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        let mut fixed = HashSet::new();
+        let known = Known { equalities, fixed: HashSet::new() };
+        Known { fixed: self.determined(level, &known, []), ..known }
+    }
+
+    /// Rows that agree in `columns` agree in these too.
+    pub fn determined(&self, level: &Level<'_, '_>, known: &Known, columns: impl IntoIterator<Item = Column>) -> HashSet<Column> {
+        let mut found = known.fixed.clone();
+        found.extend(columns);
         loop {
-            let known = fixed.len();
-            let is_fixed = |equality: &&Equality| equality.needs.iter().all(|column| fixed.contains(column));
-            let more: Vec<Column> = equalities.iter().filter(is_fixed).map(|equality| equality.column).collect();
-            fixed.extend(more);
-            for place in level.leaves.clone().filter(|place| self.has_unique_key_of(*place, &fixed)).collect::<Vec<_>>() {
+            let count = found.len();
+            let is_determined = |equality: &&Equality| equality.needs.iter().all(|column| found.contains(column));
+            let more: Vec<Column> = known.equalities.iter().filter(is_determined).map(|equality| equality.column).collect();
+            found.extend(more);
+            for place in level.leaves.clone().filter(|place| self.has_unique_key_of(*place, &found)).collect::<Vec<_>>() {
                 let count = self.leaves.get(place).and_then(Leaf::column_count).unwrap_or_default();
-                fixed.extend((0..count).map(|index| Column { leaf: place, index }));
+                found.extend((0..count).map(|index| Column { leaf: place, index }));
             }
-            if fixed.len() == known {
-                return fixed;
+            if found.len() == count {
+                return found;
             }
         }
     }
@@ -146,7 +161,7 @@ impl Reader<'_> {
     }
 
     /// What is not a column of this level is fixed: of a query around it, a parameter, a variable.
-    fn own_column(&self, node: Node<'_>, level: &Level<'_, '_>) -> Option<Column> {
+    pub fn own_column(&self, node: Node<'_>, level: &Level<'_, '_>) -> Option<Column> {
         let Node::ColumnRef(reference) = node else { return None };
         match level.frame.resolve(&tree::names(reference.fields())?, &self.leaves) {
             Resolution::Column(column) => Some(column).filter(|column| level.leaves.contains(&column.leaf)),
@@ -155,7 +170,7 @@ impl Reader<'_> {
     }
 
     /// No two rows agree in these columns: they hold a unique key of each table.
-    fn has_unique_key(&self, level: &Level<'_, '_>, columns: &HashSet<Column>) -> bool {
+    pub fn has_unique_key(&self, level: &Level<'_, '_>, columns: &HashSet<Column>) -> bool {
         level.leaves.clone().all(|place| self.has_unique_key_of(place, columns))
     }
 
@@ -175,27 +190,35 @@ impl Reader<'_> {
     }
 
     /// ORDER BY leaves no choice.
-    fn has_total_order(&self, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+    fn has_total_order(&self, level: &Level<'_, '_>, known: &Known) -> bool {
         if level.is_complete && sorts_by_all(level.outputs, level.order) {
             return true;
         }
-        if !matches!(level.block.grouping, Grouping::None) {
-            return false;
-        }
-        let mut columns = fixed.clone();
-        for (sort, item) in level.select.sort_clause().iter().zip(level.order) {
+        let sorted = level.select.sort_clause().iter().zip(level.order).filter_map(|(sort, item)| {
             let output = match item.by {
                 OrderBy::Output(index) => level.outputs.get(index).and_then(|output| output.origin.as_ref()),
                 OrderBy::Hidden(_) | OrderBy::Other => None,
             };
             let column = output.filter(|origin| origin.function.is_none()).map(|origin| origin.column);
-            columns.extend(column.or_else(|| self.own_column(sort.node(), level)));
+            column.or_else(|| self.own_column(sort.node(), level))
+        });
+        let columns = self.determined(level, known, sorted);
+        match &level.block.grouping {
+            Grouping::None => self.has_unique_key(level, &columns),
+            Grouping::By(terms) => terms.len() == level.select.group_clause().len() && self.tells_groups_apart(terms, &columns),
+            Grouping::Whole | Grouping::Sets => false,
         }
-        self.has_unique_key(level, &columns)
+    }
+
+    /// No two groups agree in these columns, and a group's values look alike.
+    fn tells_groups_apart(&self, terms: &[Term], columns: &HashSet<Column>) -> bool {
+        terms
+            .iter()
+            .all(|term| term.function.is_none() && columns.contains(&term.column) && self.comparable_type(term.column).is_some())
     }
 
     /// One that makes another value of the same rows in another order.
-    fn has_unordered_aggregate(&self, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+    fn has_unordered_aggregate(&self, level: &Level<'_, '_>, known: &Known) -> bool {
         let mut found = false;
         let targets = level.select.target_list().iter().map(nodes::ResTarget::val);
         let sorts = level.select.sort_clause().iter().map(nodes::SortBy::node);
@@ -203,9 +226,9 @@ impl Reader<'_> {
             tree::walk(node, &mut |node| {
                 found |= match node {
                     Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => {
-                        self.hangs_on_order(call, level, fixed)
+                        self.hangs_on_order(call, level, known)
                     }
-                    Node::JsonObjectAgg(_) | Node::JsonArrayAgg(_) => !self.has_unique_key(level, fixed),
+                    Node::JsonObjectAgg(_) | Node::JsonArrayAgg(_) => !self.has_unique_key(level, &known.fixed),
                     _ => false,
                 };
                 !found
@@ -214,7 +237,7 @@ impl Reader<'_> {
         found
     }
 
-    fn hangs_on_order(&self, call: &nodes::FuncCall, level: &Level<'_, '_>, fixed: &HashSet<Column>) -> bool {
+    fn hangs_on_order(&self, call: &nodes::FuncCall, level: &Level<'_, '_>, known: &Known) -> bool {
         let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
         let is_sorted_by_value = || {
             let (Some(sort), 1) = (call.agg_order().iter().next(), call.agg_order().len()) else { return false };
@@ -223,12 +246,11 @@ impl Reader<'_> {
                 call.args().iter().all(|argument| matches!(argument, Node::A_Const(_)) || own(argument) == Some(sorted))
             })
         };
-        if ORDERLESS.contains(&name) || call.agg_within_group || call.agg_distinct || is_sorted_by_value() {
+        if catalog_functions::is_orderless(name) || call.agg_within_group || call.agg_distinct || is_sorted_by_value() {
             return false;
         }
-        let mut columns = fixed.clone();
-        columns.extend(call.agg_order().iter().filter_map(|sort| self.own_column(sort.node(), level)));
-        !self.has_unique_key(level, &columns)
+        let sorted = call.agg_order().iter().filter_map(|sort| self.own_column(sort.node(), level));
+        !self.has_unique_key(level, &self.determined(level, known, sorted))
     }
 }
 
@@ -248,6 +270,22 @@ fn inner_conditions<'n>(item: Node<'n>, conditions: &mut Vec<Node<'n>>) {
     }
 }
 
+/// What the ON and USING of inner joins say is equal. A merged column is that of the left side.
+fn merged_equalities(item: &FromItem, equalities: &mut Vec<Equality>) {
+    let FromItem::Join { kind: Join::Inner, left, right, on, .. } = item else { return };
+    for fact in on {
+        if let Predicate::Same(one, other) = &**fact
+            && one.function.is_none()
+            && other.function.is_none()
+        {
+            equalities.push(Equality { column: one.column, needs: vec![other.column] });
+            equalities.push(Equality { column: other.column, needs: vec![one.column] });
+        }
+    }
+    merged_equalities(left, equalities);
+    merged_equalities(right, equalities);
+}
+
 fn found_first(what: &str) -> PgError {
     PgError::unsupported(
         format!("{what} over a reference table is not supported here across shards"),
@@ -255,41 +293,6 @@ fn found_first(what: &str) -> PgError {
         "Add an ORDER BY that ends with a unique key.",
     )
 }
-
-/// Aggregates that make the same of the same rows in any order, sums of floats but for their last digits.
-const ORDERLESS: [&str; 31] = [
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "every",
-    "max",
-    "min",
-    "range_agg",
-    "range_intersect_agg",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_count",
-    "regr_intercept",
-    "regr_r2",
-    "regr_slope",
-    "regr_sxx",
-    "regr_sxy",
-    "regr_syy",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "sum",
-    "var_pop",
-    "var_samp",
-    "variance",
-];
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +311,6 @@ mod tests {
             is_constraint: true,
             columns: vec![Some("id".to_owned())],
             is_partial: false,
-            definition: String::new(),
         });
         let context = fixture.context(&["public"], &[]);
         let analyzed = Analyzer::new().analyze(text, &context).unwrap();
@@ -325,6 +327,8 @@ mod tests {
             "SELECT k, (SELECT name FROM ref LIMIT 1) FROM t",
             "SELECT k, (SELECT name FROM ref ORDER BY g LIMIT 1) FROM t",
             "SELECT k, (SELECT name FROM ref OFFSET 3) FROM t",
+            "SELECT k, (SELECT name FROM ref OFFSET 0 LIMIT 1) FROM t",
+            "SELECT k, (SELECT name FROM ref OFFSET $1) FROM t",
             "SELECT k FROM t WHERE x = (SELECT g FROM ref WHERE g = t.x LIMIT 1)",
             "SELECT k FROM t WHERE x IN (SELECT g FROM ref ORDER BY name LIMIT 3)",
             "SELECT k, (SELECT string_agg(name, ',') FROM ref) FROM t",
@@ -332,7 +336,21 @@ mod tests {
             "SELECT k, (SELECT jsonb_object_agg(g, name) FROM ref) FROM t",
             "SELECT t.k FROM t JOIN (SELECT DISTINCT ON (g) g, name FROM ref ORDER BY g) r ON r.g = t.x",
             "SELECT t.k FROM t JOIN (SELECT g, row_number() OVER (ORDER BY name) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, sum(id) OVER (ORDER BY name ROWS 2 PRECEDING) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, lag(name) OVER (PARTITION BY g) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, array_agg(name) OVER (ORDER BY g) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, ntile(2) OVER w n FROM ref WINDOW w AS (ORDER BY g)) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, sum(id) OVER w n FROM ref WINDOW w AS (ORDER BY g ROWS 1 PRECEDING)) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, row_number() OVER (ORDER BY g, id) n FROM ref GROUP BY ROLLUP (g, id)) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, rank() OVER (ORDER BY g) n FROM ref LIMIT 3) r ON r.g = t.x",
             "SELECT t.k FROM t JOIN (SELECT a.g FROM ref a JOIN ref b ON a.g = b.g WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g FROM ref a JOIN ref b USING (g) WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT a.g FROM ref a LEFT JOIN ref b USING (id) WHERE b.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) n FROM ref GROUP BY g LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) n FROM ref GROUP BY g, name ORDER BY g LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) n FROM ref GROUP BY g ORDER BY count(*) LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) n FROM ref GROUP BY g, g + id ORDER BY g LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, array_agg(name) n FROM ref GROUP BY g ORDER BY g LIMIT 2) r ON r.g = t.x",
             "SELECT k FROM t UNION ALL (SELECT id FROM ref LIMIT 1)",
             "SELECT k, ARRAY(SELECT name FROM ref WHERE g = t.x) FROM t",
             "UPDATE t SET name = (SELECT name FROM ref LIMIT 1)",
@@ -358,6 +376,23 @@ mod tests {
             "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM ref WHERE g = t.x LIMIT 1)",
             "SELECT t.k FROM t JOIN (SELECT DISTINCT ON (g) g, name FROM ref ORDER BY g, id) r ON r.g = t.x",
             "SELECT t.k FROM t JOIN (SELECT b.g FROM ref a JOIN ref b ON a.g = b.id WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, rank() OVER (ORDER BY g) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) OVER () n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, sum(id) OVER (PARTITION BY name) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, sum(id) OVER (PARTITION BY g ORDER BY name) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, max(id) OVER (ORDER BY g GROUPS 1 PRECEDING) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) n FROM ref) r \
+             ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, row_number() OVER (ORDER BY g, id) n FROM ref) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, lag(name) OVER (w ORDER BY id) n FROM ref WINDOW w AS (PARTITION BY g)) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT b.g FROM ref a JOIN ref b USING (id) WHERE a.id = 1 LIMIT 1) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT a.g FROM ref a JOIN ref b USING (id) ORDER BY id LIMIT 3) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT name FROM ref OFFSET 0) r ON r.name = t.name",
+            "SELECT t.k FROM t JOIN (SELECT name FROM ref LIMIT ALL OFFSET 0) r ON r.name = t.name",
+            "SELECT k FROM t WHERE x IN (SELECT id FROM ref UNION SELECT g FROM ref OFFSET 0)",
+            "SELECT t.k FROM t JOIN (SELECT g, count(*) n FROM ref GROUP BY g ORDER BY g LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT g, name, count(*) n FROM ref GROUP BY 1, 2 ORDER BY name, g LIMIT 2) r ON r.g = t.x",
+            "SELECT t.k FROM t JOIN (SELECT name, max(g) g FROM ref WHERE g = 4 GROUP BY g, name ORDER BY name LIMIT 2) r ON r.g = t.x",
             "SELECT id FROM ref LIMIT 1",
             "SELECT k, ARRAY(SELECT name FROM ref ORDER BY name) FROM t",
             "SELECT k, ARRAY(SELECT name FROM ref WHERE id = t.x) FROM t",

@@ -44,6 +44,7 @@ mod select_list;
 mod server;
 mod set_default;
 mod through_view;
+mod windows;
 mod with;
 
 use std::rc::Rc;

@@ -43,3 +43,15 @@ SELECT k, (SELECT array_agg(prio ORDER BY prio) FROM ref WHERE id < 5) FROM t WH
 SELECT k, r.n FROM t JOIN (SELECT prio, count(*) AS n FROM ref GROUP BY prio ORDER BY prio, n LIMIT 2) r ON r.prio = t.g ORDER BY k LIMIT 8;
 SELECT DISTINCT s.id FROM t, (SELECT id FROM ref ORDER BY id LIMIT 1) s;
 SELECT DISTINCT s.prio FROM t, (SELECT DISTINCT ON (prio) prio, pad FROM ref ORDER BY prio, id) s ORDER BY 1;
+SELECT k, r.id, r.n, r.d FROM t JOIN (SELECT id, prio, rank() OVER (ORDER BY pad) AS n, cume_dist() OVER (PARTITION BY prio ORDER BY pad) AS d FROM ref) r ON r.id = t.k ORDER BY k;
+SELECT k, r.n, r.s, r.m FROM t JOIN (SELECT id, count(*) OVER () AS n, sum(id) OVER (PARTITION BY prio ORDER BY pad) AS s, max(id) OVER (ORDER BY prio GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) AS m FROM ref) r ON r.id = t.k ORDER BY k;
+SELECT k, r.n, r.l FROM t JOIN (SELECT id, row_number() OVER (ORDER BY prio, id) AS n, lag(pad) OVER (w ORDER BY id DESC) AS l FROM ref WINDOW w AS (PARTITION BY prio)) r ON r.id = t.k ORDER BY k;
+SELECT k, r.s FROM t JOIN (SELECT id, sum(id) OVER (ORDER BY prio, id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS s FROM ref) r ON r.id = t.k ORDER BY k;
+SELECT k, r.n FROM t JOIN (SELECT prio, sum(count(*)) OVER (ORDER BY prio) AS n FROM ref GROUP BY prio) r ON r.prio = t.g ORDER BY k;
+SELECT k, (SELECT b.pad FROM ref a JOIN ref b USING (id) WHERE a.id = t.k LIMIT 1) FROM t WHERE k < 50 ORDER BY k;
+SELECT k, r.pad FROM t JOIN (SELECT id, b.pad FROM ref a JOIN ref b USING (id) ORDER BY id LIMIT 7) r ON r.id = t.k ORDER BY k;
+SELECT k, r.pad FROM t JOIN (SELECT id, pad FROM ref OFFSET 0) r ON r.id = t.k ORDER BY k;
+SELECT k, r.pad FROM t JOIN (SELECT id, pad FROM ref ORDER BY id OFFSET 3) r ON r.id = t.k ORDER BY k;
+SELECT k FROM t WHERE g IN (SELECT prio FROM ref UNION SELECT id FROM ref WHERE id = 4 OFFSET 0) ORDER BY k;
+SELECT k, r.n FROM t JOIN (SELECT prio, count(*) AS n FROM ref GROUP BY prio ORDER BY prio DESC LIMIT 2) r ON r.prio = t.g ORDER BY k;
+SELECT k, r.n FROM t JOIN (SELECT prio, pad, count(*) AS n FROM ref GROUP BY 1, 2 ORDER BY pad, prio LIMIT 9) r ON r.prio = t.g ORDER BY k, n, pad;
