@@ -12,7 +12,7 @@ use super::restarts::not_after_restart;
 use super::{Failure, Session};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::execute::numbers::{Alteration, read_state};
+use crate::execute::numbers::{Alteration, read_state, under_way};
 use crate::shardmap::{SchemaChangeId, SequencePlace, SequenceState, Shard};
 use crate::sql::analysis::AlteredSequences;
 use crate::sql::ddl_locks::TableLocks;
@@ -106,7 +106,7 @@ impl Session {
         }
         // Who may not alter it is told so, and who else alters it is waited for.
         self.run_aside(home, &format!("ALTER SEQUENCE {} RESTART", quoted_name(&sequence.0, &sequence.1))).await?;
-        let change = self.own_change()?;
+        let change = self.hold_change().await?;
         if !self.transaction.closed.contains(sequence) {
             self.transaction.closed.push(sequence.clone());
         }
@@ -114,7 +114,9 @@ impl Session {
             change.closes_sequences = true;
         }
         let numbers = self.gateway.numbers.clone();
-        Ok(Box::pin(numbers.begin_alteration(&self.identity.user, sequence, change)).await?)
+        let place = Box::pin(numbers.begin_alteration(&self.identity.user, sequence, change)).await?;
+        self.gateway.commits.failpoints.reach("after_sequence_closed").await;
+        Ok(place)
     }
 
     /// The transaction that goes on without what it has altered draws with all others again.
@@ -135,6 +137,14 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// In the transaction, before the map knows of sequences that it makes or alters: as long as that lasts on the home shard, and is not
+    /// taken back, nobody closes the change, however long this proxy says nothing.
+    pub(super) async fn hold_change(&mut self) -> Result<SchemaChangeId, Failure> {
+        let (home, change) = (self.home()?, self.own_change()?);
+        self.run_aside(&home, &under_way(change)).await?;
+        Ok(change)
     }
 
     fn own_change(&self) -> Result<SchemaChangeId, PgError> {

@@ -17,10 +17,16 @@ use super::stop::StopSignal;
 use crate::backend::{CANCEL_TIMEOUT, CancelHandle, Connection};
 use crate::telemetry::CancelOutcome;
 
-/// The sessions of this proxy by their cancel key.
+/// The sessions of this proxy by the process id that their clients were told. It names one session alone, as everything else that is
+/// known of a session goes by it.
 #[derive(Default)]
 pub struct CancelRegistry {
-    sessions: Mutex<HashMap<CancelKey, Arc<CancelTarget>>>,
+    sessions: Mutex<HashMap<i32, Registered>>,
+}
+
+struct Registered {
+    secret: i32,
+    target: Arc<CancelTarget>,
 }
 
 /// What BackendKeyData told the client: process id and secret.
@@ -30,7 +36,10 @@ pub type CancelKey = (i32, i32);
 #[derive(Default)]
 pub struct CancelTarget {
     state: Mutex<State>,
+    /// The proxy drains: between transactions the session is to end.
     pub stop: StopSignal,
+    /// The drain's deadline: the session is to end, whatever it does.
+    pub abort: StopSignal,
     /// Told when a cancel request finds the session waiting for a connection.
     stop_waiting: Notify,
 }
@@ -43,43 +52,57 @@ struct State {
 }
 
 impl CancelRegistry {
-    /// A key that no other session has.
+    /// A key with a process id that no other session has.
     pub fn register(&self, target: &Arc<CancelTarget>) -> CancelKey {
+        self.register_drawn(target, || (rand::random::<i32>() & i32::MAX, rand::random::<i32>()))
+    }
+
+    fn register_drawn(&self, target: &Arc<CancelTarget>, mut draw: impl FnMut() -> CancelKey) -> CancelKey {
         let mut sessions = self.sessions.lock();
         loop {
-            let key = (rand::random::<i32>() & i32::MAX, rand::random::<i32>());
-            if key.0 != 0 && !sessions.contains_key(&key) {
-                sessions.insert(key, Arc::clone(target));
-                return key;
+            let (process_id, secret) = draw();
+            if process_id != 0 && !sessions.contains_key(&process_id) {
+                sessions.insert(process_id, Registered { secret, target: Arc::clone(target) });
+                return (process_id, secret);
             }
         }
     }
 
     pub fn remove(&self, key: CancelKey) {
-        self.sessions.lock().remove(&key);
+        self.sessions.lock().remove(&key.0);
     }
 
     /// The proxy drains: idle sessions are to end.
     pub fn stop_all(&self) {
-        let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().cloned().collect();
+        let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().map(|known| Arc::clone(&known.target)).collect();
         sessions.iter().for_each(|session| session.stop.set());
+    }
+
+    /// The time of the drain is over: all sessions are to end.
+    pub fn abort_all(&self) {
+        let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().map(|known| Arc::clone(&known.target)).collect();
+        sessions.iter().for_each(|session| session.abort.set());
     }
 
     /// As a cancel request of the client would; `session` is the process id that it was told.
     pub async fn cancel_session(&self, session: i32) {
-        let target = self.sessions.lock().iter().find(|(key, _)| key.0 == session).map(|(_, target)| Arc::clone(target));
+        let target = self.sessions.lock().get(&session).map(|known| Arc::clone(&known.target));
         if let Some(target) = target {
             target.cancel().await;
         }
     }
 
     /// Forwards a cancel request to every backend that works for the session. An unknown key is ignored, as in PostgreSQL.
-    pub async fn cancel(&self, key: CancelKey) -> CancelOutcome {
-        let target = self.sessions.lock().get(&key).cloned();
-        match target {
+    pub async fn cancel(&self, (process_id, secret): CancelKey) -> CancelOutcome {
+        match self.find(process_id, secret) {
             Some(target) => target.cancel().await,
             None => CancelOutcome::Unknown,
         }
+    }
+
+    fn find(&self, process_id: i32, secret: i32) -> Option<Arc<CancelTarget>> {
+        let sessions = self.sessions.lock();
+        sessions.get(&process_id).filter(|known| known.secret == secret).map(|known| Arc::clone(&known.target))
     }
 }
 
@@ -141,5 +164,25 @@ impl CancelTarget {
         }));
         delivering.await;
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_id_names_one_session() {
+        let registry = CancelRegistry::default();
+        let (first, second) = (Arc::new(CancelTarget::default()), Arc::new(CancelTarget::default()));
+        let mut drawn = [(0, 1), (7, 1), (7, 2), (8, 2)].into_iter();
+        let mut draw = || drawn.next().expect("enough");
+        assert_eq!(registry.register_drawn(&first, &mut draw), (7, 1));
+        assert_eq!(registry.register_drawn(&second, &mut draw), (8, 2), "7 is taken, whatever the secret is");
+        let is_first = |found: Option<Arc<CancelTarget>>| found.is_some_and(|found| Arc::ptr_eq(&found, &first));
+        assert!(is_first(registry.find(7, 1)) && registry.find(7, 2).is_none() && !is_first(registry.find(8, 2)));
+        registry.remove((7, 1));
+        assert!(registry.find(7, 1).is_none() && registry.find(8, 2).is_some());
+        assert_eq!(registry.register_drawn(&first, || (7, 3)), (7, 3), "its session has ended");
     }
 }

@@ -14,11 +14,17 @@ use super::{Failure, Session};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::chosen::{Chosen, ROWS, star_name};
+use crate::sql::copies_locked::lock_before_write;
 use crate::sql::staging::{Answer, Stage, StageKind};
 
 impl Session {
     /// `text`: the statement. The transaction is open. Returns the tag.
     pub(super) async fn write_chosen(&mut self, chosen: &Chosen, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
+        // Rows are locked after the table, as by all who write it.
+        if let Some(lock) = lock_before_write(text, &self.context, &|_| None).filter(|_| chosen.is_copied) {
+            let shards = self.shards_with_copies()?;
+            self.lock_copies(&lock, &shards).await?;
+        }
         let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
         let candidates = self.answer_query(&query, &ANSWER).await?;
         let width = candidates.columns.len();
@@ -60,12 +66,16 @@ impl Session {
 
     /// Who had locked the rows at home may not have committed them elsewhere yet, where they may be looked at next.
     async fn lock_other_copies(&mut self, lock: &str) -> Result<(), Failure> {
-        let online = |shard: &Arc<Shard>| !shard.is_home && shard.state == ShardState::Online;
-        let others: Vec<ShardId> = self.shards_home_first()?.iter().filter(|shard| online(shard)).map(|shard| shard.id).collect();
-        for shard in others {
+        for shard in self.shards_with_copies()?.into_iter().skip(1) {
             self.read_on(shard, &Request::Query(lock), Shown::Nothing).await?;
         }
         Ok(())
+    }
+
+    /// The home shard first.
+    fn shards_with_copies(&self) -> Result<Vec<ShardId>, PgError> {
+        let is_online = |shard: &Arc<Shard>| shard.is_home || shard.state == ShardState::Online;
+        Ok(self.shards_home_first()?.into_iter().filter(is_online).map(|shard| shard.id).collect())
     }
 
     fn rows_as(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {

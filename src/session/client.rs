@@ -7,22 +7,27 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
+use tokio::time::timeout;
 
 use super::SessionEnd;
 use super::diversion::Diverted;
+use crate::error::PgError;
 use crate::execute::CopyRows;
 use crate::net::ClientStream;
-use crate::wire::FrameHeader;
+use crate::wire::{FrameHeader, originate};
 
 pub(super) struct Client {
     stream: ClientStream,
     pub input: BytesMut,
     pub output: BytesMut,
-    /// How often `output` has been sent.
+    /// How often `output` has been sent, or kept.
     pub flushes: u64,
+    /// There is a ReadyForQuery in `output`, for which the client may wait before it sends more.
+    pub is_due: bool,
     /// Bodies longer than this end the session.
     frame_bytes_max: usize,
     is_at_end: bool,
@@ -34,7 +39,17 @@ pub(super) struct Client {
 
 impl Client {
     pub fn new(stream: ClientStream, input: BytesMut, output: BytesMut, frame_bytes_max: usize) -> Self {
-        Self { stream, input, output, flushes: 0, frame_bytes_max, is_at_end: false, diversion: None, copy_rows: None }
+        Self {
+            stream,
+            input,
+            output,
+            flushes: 0,
+            is_due: false,
+            frame_bytes_max,
+            is_at_end: false,
+            diversion: None,
+            copy_rows: None,
+        }
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -47,6 +62,15 @@ impl Client {
                 Ok(None)
             }
             None => Ok(None),
+        }
+    }
+
+    /// So many Syncs come before what else has come: they were taken for part of something else.
+    pub fn put_back_syncs(&mut self, count: u32) {
+        if count > 0 {
+            let rest = self.input.split();
+            (0..count).for_each(|_| originate::sync(&mut self.input));
+            self.input.unsplit(rest);
         }
     }
 
@@ -89,6 +113,7 @@ impl Client {
 
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
+        self.flushes += u64::from(!self.output.is_empty());
         if let Some(diverted) = &mut self.diversion {
             diverted.keep(&mut self.output);
             if diverted.has_too_much() {
@@ -96,7 +121,7 @@ impl Client {
             }
             return Ok(());
         }
-        self.flushes += u64::from(!self.output.is_empty());
+        self.is_due = false;
         poll_fn(|context| {
             while !self.output.is_empty() {
                 match self.stream.poll_send(context, &self.output) {
@@ -112,6 +137,24 @@ impl Client {
             }
         })
         .await
+    }
+
+    /// The reason why the session ends, after what is due, if the client takes it within [`LAST_WORDS_TIMEOUT`].
+    pub async fn say_last(&mut self, error: &PgError) {
+        if self.diversion.take().is_some() {
+            // Not meant for the client.
+            self.output.clear();
+        }
+        originate::error(&mut self.output, error);
+        match timeout(LAST_WORDS_TIMEOUT, self.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::debug!("client gone before its last message"),
+            Err(_) => tracing::debug!("client does not read its last message"),
+        }
+    }
+
+    pub fn is_diverted(&self) -> bool {
+        self.diversion.is_some()
     }
 
     /// From now on what is sent is kept, until [`Client::end_diversion`]. Returns what is kept already for a statement around
@@ -150,3 +193,50 @@ const IDLE_BUFFER_BYTES: usize = 512;
 const FRAME_RESERVE_BYTES_MAX: usize = 1024 * 1024;
 /// Read ahead of a running statement, to notice a client that has gone.
 const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long a session that is over waits for a client that does not read.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SqlState;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    async fn pair() -> (Client, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let peer = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("accepted");
+        (Client::new(ClientStream::Plain(stream), BytesMut::new(), BytesMut::new(), 1024), peer)
+    }
+
+    fn reason() -> PgError {
+        PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+    }
+
+    #[tokio::test]
+    async fn last_words_come_after_what_is_due_and_not_after_what_is_diverted() {
+        for (is_diverted, expected) in [(false, b'Z'), (true, b'E')] {
+            let (mut client, mut peer) = pair().await;
+            originate::ready(&mut client.output, b'I');
+            if is_diverted {
+                client.divert(Diverted::default());
+            }
+            client.say_last(&reason()).await;
+            drop(client);
+            let mut told = Vec::new();
+            peer.read_to_end(&mut told).await.expect("read");
+            assert_eq!(told.first(), Some(&expected));
+            assert!(told.windows(5).any(|code| code == b"57P01"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_its_last_message_is_not_waited_for() {
+        let (mut client, _peer) = pair().await;
+        // More than two kernels keep.
+        client.output.resize(64 << 20, 0);
+        let ended = timeout(LAST_WORDS_TIMEOUT * 3, client.say_last(&reason())).await;
+        assert!(ended.is_ok() && !client.output.is_empty());
+    }
+}

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::describe::Description;
 use super::listening::{ListenChange, Listening};
+use super::participant::Participant;
 use super::statement::Statement;
 use super::transaction::{Status, Told};
 use super::{Failure, Session, SessionEnd};
@@ -356,23 +357,31 @@ impl Session {
     }
 
     async fn commit_one_writer(&mut self) -> Result<(), Failure> {
-        self.participants.sort_by_key(|participant| !participant.has_written);
+        let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
+        let has_written = |participant: &Participant| participant.has_written || Some(participant.shard) == decider;
+        self.participants.sort_by_key(|participant| !has_written(participant));
         let begun: SmallVec<[(ShardId, bool); 4]> = self
             .participants
             .iter()
             .filter(|participant| participant.has_begun)
-            .map(|participant| (participant.shard, participant.has_written))
+            .map(|participant| (participant.shard, has_written(participant)))
             .collect();
+        let mut is_committed = false;
         for (shard, has_written) in begun {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
             if self.gateway.commits.failpoints.has_planted("lost_before_commit") {
                 self.finish_on(index, "ROLLBACK").await?;
             }
+            self.gateway.commits.failpoints.reach("before_commit").await;
+            if is_committed && !has_written {
+                self.end_reader(index).await?;
+                continue;
+            }
             match self.commit_on(index).await {
-                Ok(()) => {}
+                Ok(()) => is_committed |= has_written,
                 Err(Failure::End(end)) => return Err(end.into()),
-                Err(Failure::Error(error)) if !has_written => {
-                    // What was written elsewhere is committed already, and nothing was to be kept here.
+                Err(Failure::Error(error)) if !has_written && self.isolation() != Isolation::Serializable => {
+                    // Nothing was to be kept here, and what was read counts.
                     tracing::warn!(%error, "a shard that only read was lost at the end of its transaction");
                 }
                 Err(failure) => {
@@ -500,7 +509,7 @@ impl Session {
         let sql = format!("RELEASE SAVEPOINT {}", quoted_identifier(name));
         self.on_those_who_know(index, &sql, index).await?;
         self.transaction.release_savepoint(index);
-        self.open_cursors.released(index);
+        self.keep_cursors_of(index);
         originate::command_complete(&mut self.client.output, "RELEASE");
         Ok(())
     }
@@ -552,8 +561,7 @@ impl Session {
     /// Of the open transaction. Once a shard has begun it must have them already.
     fn change_modes(&mut self, modes: &TransactionModes) -> Result<(), PgError> {
         let known = &self.transaction.modes;
-        let level = known.isolation.or((!self.has_snapshot()).then_some(Isolation::ReadCommitted));
-        let is_other_level = modes.isolation.is_some() && modes.isolation != level;
+        let is_other_level = modes.isolation.is_some_and(|level| level != self.isolation());
         let is_other_access = modes.is_read_only.is_some() && modes.is_read_only != known.is_read_only;
         let is_other = is_other_level || is_other_access || modes.is_deferrable.is_some();
         if is_other && self.participants.iter().any(|participant| participant.has_begun) {

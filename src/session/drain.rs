@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use super::relay::{self, Noticed, Step};
+use super::statement::Portal;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
@@ -31,7 +32,7 @@ impl Session {
                         Step::Done => {}
                         Step::Full => self.client.flush().await?,
                         Step::More => self.fill(index).await?,
-                        Step::CopyIn => has_failed |= self.copy_in(index).await?,
+                        Step::CopyIn => has_failed |= Box::pin(self.copy_in(index)).await?,
                         Step::Lost(error) => return Err(self.ended_by_shard(index, error)),
                     }
                 }
@@ -51,11 +52,41 @@ impl Session {
         }
     }
 
+    /// Names are given and taken only when all before them is known to have succeeded: an error there skips them.
+    pub(super) async fn drain_current(&mut self) -> Result<(), Failure> {
+        match self.current_index() {
+            Some(index) => self.drain_with_flush(index).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The current shard owes answers.
+    pub(super) fn has_requests_waiting(&self) -> bool {
+        let current = self.current_index().and_then(|index| self.participants.get(index));
+        !self.batch.has_failed && current.is_some_and(|participant| !participant.connection.pending.is_empty())
+    }
+
+    pub(super) fn current_index(&self) -> Option<usize> {
+        let current = self.batch.current?;
+        self.participants.iter().position(|participant| participant.shard == current)
+    }
+
     /// Ends the extended-protocol part on a shard in the middle of the client's pipeline. What the pipeline has written there is not
     /// committed by it: what comes may fail.
     pub(super) async fn sync(&mut self, index: usize) -> Result<(), Failure> {
         self.keep_pipeline();
+        if !self.transaction.is_open() && self.has_portals_waiting() {
+            self.begin_for_pipeline();
+        }
         self.sync_and_commit(index).await
+    }
+
+    /// Portals of this pipeline on shards, which end with the transaction there and may still be executed.
+    fn has_portals_waiting(&self) -> bool {
+        self.portals.values().any(|portal| {
+            let Portal::Shard { shard, is_run: false, .. } = portal else { return false };
+            self.participants.iter().any(|participant| participant.shard == *shard && participant.needs_sync)
+        })
     }
 
     /// Before what would commit it: what a pipeline has written becomes a transaction, which ends with the pipeline.
@@ -127,6 +158,10 @@ impl Session {
             let frame = self.client.output.split_off(at).freeze();
             let frame = self.with_deadlock(self.with_own_position(frame));
             self.client.output.extend_from_slice(&frame);
+        }
+        if let (Some(unread), Some(participant)) = (noticed.unread_syncs, self.participants.get_mut(index)) {
+            participant.needs_sync = false;
+            self.client.put_back_syncs(unread);
         }
         for (id, description) in noticed.described {
             self.note_told(id, description);

@@ -15,7 +15,8 @@ use super::{Failure, Session, SessionEnd};
 use crate::backend::{Connection, ConnectionError, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, Severity, SqlState};
-use crate::wire::originate;
+use crate::sql::analysis::Isolation;
+use crate::wire::{error_fields, originate};
 
 /// What a login with these parameters yields.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +25,8 @@ pub(super) struct Greeting {
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     /// Effective, as `SHOW search_path` prints it.
     pub search_path: String,
-    /// Transactions are REPEATABLE READ or SERIALIZABLE where BEGIN does not say.
-    pub has_snapshot_by_default: bool,
+    /// Of transactions where neither BEGIN nor a setting says.
+    pub isolation: Isolation,
     /// Not of another shard while home was away, whose defaults may differ.
     pub is_of_home: bool,
 }
@@ -73,7 +74,7 @@ impl Session {
                 settings: Arc::default(),
                 parameters: parameters_without_shard(&self.identity.user),
                 search_path: "\"$user\", public".to_owned(),
-                has_snapshot_by_default: false,
+                isolation: Isolation::default(),
                 is_of_home: false,
             });
         }
@@ -89,10 +90,7 @@ impl Session {
                             connection.release();
                             return Ok(Greeting { is_of_home: shard.is_home, ..greeting });
                         }
-                        Err(ConnectionError::Refused { sqlstate, message, .. }) => {
-                            let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
-                            return Err(SessionEnd::Fatal(PgError::fatal(code, message)));
-                        }
+                        Err(ConnectionError::Refused { body, .. }) => return Err(SessionEnd::Fatal(fatal_of(&body))),
                         Err(error) => failure = Some(super::lost(&shard.name, &error)),
                     }
                 }
@@ -105,6 +103,14 @@ impl Session {
         error.severity = Severity::Fatal;
         Err(SessionEnd::Fatal(error))
     }
+}
+
+/// The shard's own words, as the end of the login.
+fn fatal_of(body: &[u8]) -> PgError {
+    let Ok(fields) = error_fields(body) else { return PgError::fatal(SqlState::INTERNAL_ERROR, "unreadable error of a shard") };
+    let text = |code| fields.get(code).map(|text| String::from_utf8_lossy(text).into_owned());
+    let code = fields.sqlstate().and_then(|code| code.try_into().ok()).map_or(SqlState::INTERNAL_ERROR, SqlState);
+    PgError { detail: text(b'D'), hint: text(b'H'), ..PgError::fatal(code, fields.message()) }
 }
 
 /// Tries the settings in a transaction that is rolled back; reads what came of them.
@@ -148,11 +154,11 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
     let value = |column: usize| {
         rows.first().and_then(|row| row.get(column)?.as_ref()).map(|value| String::from_utf8_lossy(value).into_owned())
     };
-    let has_snapshot_by_default = value(1).is_some_and(|level| matches!(level.as_str(), "repeatable read" | "serializable"));
+    let isolation = value(1).as_deref().and_then(Isolation::of_name).unwrap_or_default();
     let parameters = connection.parameters.clone();
     connection.simple("ROLLBACK").await?;
     let search_path = value(0).unwrap_or_default();
-    Ok(Greeting { settings: Arc::new(settings), parameters, search_path, has_snapshot_by_default, is_of_home: false })
+    Ok(Greeting { settings: Arc::new(settings), parameters, search_path, isolation, is_of_home: false })
 }
 
 /// Names and values of what ALTER DATABASE and ALTER ROLE have set and a session may set, and of what changes answers wherever it

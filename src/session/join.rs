@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::Told;
-use super::{Failure, Session, SessionEnd, lost};
+use super::{Failure, Session, SessionEnd, lost, map_database};
 use crate::backend::{
     Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText,
 };
@@ -79,16 +79,19 @@ impl Session {
         names: Option<CustomNames>,
     ) -> Result<Pooled, Failure> {
         let pool = self.pool(shard)?;
+        let is_map = shard.id == MAP_DATABASE;
+        let settings = if is_map { &map_database::settings_there(settings) } else { settings };
+        let names = names.filter(|_| !is_map);
         let found = self.wait_for_connection(&pool, kind, names.as_ref()).await?;
         let mut connection = match found {
-            Err(CheckoutError::Unavailable { .. }) if shard.id == MAP_DATABASE => return Err(map_unreachable().into()),
+            Err(CheckoutError::Unavailable { .. }) if is_map => return Err(map_unreachable().into()),
             Err(error @ CheckoutError::Unavailable { .. }) => {
                 self.gateway.recovery.was_away(shard.id);
                 return Err(error.into());
             }
             checked_out => checked_out?,
         };
-        if connection.is_new && shard.id != MAP_DATABASE {
+        if connection.is_new && !is_map {
             self.gateway.recovery.was_opened(shard.id);
         }
         if self.gateway.recovery.is_unseen(shard.id) {
@@ -136,7 +139,7 @@ impl Session {
         if let Some(pool) = self.known_pool(shard.id) {
             return Ok(Arc::clone(pool));
         }
-        let pool = self.gateway.pool(shard, &self.identity.credentials)?;
+        let pool = self.gateway.pool(shard, &self.identity.credentials, self.login)?;
         let place = self.pools.partition_point(|(id, _)| *id < shard.id);
         self.pools.insert(place, (shard.id, Arc::clone(&pool)));
         Ok(pool)
@@ -188,8 +191,10 @@ impl Session {
     /// A connection that the session has kept gets what was set since.
     async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let is_map = participant.shard == MAP_DATABASE;
         let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
-        let names = &self.custom_names;
+        let wanted = if is_map { &map_database::settings_there(wanted) } else { wanted };
+        let names = if is_map { &CustomNames::default() } else { &self.custom_names };
         let has_all = participant.connection.settings == *wanted && participant.connection.custom_names == *names;
         if participant.has_begun || has_all {
             return Ok(());
@@ -213,7 +218,10 @@ impl Session {
     pub(super) fn catch_up(&mut self, index: usize) {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
-            let text = self.transaction.begin_text();
+            let text = match participant.shard {
+                MAP_DATABASE => self.transaction.begin_text_read_only(),
+                _ => self.transaction.begin_text(),
+            };
             let key = Self::statement_text_anywhere(text);
             let id = self.gateway.registry.id(&key);
             let connection = &mut *participant.connection;
@@ -289,9 +297,12 @@ impl Session {
 
     /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
     pub(super) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
+        let is_within_row = self.is_within_row();
         let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
         let error = lost(&name.unwrap_or_default(), error);
-        self.remove_lost(index, error, true)
+        let failure = self.remove_lost(index, error, true);
+        // The client would read the error as the rest of the row: all that is left is to close.
+        if is_within_row { SessionEnd::Terminated.into() } else { failure }
     }
 
     /// `is_told`: the client hears the error now. A session whose connection held what cannot be brought back ends, as it
@@ -317,11 +328,12 @@ impl Session {
 fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
     for told in sets.iter().take(count).skip(participant.settings_known) {
         let set = match told {
-            Told::Setting(set) => set,
-            Told::Constraints(text) => {
+            Told::Setting(set) if map_database::is_told(participant.shard, set) => set,
+            Told::Constraints(text) if participant.shard != MAP_DATABASE => {
                 hidden_statement(participant, text.as_bytes());
                 continue;
             }
+            Told::Setting(_) | Told::Constraints(_) => continue,
         };
         let mut sql = String::from("SELECT pg_catalog.set_config(");
         sql.push_str(&quoted_literal(&set.name));

@@ -4,16 +4,14 @@
 //! columns that the rows are split by: what makes a MERGE of such a source wrong over several shards makes this one wrong.
 //! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once.
 
-use super::left_out::unless_left_out;
 use super::route::Route;
-use super::staged::{Asked, Clock, Staging, is_about_names, put_defaults};
+use super::staged::{Asked, Clock, Staging, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
 use crate::routing::Inputs;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Splice;
-use crate::sql::clock_literals::clock_literals;
 use crate::sql::staging::{Answer, Merging, is_under_with, spliced};
 
 impl Session {
@@ -29,21 +27,7 @@ impl Session {
             let values = self.default_values(defaults, 1, clock).await?;
             put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
         }
-        for stage in &staging.stages.queries {
-            let answered = self.answer_stage(stage, with, &staging.stages, clock).await;
-            match unless_left_out(&staging.stages, stage, answered) {
-                Ok(answer) => {
-                    let text = stage.constant(&answer, &self.context.catalog)?;
-                    splices.extend(text.map(|text| Splice { start: stage.start, end: stage.end, text }));
-                }
-                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
-                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
-                        return Err(staging.refusal().clone().into());
-                    }
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
+        self.answer_sub_selects(staging, with, clock, &mut splices).await?;
         Ok(splices)
     }
 

@@ -29,6 +29,7 @@ mod constants;
 mod copy;
 mod copy_out;
 mod copy_rows;
+mod current_user;
 mod cursor;
 mod decider;
 mod describe;
@@ -45,6 +46,7 @@ mod foreign_oids;
 mod gateway;
 mod gather;
 mod greet;
+mod held;
 mod inner_query;
 mod instant;
 mod join;
@@ -52,6 +54,7 @@ mod last_step;
 mod left_out;
 mod listening;
 mod lock_rows;
+mod map_database;
 mod merging;
 mod moved;
 mod numbered;
@@ -87,13 +90,15 @@ mod table_as;
 mod temporary;
 mod told;
 mod transaction;
+mod unsettled;
 mod waits;
 mod write;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -113,6 +118,7 @@ use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
 use client::Client;
+use current_user::ShardUsers;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
 use extended::Batch;
 use failure::{Failure, SessionEnd};
@@ -157,6 +163,8 @@ pub struct Session {
     runtime: usize,
     client: Client,
     identity: Identity,
+    /// How many logins there were before.
+    login: u64,
     statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
     portals: HashMap<Bytes, Portal>,
     /// Cursors made by DECLARE on one shard: where they are, and how long they live.
@@ -172,6 +180,9 @@ pub struct Session {
     /// Custom settings that the client has ever set: see [`CustomNames`].
     custom_names: CustomNames,
     greeting: Arc<Greeting>,
+    shard_users: ShardUsers,
+    /// A schema that `"$user"`, which the search path has, means on some shards only.
+    schema_of_one_user: Option<String>,
     /// `is_superuser` of the roles that the session has taken, by their names.
     superusers: HashMap<String, String>,
     /// ParameterStatus values as the client last saw them.
@@ -216,6 +227,7 @@ impl Session {
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
+        let login = gateway.next_login();
         let settings = Arc::new(Settings::default());
         let row = Arc::new(ClientRow::new(address, &identity.user));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
@@ -229,6 +241,7 @@ impl Session {
             login_deadline,
             runtime,
             identity,
+            login,
             statements: HashMap::default(),
             portals: HashMap::new(),
             cursors: HashMap::new(),
@@ -239,6 +252,8 @@ impl Session {
             settings,
             custom_names: CustomNames::default(),
             greeting: Arc::default(),
+            shard_users: ShardUsers::default(),
+            schema_of_one_user: None,
             superusers: HashMap::new(),
             reported: Vec::new(),
             batch: Batch::default(),
@@ -260,25 +275,25 @@ impl Session {
         }
     }
 
-    /// Serves the client until it goes, or the proxy drains (`stop`) and no transaction is open.
+    /// Serves the client until it goes, the proxy drains (`stop`) and no transaction is open, or the drain's deadline comes.
     pub async fn run(mut self, stop: &tokio_util::sync::CancellationToken) {
         // The drain has begun before this session was registered: it is not told.
         if stop.is_cancelled() {
             self.cancel.stop.set();
         }
-        let end = match self.greet_in_time().await {
-            Ok(()) => self.serve().await,
-            Err(end) => end,
-        };
+        let end = Box::pin(self.until_the_end()).await;
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }
         match end {
             SessionEnd::Fatal(error) => {
                 self.gateway.counters.error(&error.code.0);
-                originate::error(&mut self.client.output, &error);
-                if self.client.flush().await.is_err() {
-                    tracing::debug!("client gone before its last message");
+                // The client would read it as a part of the row.
+                let is_within_row = self.is_within_row();
+                // First of all: a client that does not read its last message must not keep what the transaction has locked.
+                self.let_go();
+                if !is_within_row {
+                    self.client.say_last(&error).await;
                 }
             }
             SessionEnd::ClientGone => {
@@ -287,10 +302,55 @@ impl Session {
             SessionEnd::Terminated => {}
         }
         // The catalogues are read anew without waiting for what the transaction has locked.
-        self.participants.clear();
+        self.let_go();
         if let Err(error) = self.finish_schema_change().await {
             tracing::warn!(%error, "a schema change is left open in the map database");
         }
+    }
+
+    async fn until_the_end(&mut self) -> SessionEnd {
+        let cancel = Arc::clone(&self.cancel);
+        let mut serving = pin!(self.greet_and_serve());
+        let mut told: Option<Waker> = None;
+        let served = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
+            Poll::Ready(end) => Poll::Ready(Some(end)),
+            // Every statement comes here twice: the signal hears of the waker once.
+            Poll::Pending if told.as_ref().is_some_and(|told| told.will_wake(context.waker())) => match cancel.abort.is_set() {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            },
+            Poll::Pending => {
+                told = Some(context.waker().clone());
+                cancel.abort.poll(context).map(|()| None)
+            }
+        });
+        match served.await {
+            Some(end) => end,
+            None => {
+                // While the session still holds its connections, so that no other session's statement is hit.
+                Box::pin(cancel.cancel()).await;
+                shutting_down()
+            }
+        }
+    }
+
+    async fn greet_and_serve(&mut self) -> SessionEnd {
+        match self.greet_in_time().await {
+            Ok(()) => self.serve().await,
+            Err(end) => end,
+        }
+    }
+
+    /// Has the client a part of a row whose rest has not come from its shard?
+    fn is_within_row(&self) -> bool {
+        !self.client.is_diverted() && self.participants.iter().any(|participant| participant.connection.frame_bytes_left > 0)
+    }
+
+    /// What the session holds of the shards, and of the map. Connections that are not clean are closed, which undoes what they were doing.
+    fn let_go(&mut self) {
+        self.participants.clear();
+        self.open_cursors = Cursors::default();
+        self.using = None;
     }
 
     /// The end of the login, which has one deadline from accept on.
@@ -340,6 +400,10 @@ impl Session {
 
     /// Handles one whole message at the front of the client's input.
     async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
+        let is_copied = matches!(header.tag, client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL);
+        if is_copied && self.has_requests_waiting() {
+            return Box::pin(self.send_copy()).await;
+        }
         let mut frame = self.client.input.split_to(header.total);
         self.row.set_state(b'A');
         self.note_statement();
@@ -381,7 +445,7 @@ impl Session {
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
     async fn wait_for_client(&mut self) -> Result<(), SessionEnd> {
-        if !self.client.output.is_empty() && (!self.batch.is_open || self.batch.has_failed) {
+        if !self.client.output.is_empty() && (self.client.is_due || !self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
         let is_stoppable = !self.transaction.is_open() && !self.batch.is_open;
@@ -575,6 +639,7 @@ impl Session {
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
+            self.client.is_due = true;
             return Ok(());
         }
         after_those_who_wait().await;
@@ -598,8 +663,9 @@ async fn after_those_who_wait() {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.gateway.cancels.remove(self.cancel_key);
         self.gateway.clients.remove(self.cancel_key.0);
+        // Last: from here on another session may be given its process id.
+        self.gateway.cancels.remove(self.cancel_key);
     }
 }
 

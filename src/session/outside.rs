@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use super::{Failure, Session};
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
-use crate::net::ShardUrl;
 use crate::shardmap::Shard;
 use crate::sql::own_database::databases;
 use crate::sql::resumable::{Resumable, Thing, resumable, waits_for_transactions};

@@ -13,6 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::describe::{Description, prepare_on, unless_gone};
 use super::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
+use super::gateway::MAP_DATABASE;
 use super::gather::release;
 use super::last_step::Asked;
 use super::route::Route;
@@ -289,6 +290,10 @@ impl Session {
 
     async fn execute_on_shard(&mut self, shard: ShardId, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
         let Execution { prepared, bind, .. } = execution;
+        if shard == MAP_DATABASE {
+            self.check_text_for_map(execution.text)?;
+            check_constants(execution.statement)?;
+        }
         let index = self.join(shard).await?;
         self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
@@ -393,9 +398,14 @@ impl Session {
         }
     }
 
+    /// What Describe says of a statement that the proxy runs; `None`: the home shard is to be asked.
+    pub(super) async fn describe_by_itself(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
+        Ok(self.describe_execution(statement).await?.or_else(|| self.describe_own(statement)))
+    }
+
     /// What Describe says of an EXECUTE: the columns of the prepared statement. Of one that does not exist PostgreSQL says
     /// nothing yet. `None`: not an EXECUTE.
-    pub(super) async fn describe_execution(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
+    async fn describe_execution(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
         let Some(Command::Execute { name, .. }) = statement.analysis().map(|analysis| &analysis.command) else { return Ok(None) };
         if !self.statements.contains_key(name.as_bytes()) {
             return Ok(Some(Description::default()));
@@ -547,6 +557,18 @@ fn not_written() -> PgError {
         "Its arguments are put into its text, and one of them cannot be written as a constant.",
         "Send the statement itself, or prepare it with the driver.",
     )
+}
+
+/// In the map database nothing is computed that is not looked through.
+fn check_constants(execution: &Analysis) -> Result<(), PgError> {
+    match &execution.command {
+        Command::Execute { arguments, .. } if arguments.iter().all(Option::is_some) => Ok(()),
+        _ => Err(PgError::unsupported(
+            "this argument of EXECUTE is not supported beside relations of the schema shardgate",
+            "It would be computed in the database of the shard map.",
+            "Give it as a constant.",
+        )),
+    }
 }
 
 fn unknown_argument() -> PgError {

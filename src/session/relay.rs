@@ -43,6 +43,8 @@ pub(super) struct Noticed {
     pub parameters: Vec<(String, String)>,
     /// What the connection says of statements, by the home shard's oids.
     pub described: Vec<(StatementId, Description)>,
+    /// Of the Syncs that were sent to a COPY which has failed: so many the shard has not read with the data. It skips nothing any more.
+    pub unread_syncs: Option<u32>,
 }
 
 /// Moves what has arrived from the connection's input to `output`.
@@ -128,6 +130,12 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                 move_run(connection, output, &mut run);
                 take_ready(connection, header, pending)?;
             }
+            shard_tag::CLOSE_COMPLETE if matches!(pending.reply, Reply::Sync | Reply::SyncsOfCopy(_)) => {
+                move_run(connection, output, &mut run);
+                let unread = connection.take_syncs_of_copy();
+                noticed.unread_syncs = Some(unread.ok_or(crate::wire::DecodeError::Invalid(i64::from(header.tag)))?);
+                connection.input.advance(header.total);
+            }
             tag => {
                 let is_last = ends(pending.reply, tag).ok_or(crate::wire::DecodeError::Invalid(i64::from(tag)))?;
                 if pending.is_visible {
@@ -149,6 +157,9 @@ pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: 
                 }
                 if is_last {
                     connection.pending.pop_front();
+                }
+                if tag == shard_tag::COMMAND_COMPLETE {
+                    connection.end_copy();
                 }
                 if tag == shard_tag::COPY_IN {
                     break Step::CopyIn;
@@ -294,8 +305,10 @@ fn take_error(
         | Reply::DescribePortal
         | Reply::Execute
         | Reply::ExecuteNested(_)
+        | Reply::SyncsOfCopy(_)
         | Reply::Local(_) => skip_to_sync(connection),
     }
+    connection.ask_for_syncs();
     noticed.has_failed = true;
     noticed.errors.push(fields.get(b'C').and_then(|code| code.try_into().ok()).unwrap_or(*b"XX000"));
     noticed.error_at = Some(output.len());
@@ -319,6 +332,7 @@ fn skip_to_sync(connection: &mut Connection) {
             | Reply::Execute
             | Reply::ExecuteNested(_)
             | Reply::Abort
+            | Reply::SyncsOfCopy(_)
             | Reply::Local(_) => {}
         }
         connection.pending.pop_front();

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::common_snapshot::is_by_key;
-use super::cursor::{HELD_CURSOR, Life, OnShard};
+use super::copy_out::has_ascii_inside;
+use super::cursor::{self, HELD_CURSOR, Life, OnShard};
 use super::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
@@ -17,9 +18,9 @@ use crate::routing::{self, Inputs, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
-use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, QueryKind, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
 use crate::sql::clock_literals::clock_literals;
-use crate::sql::staging::lock_before_merge;
+use crate::sql::copies_locked::{CopiesLock, lock_before_write};
 use crate::sql::{Read, clock, gather, is_access_share};
 use crate::telemetry::RouteKind;
 
@@ -47,7 +48,9 @@ impl Session {
             Box::pin(self.gateway.follow_schema_for(&map)).await?;
         }
         let catalog = self.gateway.catalog.load();
-        let is_current = self.context_is_of(&catalog, &map)
+        let has_other_users = self.learn_shard_users(&map);
+        let is_current = !has_other_users
+            && self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
             && self.context.user == self.current_user();
@@ -61,11 +64,13 @@ impl Session {
         self.note_schema_around_temporary_tables();
         let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
         let user = self.current_user().to_owned();
+        let (search_path, has_user) = parse_search_path(&search_path_text, &user);
+        self.schema_of_one_user = has_user.then(|| self.find_schema_of_one_user(&catalog.schemas)).flatten();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
             incarnation: map.epoch.incarnation,
-            search_path: parse_search_path(&search_path_text, &user),
+            search_path,
             temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
@@ -85,18 +90,13 @@ impl Session {
             && self.context.id != 0
     }
 
-    /// As SET ROLE or SET SESSION AUTHORIZATION say.
-    pub(super) fn current_user(&self) -> &str {
-        let role = self.effective("role").filter(|role| *role != "none");
-        role.or_else(|| self.effective("session_authorization")).unwrap_or(&self.identity.user)
-    }
-
     /// The context is current: as long as the settings stay these it need not be compared with them.
     fn settle_context(&mut self) {
         let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
         if !is_settled && !self.transaction.is_open() {
             let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
-            self.settled = (!is_hinted && self.reads_utf8()).then(|| Arc::clone(&self.settings));
+            let is_plain = !is_hinted && self.reads_utf8() && self.check_user_schema().is_ok();
+            self.settled = is_plain.then(|| Arc::clone(&self.settings));
         }
     }
 
@@ -132,10 +132,28 @@ impl Session {
         ))
     }
 
+    /// In some encodings a byte that looks like a quote or a backslash may be half a character: the shards would read another
+    /// statement than the one that is planned.
+    fn check_quotes_are_ascii(&self) -> Result<(), PgError> {
+        let encoding = self.effective("client_encoding").unwrap_or_default();
+        if !has_ascii_inside(encoding) {
+            return Ok(());
+        }
+        Err(PgError::unsupported(
+            format!("text beyond ASCII is not supported in the encoding \"{encoding}\""),
+            "Bytes of its characters may look like quotes and backslashes.",
+            "SET client_encoding = 'UTF8', or pass such text as parameters.",
+        ))
+    }
+
     /// Reads a text in the session's context. A long one is read aside: reading it here would keep every other session of this
     /// core waiting.
     #[inline]
     pub(super) async fn read(&self, text: &str) -> Result<Read, Failure> {
+        self.check_not_held(text)?;
+        if !text.is_ascii() {
+            self.check_quotes_are_ascii()?;
+        }
         if text.len() <= READ_HERE_BYTES_MAX {
             return Ok(self.gateway.analyzer.read(text, &self.context)?);
         }
@@ -161,6 +179,9 @@ impl Session {
             Ok(route) => route,
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
         };
+        if let Route::Shard(MAP_DATABASE) = route {
+            self.check_text_for_map(inputs.text())?;
+        }
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
         }
@@ -182,8 +203,13 @@ impl Session {
             super::restarts::check_not_alone(&statement.command)?;
             return self.admit(statement, shard.id).await;
         }
-        if let Some(shard) = self.cursor_shard(&statement.command)? {
+        if cursor::concerns(&statement.command)
+            && let Some(shard) = Box::pin(self.cursor_shard(&statement.command)).await?
+        {
             return Ok(Route::Shard(shard));
+        }
+        if !matches!(statement.scope, Scope::Map | Scope::Proxy(_) | Scope::Refused(_) | Scope::Session) {
+            self.check_user_schema()?;
         }
         let target = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
@@ -354,16 +380,22 @@ impl Session {
         self.check_clocks(statement, inputs)?;
         let kind = match &statement.copy_in {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
-            None if matches!(statement.command, Command::Query(QueryKind::Merge)) => {
-                let lock = lock_before_merge(statement.alone(inputs.text()), &self.context);
-                if lock.is_some() && self.transaction_scope().has_snapshot {
-                    return Err(merged_by_snapshot().into());
-                }
-                lock.map_or(WritingKind::Copies, WritingKind::LockedCopies)
-            }
-            None => WritingKind::Copies,
+            None => self.lock_before(statement, inputs)?.map_or(WritingKind::Copies, WritingKind::LockedCopies),
         };
         Ok(Route::Write(Arc::new(Writing { shards, kind })))
+    }
+
+    /// What a write of copies locks first, so that every shard finds the same rows.
+    fn lock_before(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Option<CopiesLock>, PgError> {
+        if self.is_read_only() {
+            return Ok(None);
+        }
+        let parameter_type = |number| inputs.parameter_type(number);
+        let lock = lock_before_write(statement.alone(inputs.text()), &self.context, &parameter_type);
+        if lock.is_some() && self.has_snapshot() {
+            return Err(chosen_by_snapshot());
+        }
+        Ok(lock)
     }
 
     /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
@@ -397,15 +429,6 @@ impl Session {
             return Ok(());
         }
         Err(clock::not_replaced())
-    }
-
-    /// FETCH, MOVE and CLOSE go where the cursor is.
-    fn cursor_shard(&self, command: &Command) -> Result<Option<ShardId>, PgError> {
-        match command {
-            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.cursors.get(name).map(|cursor| cursor.shard)),
-            Command::CloseCursor(None) => Ok(self.cursors.values().next().map(|cursor| cursor.shard)),
-            _ => Ok(None),
-        }
     }
 
     /// Counts a statement that is about to run by its route.
@@ -529,24 +552,25 @@ impl Session {
         self.participants.iter().any(|participant| participant.needs_sync)
     }
 
-    /// The level that the transaction has, by BEGIN or by default.
+    /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
     pub(super) fn has_snapshot(&self) -> bool {
-        let default = || match self.effective("default_transaction_isolation") {
-            Some(level) => matches!(level, "repeatable read" | "serializable"),
-            None => self.greeting.has_snapshot_by_default,
+        matches!(self.isolation(), Isolation::RepeatableRead | Isolation::Serializable)
+    }
+
+    /// The level that the transaction has, by BEGIN or by the session's default when it began; or that one would have that begins now.
+    pub(super) fn isolation(&self) -> Isolation {
+        let default = || {
+            let settings = self.transaction.settings_before().unwrap_or(&self.settings);
+            settings.get("default_transaction_isolation").and_then(Isolation::of_name).unwrap_or(self.greeting.isolation)
         };
-        self.transaction.has_snapshot().unwrap_or_else(default)
+        self.transaction.modes.isolation.unwrap_or_else(default)
     }
 
     /// Its snapshot is waited for until it is a safe one.
     fn is_deferrable(&self) -> bool {
         let modes = &self.transaction.modes;
         let is_on = |name: &str| self.effective(name).is_some_and(|value| matches!(value, "on" | "true" | "yes" | "1"));
-        let is_serializable = match modes.isolation {
-            Some(level) => level == Isolation::Serializable,
-            None => self.effective("default_transaction_isolation") == Some("serializable"),
-        };
-        is_serializable
+        self.isolation() == Isolation::Serializable
             && modes.is_read_only.unwrap_or_else(|| is_on("default_transaction_read_only"))
             && modes.is_deferrable.unwrap_or_else(|| is_on("default_transaction_deferrable"))
     }
@@ -590,16 +614,16 @@ impl Session {
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
             (&statement.command, self.participants.get(index))
         {
-            let life = match (*is_hold, self.transaction.is_open()) {
-                (false, _) => Life::Transaction,
-                (true, true) => Life::AtCommit,
-                (true, false) => Life::Held,
-            };
+            let life = if *is_hold { Life::AtCommit } else { Life::Transaction };
             let cursor = OnShard { shard: participant.shard, life, savepoints: self.transaction.savepoints.len() };
-            self.cursors.insert(name.clone(), cursor);
+            // Where the name is taken this DECLARE fails, and the cursor is the one that it was.
+            self.cursors.entry(name.clone()).or_insert(cursor);
         }
         match &statement.command {
-            Command::CloseCursor(Some(name)) => drop(self.cursors.remove(name)),
+            Command::CloseCursor(Some(name)) => {
+                self.cursors.remove(name);
+                self.portals.remove(name.as_bytes());
+            }
             Command::CloseCursor(None) => self.cursors.clear(),
             _ => {}
         }
@@ -624,9 +648,10 @@ fn every_shard_refusal() -> PgError {
 /// A text of this size is read in well under a millisecond.
 pub(super) const READ_HERE_BYTES_MAX: usize = 32 * 1024;
 
-/// `"$user", public` as a list of schemas.
-fn parse_search_path(text: &str, user: &str) -> Vec<String> {
+/// `"$user", public` as a list of schemas, and whether `$user` is among them.
+fn parse_search_path(text: &str, user: &str) -> (Vec<String>, bool) {
     let mut schemas = Vec::new();
+    let mut has_user = false;
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (schema, after) = match rest.strip_prefix('"') {
@@ -636,10 +661,12 @@ fn parse_search_path(text: &str, user: &str) -> Vec<String> {
                 (rest.get(..end).unwrap_or_default().trim().to_lowercase(), rest.get(end..).unwrap_or_default())
             }
         };
-        schemas.push(if schema == "$user" { user.to_owned() } else { schema });
+        let is_user = schema == "$user";
+        has_user |= is_user;
+        schemas.push(if is_user { user.to_owned() } else { schema });
         rest = after.trim_start().trim_start_matches(',').trim_start();
     }
-    schemas
+    (schemas, has_user)
 }
 
 /// After the opening quote: the name, and what follows the closing one.
@@ -665,11 +692,11 @@ pub(super) const TEMPORARY_TABLE: &str = "temporary table";
 const HOLD_WAIT: Duration = Duration::from_secs(5);
 
 /// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
-fn merged_by_snapshot() -> PgError {
+fn chosen_by_snapshot() -> PgError {
     PgError::unsupported(
-        "MERGE that both inserts into a reference table and changes its rows is not supported at this isolation level",
+        "a write of a reference table that may find several rows is not supported at this isolation level",
         "A row of another commit could be in the snapshot of one shard and not in that of another.",
-        "Use READ COMMITTED.",
+        "Use READ COMMITTED, or name each row by its primary key.",
     )
 }
 
@@ -679,8 +706,10 @@ mod tests {
 
     #[test]
     fn a_search_path_is_read_as_show_prints_it() {
-        assert_eq!(parse_search_path(r#""$user", public"#, "ada"), ["ada", "public"]);
-        assert_eq!(parse_search_path(r#"app, "My ""Schema", pg_temp"#, "ada"), ["app", "My \"Schema", "pg_temp"]);
-        assert!(parse_search_path("", "ada").is_empty());
+        let schemas = |schemas: &[&str]| schemas.iter().map(|schema| (*schema).to_owned()).collect::<Vec<_>>();
+        assert_eq!(parse_search_path(r#""$user", public"#, "ada"), (schemas(&["ada", "public"]), true));
+        let quoted = parse_search_path(r#"app, "My ""Schema", pg_temp"#, "ada");
+        assert_eq!(quoted, (schemas(&["app", "My \"Schema", "pg_temp"]), false));
+        assert_eq!(parse_search_path("", "ada"), (Vec::new(), false));
     }
 }

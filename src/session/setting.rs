@@ -12,12 +12,12 @@ use bytes::Bytes;
 use super::gateway::MAP_DATABASE;
 use super::participant::Participant;
 use super::transaction::{LocalSetting, Status, Told};
-use super::{Failure, Session};
+use super::{Failure, Session, map_database};
 use crate::backend::{ConnectionError, STATEMENT_TIMEOUT, Settings};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId};
-use crate::sql::analysis::{Isolation, TransactionModes};
+use crate::sql::analysis::TransactionModes;
 use crate::wire::originate;
 
 impl Session {
@@ -250,7 +250,7 @@ impl Session {
     pub(super) async fn set_session_characteristics(&mut self, modes: &TransactionModes, _text: &str) -> Result<(), Failure> {
         let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
         if let Some(isolation) = modes.isolation {
-            self.record("default_transaction_isolation", Some(isolation_name(isolation).to_owned()), false);
+            self.record("default_transaction_isolation", Some(isolation.name().to_owned()), false);
         }
         if let Some(is_read_only) = modes.is_read_only {
             self.record("default_transaction_read_only", Some(on_off(is_read_only)), false);
@@ -337,7 +337,8 @@ fn only_value(rows: &[Vec<Option<Bytes>>]) -> Option<String> {
 /// The settings that a participant has when its transaction has been committed, or prepared.
 pub(super) fn settings_after(participant: &Participant, sets: &[Told]) -> Arc<Settings> {
     let mut settings = Arc::clone(&participant.connection.settings);
-    for set in sets.iter().take(participant.settings_known).filter_map(Told::setting).filter(|set| !set.is_local) {
+    let is_kept = |set: &&LocalSetting| !set.is_local && map_database::is_told(participant.shard, set);
+    for set in sets.iter().take(participant.settings_known).filter_map(Told::setting).filter(is_kept) {
         settings = Arc::new(match &set.value {
             Some(value) => settings.with(&set.name, value),
             None => settings.without(&set.name),
@@ -389,13 +390,4 @@ pub(super) fn check_allowed(name: &str, value: Option<&str>) -> Result<(), PgErr
 fn is_off(value: &str) -> bool {
     let is_word = |word: &str, letters: usize| value.len() >= letters && word.starts_with(value);
     value == "0" || is_word("off", 2) || is_word("false", 1) || is_word("no", 1)
-}
-
-fn isolation_name(isolation: Isolation) -> &'static str {
-    match isolation {
-        Isolation::ReadUncommitted => "read uncommitted",
-        Isolation::ReadCommitted => "read committed",
-        Isolation::RepeatableRead => "repeatable read",
-        Isolation::Serializable => "serializable",
-    }
 }

@@ -40,6 +40,8 @@ impl Session {
         self.recover_skipping().await?;
         if self.batch.is_open {
             Box::pin(self.end_batch(is_right)).await?;
+        } else if !self.transaction.is_open() {
+            self.forget_cursors_of_shards(is_right);
         }
         self.portals.remove(&b""[..]);
         if !self.open_cursors.is_empty() {

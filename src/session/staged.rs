@@ -1,4 +1,4 @@
-//! Writes whose sub-selects are answered first.
+//! Writes, and queries that lock rows, whose sub-selects are answered first.
 //!
 //! ```text
 //!   refused where it stands ─► its queries, each by the ladder ─► rows ─► constants in the client's text ─► a write like any other
@@ -95,8 +95,8 @@ impl Session {
     pub(super) fn route_staged(&self, refusal: Failure, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         let is_write = match statement.command {
             Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge) => true,
-            // Of a query only what its WITH writes.
-            Command::Query(QueryKind::Select) => statement.effect == Effect::Write,
+            // Of a query what its WITH writes, or which rows it locks.
+            Command::Query(QueryKind::Select) => statement.effect != Effect::Read,
             _ => false,
         };
         let refusal = match refusal {
@@ -232,7 +232,12 @@ impl Session {
             kept_with.push(Splice { start: stage.start, end: stage.end, text });
         }
         if staging.stages.is_query {
-            return Box::pin(self.answer_rest(&spliced(alone, &kept_with), asked)).await;
+            let mut splices = kept_with;
+            self.answer_sub_selects(staging, &with, clock.as_ref(), &mut splices).await?;
+            return match Box::pin(self.answer_rest(&spliced(alone, &splices), asked)).await {
+                Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
+                answered => answered,
+            };
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
@@ -335,6 +340,33 @@ impl Session {
             Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
             written => written,
         }
+    }
+
+    /// Constants for the sub-selects that stand by themselves; the others stay.
+    pub(super) async fn answer_sub_selects(
+        &mut self,
+        staging: &Staging,
+        with: &[(String, String)],
+        clock: Option<&Clock>,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Failure> {
+        for stage in &staging.stages.queries {
+            let answered = self.answer_stage(stage, with, &staging.stages, clock).await;
+            match unless_left_out(&staging.stages, stage, answered) {
+                Ok(answer) => {
+                    let text = stage.constant(&answer, &self.context.catalog)?;
+                    splices.extend(text.map(|text| Splice { start: stage.start, end: stage.end, text }));
+                }
+                // It names the rows around it.
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
+                        return Err(staging.refusal.clone().into());
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
     }
 
     /// One instant for what the proxy puts into the statement, and for its queries where several of all these read the clock.

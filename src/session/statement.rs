@@ -65,9 +65,11 @@ impl Statement {
 }
 
 /// A bound statement.
+#[derive(Clone)]
 pub(super) enum Portal {
-    /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns.
-    Shard { shard: ShardId, nested: NestedValues },
+    /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns. `number`: how
+    /// many unnamed portals that connection had seen then, this one among them. `is_run`: executed without a limit.
+    Shard { shard: ShardId, nested: NestedValues, number: u32, is_run: bool },
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.

@@ -1,5 +1,5 @@
-//! How a session hears that the proxy drains: looked at whenever it waits for its client, so one flag and one waker of its own,
-//! without a lock that all sessions share.
+//! How a session hears that the proxy drains, or that its time is over: looked at whenever it waits, so one flag and one waker of its
+//! own, without a lock that all sessions share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};

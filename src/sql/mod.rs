@@ -7,6 +7,8 @@ pub mod chosen;
 pub mod clock;
 pub mod clock_literals;
 mod context;
+pub mod copies_locked;
+pub mod copies_named;
 pub mod copy_in;
 pub mod copy_out;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub mod literal;
 pub mod moving;
 mod notes;
 pub mod own_database;
+pub mod own_relations;
 mod parse;
 mod placing;
 mod query;

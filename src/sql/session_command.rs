@@ -165,11 +165,12 @@ fn unknown(what: &str) -> PgError {
     )
 }
 
-/// One option of a list such as `EXPLAIN (…)`: present, and not switched off.
+/// One option of a list such as `EXPLAIN (…)`: present, and not switched off. The last one counts. What is neither on nor off,
+/// as `defGetBoolean` reads it, is PostgreSQL's to refuse.
 pub fn option_is_on(options: &CastNodeList<nodes::DefElem>, name: &str) -> bool {
-    options.iter().filter(|option| option.defname() == Some(name)).any(|option| match option.arg() {
-        Node::None => true,
-        Node::String(value) => !matches!(value.sval(), Some("off" | "false" | "0")),
+    let is_off = |word: &str| ["off", "false"].iter().any(|off| word.eq_ignore_ascii_case(off));
+    options.iter().rfind(|option| option.defname() == Some(name)).is_some_and(|option| match option.arg() {
+        Node::String(value) => !value.sval().is_some_and(is_off),
         Node::Integer(value) => value.ival != 0,
         Node::Boolean(value) => value.boolval,
         _ => true,

@@ -33,7 +33,7 @@ use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default};
-pub use merging::{Merging, lock_before_merge};
+pub use merging::Merging;
 use row_names::Around;
 pub use writing::returned;
 use writing::{Part, are_apart, reads_first};
@@ -92,7 +92,7 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A MERGE whose source's rows are split.
     pub merging: Option<Merging>,
-    /// The statement is a query: only its WITH writes.
+    /// The statement is a query: its WITH writes, or it locks rows.
     pub is_query: bool,
     /// A query takes row locks or writes: it runs in the transaction of the whole.
     pub needs_transaction: bool,
@@ -191,8 +191,8 @@ pub fn under_with(definitions: &[(String, String)], query: &str) -> Result<Strin
     Ok(spliced(query, &[Splice { start: end, end, text: format!(" {texts},") }]))
 }
 
-/// The stages of one INSERT, UPDATE, DELETE or MERGE; `text` is the statement alone. Empty: there is nothing to answer first, or its
-/// form is not known.
+/// The stages of one INSERT, UPDATE, DELETE or MERGE, or of a query whose WITH writes or that locks rows; `text` is the statement
+/// alone. Empty: there is nothing to answer first, or its form is not known.
 pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
     if may_spell_names(text) {
         return Ok(Stages::default());
@@ -206,6 +206,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         Node::DeleteStmt(delete) => (delete.with_clause(), delete.relation(), delete.using_clause().iter().collect()),
         Node::MergeStmt(merge) => (merge.with_clause(), merge.relation(), vec![merge.source_relation()]),
         Node::SelectStmt(select) if has_writes(select) => (select.with_clause(), None, Vec::new()),
+        Node::SelectStmt(select) if locks_rows(select) => (select.with_clause(), None, select.from_clause().iter().collect()),
         _ => return Ok(Stages::default()),
     };
     let mut finder = Finder {
@@ -239,9 +240,13 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
             finder.from(delete.using_clause().iter());
         }
         Node::MergeStmt(merge) => finder.merge(merge, context),
-        Node::SelectStmt(_) => {
+        Node::SelectStmt(select) => {
             finder.stages.is_query = true;
-            return Ok(finder.finish());
+            if has_writes(select) {
+                return Ok(finder.finish());
+            }
+            finder.expression(select.where_clause());
+            select.target_list().iter().for_each(|target| finder.expression(target.val()));
         }
         _ => return Ok(Stages::default()),
     }
@@ -459,7 +464,7 @@ impl Finder<'_> {
                     _ => return true,
                 },
                 Node::FuncCall(call) if is_clock(call) => clocks.push(call.location),
-                Node::SQLValueFunction(value) if is_time(value) => clocks.push(value.location),
+                Node::SQLValueFunction(value) if tree::is_clock(value) => clocks.push(value.location),
                 _ => {}
             }
             true
@@ -687,22 +692,6 @@ fn is_clock(call: &nodes::FuncCall) -> bool {
     call.args().is_empty() && CLOCKS.contains(&name)
 }
 
-fn is_time(value: &nodes::SQLValueFunction) -> bool {
-    use nodes::SQLValueFunctionOp as Operation;
-    matches!(
-        value.op,
-        Operation::SVFOP_CURRENT_DATE
-            | Operation::SVFOP_CURRENT_TIME
-            | Operation::SVFOP_CURRENT_TIME_N
-            | Operation::SVFOP_CURRENT_TIMESTAMP
-            | Operation::SVFOP_CURRENT_TIMESTAMP_N
-            | Operation::SVFOP_LOCALTIME
-            | Operation::SVFOP_LOCALTIME_N
-            | Operation::SVFOP_LOCALTIMESTAMP
-            | Operation::SVFOP_LOCALTIMESTAMP_N
-    )
-}
-
 /// What an INSERT inserts into.
 fn inserted_into<'c>(insert: &nodes::InsertStmt, context: &'c Context) -> Option<&'c Relation> {
     resolve(context, insert.relation()?, &context.search_path).table()
@@ -753,6 +742,11 @@ fn casts_text(insert: &nodes::InsertStmt, context: &Context) -> bool {
 fn has_writes(select: &nodes::SelectStmt) -> bool {
     let mut ctes = select.with_clause().into_iter().flat_map(|with| with.ctes());
     ctes.any(|cte| !matches!(cte.ctequery(), Node::SelectStmt(_)))
+}
+
+/// Rows of its own tables: a query below it that locks is answered as it stands there.
+fn locks_rows(select: &nodes::SelectStmt) -> bool {
+    !select.locking_clause().is_empty()
 }
 
 /// The same for all of a statement.

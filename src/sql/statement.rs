@@ -16,7 +16,8 @@ use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
 use super::tokens::{Tokens, identifier, may_spell_names};
 use super::{
-    clock, ddl, ddl_locks, do_block, drawing, execute, parse, schema_guard, session_command, set_config, set_sequence, truncate,
+    clock, ddl, ddl_locks, do_block, drawing, execute, own_relations, parse, schema_guard, session_command, set_config,
+    set_sequence, truncate,
 };
 use crate::error::{PgError, SqlState};
 
@@ -41,7 +42,12 @@ pub struct Reading {
 
 /// Reads one statement. What is refused whatever its keys are is an analysis too.
 pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
-    let placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
+    let mut placement = place(node, source, context).unwrap_or_else(|refusal| failed(node, context, refusal));
+    if matches!(placement.scope, Scope::Map | Scope::Proxy(_))
+        && let Err(refusal) = own_relations::check(node, context)
+    {
+        placement.scope = Scope::Refused(refusal);
+    }
     let Placement {
         command,
         scope,

@@ -65,6 +65,52 @@ pub fn columns_within(root: Node<'_>) -> Vec<&nodes::ColumnRef> {
     found
 }
 
+/// Every relation that is named anywhere in a statement.
+pub fn relations_within(root: Node<'_>) -> Vec<&nodes::RangeVar> {
+    let mut stack = vec![root];
+    let mut found = Vec::new();
+    while let Some(node) = stack.pop() {
+        if let Node::RangeVar(relation) = node {
+            found.push(relation);
+        }
+        walk_manual::<()>(node, |child| {
+            stack.push(child);
+            Recurse::no()
+        });
+    }
+    found
+}
+
+/// `CURRENT_TIMESTAMP` and its kind; the others are names of the user, the role, the database or the schema.
+pub fn is_clock(function: &nodes::SQLValueFunction) -> bool {
+    use nodes::SQLValueFunctionOp as Op;
+    matches!(
+        function.op,
+        Op::SVFOP_CURRENT_DATE
+            | Op::SVFOP_CURRENT_TIME
+            | Op::SVFOP_CURRENT_TIME_N
+            | Op::SVFOP_CURRENT_TIMESTAMP
+            | Op::SVFOP_CURRENT_TIMESTAMP_N
+            | Op::SVFOP_LOCALTIME
+            | Op::SVFOP_LOCALTIME_N
+            | Op::SVFOP_LOCALTIMESTAMP
+            | Op::SVFOP_LOCALTIMESTAMP_N
+    )
+}
+
+/// What all has to be true of a condition; in no order.
+pub fn conjuncts(root: Node<'_>) -> Vec<Node<'_>> {
+    let mut waiting = vec![root];
+    let mut found = Vec::new();
+    while let Some(node) = waiting.pop() {
+        match node {
+            Node::BoolExpr(all) if all.boolop == nodes::BoolExprType::AND_EXPR => waiting.extend(all.args().iter()),
+            other => found.push(other),
+        }
+    }
+    found
+}
+
 /// Whether `children` knows the node: anything else may hide a table or a function.
 pub fn is_known(node: Node<'_>) -> bool {
     matches!(

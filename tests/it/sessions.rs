@@ -17,6 +17,7 @@ mod explain;
 mod foreign_types;
 mod gathered;
 mod gathered_keys;
+mod held;
 mod limits;
 mod linguistic;
 mod listening;
@@ -40,5 +41,6 @@ mod snapshots;
 mod stage;
 mod staged;
 mod temporary;
+mod user_schemas;
 
 pub use stage::{Stage, succeed};

@@ -12,6 +12,7 @@ mod kills_in_recovery;
 mod ledger;
 mod leftover;
 mod levels;
+mod lost_commits;
 mod map_away;
 mod places;
 mod planted;

@@ -632,7 +632,7 @@ impl Walk {
                 }
                 Node::FuncCall(call) => arguments.extend(self.call(call)),
                 Node::SQLValueFunction(function) => {
-                    self.survey.has_clock |= is_clock(function);
+                    self.survey.has_clock |= tree::is_clock(function);
                     if function.op == nodes::SQLValueFunctionOp::SVFOP_CURRENT_CATALOG {
                         let name = "current_catalog".to_owned();
                         self.survey.calls.push(Call { schema: None, name, argument_count: 0, first_constant: None });
@@ -760,22 +760,6 @@ fn membership(conjunct: Node<'_>) -> Option<(ColumnName, i32)> {
 
 fn kind(node: Node<'_>) -> Step {
     Step::Other(format!("{:?}", discriminant(&node)))
-}
-
-fn is_clock(function: &nodes::SQLValueFunction) -> bool {
-    use nodes::SQLValueFunctionOp as Op;
-    matches!(
-        function.op,
-        Op::SVFOP_CURRENT_DATE
-            | Op::SVFOP_CURRENT_TIME
-            | Op::SVFOP_CURRENT_TIME_N
-            | Op::SVFOP_CURRENT_TIMESTAMP
-            | Op::SVFOP_CURRENT_TIMESTAMP_N
-            | Op::SVFOP_LOCALTIME
-            | Op::SVFOP_LOCALTIME_N
-            | Op::SVFOP_LOCALTIMESTAMP
-            | Op::SVFOP_LOCALTIMESTAMP_N
-    )
 }
 
 pub const STACK_LEFT_BYTES_MIN: usize = 512 * 1024;

@@ -414,7 +414,6 @@ fn with_primary_keys() -> Context {
             is_constraint: true,
             columns: vec![Some(column.to_owned())],
             is_partial: false,
-            definition: String::new(),
         });
     }
     fixture.context(&["public"], &["mine"])
@@ -483,7 +482,6 @@ fn temporary(columns: &str, key: Option<&str>) -> Vec<Relation> {
         is_constraint: true,
         columns: vec![Some(key.to_owned())],
         is_partial: false,
-        definition: String::new(),
     }));
     vec![relation]
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::{Finder, Stage, StageKind, is_clock, is_time};
+use super::{Finder, Stage, StageKind, is_clock};
 use crate::catalog::{Column, Relation};
 use crate::shardmap::TableKind;
 use crate::sql::context::Context;
@@ -182,7 +182,7 @@ fn nature(column: &Column) -> Option<Nature> {
                     let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
                     is_plain &= OF_TIMES.contains(&name);
                 }
-                Node::SQLValueFunction(value) if is_time(value) => {
+                Node::SQLValueFunction(value) if tree::is_clock(value) => {
                     found.get_or_insert(Nature::Clock);
                 }
                 Node::SQLValueFunction(_) | Node::SubLink(_) => is_plain = false,

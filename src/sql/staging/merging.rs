@@ -14,7 +14,6 @@ use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
 use crate::sql::context::Context;
-use crate::sql::parse;
 use crate::sql::query::{Resolved, resolve};
 use crate::sql::tree;
 
@@ -385,18 +384,6 @@ fn called_function(function: &nodes::RangeFunction) -> Option<&str> {
 
 fn has_action(merge: &nodes::MergeStmt, action: nodes::CmdType::Type) -> bool {
     merge.merge_when_clauses().iter().any(|clause| clause.command_type == action)
-}
-
-/// What is to run before a MERGE into a reference table on each shard. A row that another transaction is making may be there on
-/// one shard and not yet on the next: where the MERGE both inserts and writes what it finds, its count would not tell.
-pub fn lock_before_merge(text: &str, context: &Context) -> Option<String> {
-    use nodes::CmdType as Action;
-    let parsed = parse::parse(text).ok()?;
-    let Some(Node::MergeStmt(merge)) = parsed.stmts().next() else { return None };
-    let is_both =
-        has_action(merge, Action::CMD_INSERT) && [Action::CMD_UPDATE, Action::CMD_DELETE].iter().any(|it| has_action(merge, *it));
-    let relation = resolve(context, merge.relation()?, &context.search_path).table().filter(|_| is_both)?;
-    Some(format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted_name(&relation.schema, &relation.name)))
 }
 
 impl Merging {

@@ -6,7 +6,7 @@
 //! and printed with the tables and the seed. What is refused is counted by construct.
 //!
 //! `SHARDGATE_GENERATED_SEED` makes the tables and statements of one round again, `SHARDGATE_GENERATED_ONLY` one statement of it,
-//! `SHARDGATE_GENERATED_COUNT` sets how many statements a round has.
+//! `SHARDGATE_GENERATED_COUNT` sets how many statements a round has, `SHARDGATE_GENERATED_SHOW` prints what is refused.
 
 mod expression;
 mod query;
@@ -100,7 +100,13 @@ async fn run(seed: u64, count: u64, tally: &mut Tally) {
         match sides.verdict(&statement, mode).await {
             Verdict::Equal => {}
             Verdict::Failed => tally.failed += 1,
-            Verdict::Refused(construct) => *tally.refused.entry((statement.writes, construct)).or_default() += 1,
+            Verdict::Refused(construct) => {
+                if std::env::var_os("SHARDGATE_GENERATED_SHOW").is_some() {
+                    let Written { text, .. } = statement.tree.write(mode != Mode::Simple);
+                    println!("statement {number}, {mode:?}: {construct}\n  {text}");
+                }
+                *tally.refused.entry((statement.writes, construct)).or_default() += 1;
+            }
             Verdict::Differs(first) => {
                 let order = statement.order;
                 let (least, Difference { plain, proxy, rows }) = sides.shrunk(statement, mode, first).await;

@@ -44,6 +44,8 @@ async fn first_rows_are_locked_and_no_others(stage: &Stage) {
         ("ORDER BY id LIMIT 5 FOR UPDATE", 1..=5),
         ("ORDER BY id DESC LIMIT 4 FOR NO KEY UPDATE NOWAIT", 87..=90),
         ("WHERE id > 80 FOR UPDATE", 81..=90),
+        ("WHERE id IN (SELECT id + 1 FROM accounts WHERE id < 4) FOR UPDATE", 2..=4),
+        ("WHERE id > (SELECT max(id) - 2 FROM accounts) ORDER BY id LIMIT 1 FOR UPDATE", 89..=89),
     ] {
         succeed(&mut client, "BEGIN").await;
         succeed(&mut client, &format!("SELECT id FROM accounts {locking}")).await;

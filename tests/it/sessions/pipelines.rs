@@ -201,3 +201,57 @@ async fn a_pipeline_that_fails_keeps_nothing() {
     assert_eq!(client.value("SELECT count(*) FROM halves").await, "1");
     stage.assert_log_is_clean();
 }
+
+/// A pipeline without BEGIN is one transaction, in which portals live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_portal_of_one_shard_outlives_what_runs_on_several() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    let [read, add] = ["SELECT id, text FROM notes ORDER BY id", "INSERT INTO notes VALUES (3, 'three') RETURNING id"];
+    let other = stage.fill_in("SELECT owner FROM accounts WHERE id = {z}");
+    let count = "SELECT count(*) FROM accounts";
+    let gathered = "SELECT count(*) FROM accounts a JOIN accounts b ON a.owner = b.owner";
+    let write = "UPDATE accounts SET balance = balance + 1 WHERE id < 50";
+    for is_block in [false, true] {
+        for between in [count, gathered, write] {
+            for portal in [read, add, &other] {
+                if portal == add && between == gathered {
+                    // Gathered rows would not show what the pipeline has written.
+                    continue;
+                }
+                let mut told = Vec::new();
+                for mut client in [stage.plain_client().await, stage.client().await] {
+                    succeed(&mut client, "DELETE FROM notes; INSERT INTO notes VALUES (1, 'one'), (2, 'two')").await;
+                    if is_block {
+                        succeed(&mut client, "BEGIN").await;
+                    }
+                    client.parse("s", portal).bind("p", "s", &[]).describe(b'P', "p").unnamed(between, &[]);
+                    client.execute("p", 1).unnamed(between, &[]).execute("p", 0).sync();
+                    let whole = client.transcript().await;
+                    // What fails takes all with it.
+                    client.bind("p2", "s", &[]).unnamed(between, &[]).execute("p2", 0).unnamed("SELECT 1/0", &[]).sync();
+                    let failed = client.transcript().await;
+                    let ended = client.ask("COMMIT").await;
+                    told.push((whole, failed, ended, client.ask(read).await, client.ask(count).await));
+                }
+                assert_eq!(told[1], told[0], "{portal} around {between}, in a block: {is_block}");
+            }
+        }
+    }
+    // A shard has one unnamed portal, which the statement between has used.
+    let mut client = stage.client().await;
+    for step in [b'E', b'D'] {
+        client.parse("", read).bind("", "", &[]).parse("s", count).bind("p", "s", &[]).execute("p", 0);
+        match step {
+            b'E' => client.execute("", 0),
+            _ => client.describe(b'P', ""),
+        };
+        let answers = { client.close(b'S', "s").sync().answers().await };
+        let error = answers.iter().find(|message| message.tag == b'E').expect("refused");
+        assert_eq!(error.field(b'C'), "0A000", "{}", error.describe());
+        assert!(!error.field(b'D').is_empty() && !error.field(b'H').is_empty());
+        client.close(b'S', "s").sync();
+        assert_eq!(client.transcript().await, "3 Z(I)");
+    }
+    stage.assert_log_is_clean();
+}

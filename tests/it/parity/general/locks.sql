@@ -55,6 +55,22 @@ SELECT id FROM accounts ORDER BY id LIMIT 1 / 0 FOR UPDATE;
 SELECT id FROM accounts ORDER BY id LIMIT -1 FOR UPDATE;
 --! count only
 SELECT id FROM accounts LIMIT 2 + 1 FOR UPDATE SKIP LOCKED;
+-- Sub-selects over other shards are answered first.
+SELECT id, name FROM accounts WHERE id IN (SELECT account_id FROM orders WHERE total > 20) ORDER BY id FOR UPDATE;
+SELECT id FROM accounts WHERE balance > (SELECT avg(balance) FROM accounts) ORDER BY id LIMIT 3 FOR UPDATE SKIP LOCKED;
+SELECT id, (SELECT max(total) FROM orders), balance FROM accounts ORDER BY id FOR SHARE;
+SELECT id, (SELECT count(*) FROM orders) AS n, name FROM accounts WHERE id NOT IN (SELECT account_id FROM orders WHERE account_id IS NOT NULL) ORDER BY name COLLATE "C", id FOR NO KEY UPDATE NOWAIT;
+WITH w AS (SELECT max(total) AS m FROM orders) SELECT id, m FROM accounts, w WHERE balance < w.m ORDER BY id FOR UPDATE OF accounts;
+--! refused
+WITH w AS (SELECT max(total) AS m FROM orders) SELECT id, m FROM accounts, w WHERE balance < w.m ORDER BY id FOR UPDATE;
+SELECT a.id, e.n FROM accounts a JOIN entries e ON e.account_id = a.id WHERE e.amount > ALL (SELECT total FROM orders WHERE total < 10) ORDER BY a.id, e.n FOR UPDATE OF e;
+SELECT id FROM accounts WHERE name = ANY (ARRAY(SELECT name FROM accounts ORDER BY id LIMIT 4)) ORDER BY id FOR KEY SHARE;
+--! 20.5 | 3
+--! 0 | NULL
+--! 100000 | 1
+SELECT id, name FROM accounts WHERE id IN (SELECT account_id FROM orders WHERE total > $1) ORDER BY id LIMIT $2 FOR UPDATE;
+SELECT id FROM accounts WHERE id IN (SELECT nothing FROM orders) FOR UPDATE;
+SELECT id FROM accounts WHERE id = (SELECT account_id FROM orders) FOR UPDATE;
 -- What PostgreSQL refuses.
 SELECT DISTINCT id FROM accounts FOR UPDATE;
 SELECT count(*) FROM accounts FOR UPDATE;
@@ -123,5 +139,15 @@ EXPLAIN ANALYZE SELECT id FROM accounts ORDER BY id LIMIT 1 FOR UPDATE;
 BEGIN;
 --! refused
 DECLARE c CURSOR FOR SELECT id FROM accounts ORDER BY id FOR UPDATE;
+ROLLBACK;
+--! end
+--! script
+BEGIN;
+SELECT id FROM accounts WHERE id IN (SELECT account_id FROM orders WHERE total > 20) ORDER BY id LIMIT 2 FOR UPDATE;
+UPDATE accounts SET note = 'taken' WHERE id = 1;
+SELECT id, note FROM accounts WHERE note IN (SELECT note FROM accounts WHERE note = 'taken') ORDER BY id FOR UPDATE SKIP LOCKED;
+COMMIT;
+BEGIN READ ONLY;
+SELECT id FROM accounts WHERE id IN (SELECT account_id FROM orders WHERE total > 20) ORDER BY id FOR UPDATE;
 ROLLBACK;
 --! end
