@@ -94,9 +94,15 @@ impl Store {
         Ok(Loaded::Changed(change))
     }
 
+    /// Cancel safe. A task of its own: a BEGIN given up half-way would not be known to the connection, and whoever got it next from
+    /// the pool would work in its transaction, by an old snapshot.
     async fn begin_reading(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
         let pool = self.pool()?;
-        Box::pin(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await.map_err(StoreError::reading)
+        let begin = async move { pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await };
+        match tokio::spawn(begin).await {
+            Ok(begun) => begun.map_err(StoreError::reading),
+            Err(_) => Err(StoreError::no_answer()),
+        }
     }
 }
 

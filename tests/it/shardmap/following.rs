@@ -1,9 +1,12 @@
 //! How a proxy follows the map: change by change, from notifications, from the poll, and across another map server.
 
-use std::time::Duration;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use shardgate::shard_key::KeyType;
-use shardgate::shardmap::{Bound, Epoch, LookupError, MapOptions, ShardMap, StoreError, StoreError::Older};
+use shardgate::shardmap::{Bound, Epoch, LookupError, MapOptions, ShardMap, Store, StoreError, StoreError::Older};
 
 use super::{
     ACTOR, add_shard, connect_map, distribute_hash, distribute_lookup, eventually, map_cluster, map_with_shards, options, text_key,
@@ -231,4 +234,40 @@ async fn a_map_without_a_database_serves_what_it_was_given() {
     assert!(fixed.lease().is_valid());
     let refused = fixed.store().map_key(ACTOR, ("public", "l"), &text_key("x"), &[KeyType::Text], "a").await;
     assert!(matches!(refused, Err(StoreError::Unreachable(_))));
+}
+
+/// Whoever reads may be gone in the middle, as a client's session is.
+#[tokio::test]
+async fn a_reading_that_is_given_up_leaves_no_transaction_open() {
+    let cluster = map_cluster().await;
+    let map = map_with_shards(&cluster).await;
+    let watcher = cluster.connect_map().await;
+    let store = Store::new(&cluster.map_url()).expect("a store");
+    for wakes in 1.. {
+        let read = {
+            let mut reading = pin!(store.load());
+            let mut seen = 0;
+            let given_up = poll_fn(|context| {
+                seen += 1;
+                match reading.as_mut().poll(context) {
+                    Poll::Ready(read) => Poll::Ready(Some(read)),
+                    Poll::Pending if seen == wakes => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            given_up.await
+        };
+        // The connection is given back at the next turn of the runtime.
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+        let deadline = Instant::now() + Duration::from_secs(10);
+        tokio::task::yield_now().await;
+        while watcher.query_one(open, &[]).await.expect("count").get::<_, i64>(0) > 0 {
+            assert!(Instant::now() < deadline, "given up after {wakes} wakes, it stays open");
+        }
+        if let Some(read) = read {
+            read.expect("the map");
+            break;
+        }
+    }
+    map.close().await;
 }
