@@ -98,7 +98,7 @@ impl Store {
     /// the pool would work in its transaction, by an old snapshot.
     async fn begin_reading(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
         let pool = self.pool()?;
-        let begin = async move { pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await };
+        let begin = async move { Box::pin(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await };
         match tokio::spawn(begin).await {
             Ok(begun) => begun.map_err(StoreError::reading),
             Err(_) => Err(StoreError::no_answer()),
