@@ -243,6 +243,39 @@ async fn who_may_not_lock_a_reference_table_writes_it_all_the_same() {
     check_copies(&stage).await;
 }
 
+/// The rows of each copy lie in an order of its own: values that are equal and do not look alike, numbers whose sum hangs on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_whose_rows_lie_in_other_orders_give_one_answer() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for text in [
+        "CREATE TABLE scales (id int PRIMARY KEY, g int, n numeric, f float8)",
+        "SELECT shardgate.reference_table('scales')",
+        "INSERT INTO scales VALUES (1, 1, 1.0, 0.1), (2, 1, 1.00, 1e16), (3, 1, 1.000, -1e16)",
+    ] {
+        succeed(&mut client, text).await;
+    }
+    let other = stage.cluster.connect_shard(1).await;
+    other.batch_execute("UPDATE scales SET g = g WHERE id = 1; UPDATE scales SET g = g WHERE id = 2").await.expect("moved");
+    for value in [
+        "(SELECT min(n)::text FROM scales)",
+        "(SELECT max(n) FROM scales)::text",
+        "(SELECT n::text FROM scales GROUP BY n)",
+        "(SELECT DISTINCT n FROM scales)::text",
+        "(SELECT n FROM scales ORDER BY n LIMIT 1)::text",
+        "(SELECT n FROM scales UNION SELECT n FROM scales)::text",
+        "(SELECT array_agg(n ORDER BY n) FROM scales)::text",
+        "(SELECT sum(f)::text FROM scales)",
+        "(SELECT sum(f) OVER () FROM scales LIMIT 1)::text",
+    ] {
+        succeed(&mut client, &format!("UPDATE accounts SET owner = {value}")).await;
+        assert_eq!(client.value("SELECT count(DISTINCT owner) FROM accounts").await, "1", "{value}");
+        succeed(&mut client, &format!("UPDATE currencies SET name = {value}")).await;
+        check_copies(&stage).await;
+    }
+    stage.assert_log_is_clean();
+}
+
 /// The answer to a write that is to wait for the commits that are held, and is heard before where it does not.
 async fn answered_after<T>(stage: &Stage, client: &mut WireClient, release: impl FnOnce() -> T) -> String {
     let mut answered = std::pin::pin!(client.transcript());
