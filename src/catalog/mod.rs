@@ -239,6 +239,7 @@ pub struct Function {
     pub argument_count: usize,
     /// Its first argument is a row, or may be: `row.f` calls it.
     pub takes_row: bool,
+    pub returns_set: bool,
     pub language: String,
     /// `i`mmutable, `s`table, `v`olatile.
     pub volatility: char,

@@ -33,6 +33,18 @@ impl BodyReader for SqlBodyReader {
 /// Bodies longer than this are not read.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// The statements of a function's body. `None`: some part of it is not understood.
+pub fn queries(language: &str, body: &str) -> Option<Vec<String>> {
+    let mut found = Found { queries: Some(Vec::new()), ..Found::default() };
+    match language {
+        "sql" => sql(body, &mut found),
+        "plpgsql" => plpgsql::read(body, &mut found),
+        _ => return None,
+    }
+    let Found { queries, unknown, .. } = found;
+    queries.filter(|_| unknown.is_none())
+}
+
 /// What was found so far.
 #[derive(Default)]
 struct Found {
@@ -41,6 +53,8 @@ struct Found {
     new_row: NewRow,
     /// Texts of schema changes; `None` where these are not to be seen.
     changes: Option<Vec<String>>,
+    /// Texts of all statements; `None` where these are not asked for.
+    queries: Option<Vec<String>>,
 }
 
 /// What a PL/pgSQL body does to NEW.
@@ -96,6 +110,10 @@ impl Found {
         }
     }
 
+    fn asked_for(&mut self, text: &str) {
+        self.queries.iter_mut().for_each(|queries| queries.push(text.to_owned()));
+    }
+
     fn assign_new_column(&mut self, column: String) {
         if let NewRow::Columns(columns) = &mut self.new_row {
             columns.push(column);
@@ -117,6 +135,8 @@ fn sql(body: &str, found: &mut Found) {
     if folded == "begin atomic" {
         // What pg_get_function_sqlbody prints. Inside a function's declaration the grammar reads it.
         let declaration = format!("CREATE FUNCTION f() RETURNS void LANGUAGE sql {trimmed}");
+        let inside = trimmed.get(folded.len()..trimmed.len().saturating_sub("end".len())).unwrap_or_default();
+        found.asked_for(inside);
         return match parse(&declaration) {
             Ok(tree) => tree.stmts().for_each(|statement| match statement {
                 Node::CreateFunctionStmt(create) => nested_statements(create.sql_body(), found),
@@ -143,6 +163,7 @@ fn nested_statements(node: Node<'_>, found: &mut Found) {
 
 /// SQL statements between semicolons.
 fn statements(text: &str, found: &mut Found) {
+    found.asked_for(text);
     match parse(text) {
         Ok(tree) if tree.stmts().count() == 1 => tree.stmts().for_each(|node| {
             if !found.takes_change(node, text) {

@@ -48,6 +48,8 @@ pub struct Notes {
     pub notifies: Option<String>,
     /// Values that may differ from one copy of a reference table to the next: the first one found.
     pub of_one_copy: Option<String>,
+    /// What a query gives hangs on which rows of reference tables are found first.
+    pub finds_first: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

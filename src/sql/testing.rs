@@ -84,6 +84,7 @@ impl Fixture {
             name: name.to_owned(),
             argument_count: 0,
             takes_row: false,
+            returns_set: false,
             language: language.to_owned(),
             volatility,
             kind: 'f',

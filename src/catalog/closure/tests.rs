@@ -63,6 +63,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         name: name.into(),
         argument_count: 0,
         takes_row: false,
+        returns_set: false,
         language: language.into(),
         volatility: 'v',
         kind: 'f',

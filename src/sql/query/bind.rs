@@ -75,6 +75,8 @@ pub struct Reader<'c> {
     pub asked: Asked,
     /// The statement is an INSERT, UPDATE, DELETE or MERGE.
     pub is_modification: bool,
+    /// A query of a function's body: a name that is no column is a parameter or a variable.
+    pub is_body: bool,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -109,6 +111,7 @@ impl<'c> Reader<'c> {
             draws: Draws::Nothing,
             asked: Asked::Rows,
             is_modification: false,
+            is_body: false,
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,
@@ -250,7 +253,7 @@ impl<'c> Reader<'c> {
             *subqueries = findings.subqueries;
         }
         bound.order = self.order(select, None, &bound.outputs);
-        if self.depth > 1 || self.is_modification {
+        if self.depth > 1 || self.is_modification || self.is_body {
             self.note_found_first_of_set(select, &bound, first_leaf..self.leaves.len(), asked);
         }
         Ok(bound)
@@ -363,7 +366,7 @@ impl<'c> Reader<'c> {
             self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
-        if self.depth > 1 || self.is_modification {
+        if self.depth > 1 || self.is_modification || self.is_body {
             let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
             self.note_found_first(&level, asked);
         }

@@ -22,6 +22,7 @@ use super::{
 use crate::catalog::RelationKind;
 use crate::error::PgError;
 use crate::shard_key::{Oid, oid};
+use crate::sql::notes::Notes;
 use crate::sql::tree;
 
 /// What a query is there for.
@@ -35,6 +36,8 @@ pub enum Asked {
     Membership,
     /// Its rows make an array, in their order.
     Array,
+    /// Only its first row counts.
+    First,
 }
 
 /// `column = value`, and the columns of the same query level that the value is made of.
@@ -62,6 +65,13 @@ pub struct Level<'l, 'n> {
     pub leaves: std::ops::Range<usize>,
 }
 
+impl Notes {
+    fn finds_first(&mut self, what: &str) {
+        self.finds_first = true;
+        self.not_pushable(found_first(what));
+    }
+}
+
 impl Reader<'_> {
     /// It has rows of reference tables, and no others.
     fn reads_copies_only(&self, leaves: std::ops::Range<usize>) -> bool {
@@ -78,7 +88,7 @@ impl Reader<'_> {
         }
         let known = self.known_of(level);
         let is_single_group = matches!(level.block.grouping, Grouping::Whole);
-        let leaves_out = self.leaves_out_rows(level.select);
+        let leaves_out = self.leaves_out_rows(level.select) || asked == Asked::First;
         let first = if leaves_out && !is_single_group && !self.has_total_order(level, &known, asked) {
             Some("LIMIT")
         } else if matches!(level.block.distinct, Distinct::On(_)) && !self.has_total_order(level, &known, asked) {
@@ -97,7 +107,7 @@ impl Reader<'_> {
             None
         };
         if let Some(what) = first {
-            self.notes.not_pushable(found_first(what));
+            self.notes.finds_first(what);
         }
     }
 
@@ -114,11 +124,11 @@ impl Reader<'_> {
         }
         let look_alike = bound.is_complete && bound.outputs.iter().all(|output| is_told(output, asked));
         if has_duplicates_dropped(&bound.body) && !look_alike {
-            self.notes.not_pushable(found_first(DROPPED));
+            self.notes.finds_first(DROPPED);
         } else if !(look_alike && sorts_by_all(&bound.outputs, &bound.order))
-            && (asked == Asked::Array || self.leaves_out_rows(select))
+            && (matches!(asked, Asked::Array | Asked::First) || self.leaves_out_rows(select))
         {
-            self.notes.not_pushable(found_first("LIMIT"));
+            self.notes.finds_first("LIMIT");
         }
     }
 
@@ -126,7 +136,7 @@ impl Reader<'_> {
     pub fn note_equals_of_union(&mut self, bound: &Bound, leaves: std::ops::Range<usize>) {
         let look_alike = bound.is_complete && bound.outputs.iter().all(|output| output.properties.has_equal_image);
         if !look_alike && self.reads_copies_only(leaves) {
-            self.notes.not_pushable(found_first(DROPPED));
+            self.notes.finds_first(DROPPED);
         }
     }
 
@@ -150,7 +160,7 @@ impl Reader<'_> {
             return false;
         }
         let select = level.select;
-        let sets = || select.group_clause().iter().flat_map(|item| expressions_of(item));
+        let sets = || select.group_clause().iter().flat_map(expressions_of);
         let looks_alike = |item: Node<'_>| match (ordinal(item), item) {
             (Some(index), _) => level.outputs.get(index).is_some_and(|output| output.properties.has_equal_image),
             (None, Node::ColumnRef(column)) => {
@@ -251,7 +261,7 @@ impl Reader<'_> {
             match node {
                 Node::ColumnRef(_) => {
                     let compared = self.column_properties(node, level);
-                    is_simple &= compared.is_some_and(|found| found.is_deterministic && !is_coarse(found.type_oid));
+                    is_simple &= compared.map_or(self.is_body, |found| found.is_deterministic && !is_coarse(found.type_oid));
                     needs.extend(self.own_column(node, level));
                 }
                 Node::TypeCast(cast) => is_simple &= !self.is_coarse_cast(cast),
@@ -315,6 +325,12 @@ impl Reader<'_> {
     fn has_total_order(&self, level: &Level<'_, '_>, known: &Known, asked: Asked) -> bool {
         let look_alike = level.outputs.iter().all(|output| is_told(output, asked));
         if level.is_complete && look_alike && sorts_by_all(level.outputs, level.order) {
+            return true;
+        }
+        let targets = level.select.target_list().iter();
+        if level.is_complete
+            && targets.map(nodes::ResTarget::val).all(|value| matches!(value, Node::A_Const(_) | Node::ParamRef(_)))
+        {
             return true;
         }
         let sorted = level.select.sort_clause().iter().zip(level.order).filter_map(|(sort, item)| {
@@ -447,7 +463,7 @@ const DROPPED: &str = "UNION, INTERSECT or EXCEPT";
 const FLOAT4: Oid = 700;
 const FLOAT8: Oid = 701;
 
-fn found_first(what: &str) -> PgError {
+pub fn found_first(what: &str) -> PgError {
     PgError::unsupported(
         format!("{what} over a reference table is not supported here across shards"),
         "Which rows are found first differs from copy to copy, and so does which of several equal values is shown.",

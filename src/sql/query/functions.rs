@@ -254,24 +254,12 @@ impl<'c> Reader<'c> {
         }
         match closure {
             Closure::Known(references) => {
-                self.note_copies_read(&references, &function.name);
+                self.note_copies_read(function, &references);
                 self.note_references(&references, &function.name);
             }
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert(reason);
             }
-        }
-    }
-
-    /// Which rows of a reference table a function finds first differs from copy to copy, and a body is not looked at for what hangs
-    /// on it.
-    fn note_copies_read(&mut self, references: &References, name: &str) {
-        let is_copied = |oid: &u32| {
-            let relation = self.context.catalog.relations.get(oid);
-            relation.is_some_and(|found| matches!(relations::placed(self.context, found, true), Resolved::Reference(_)))
-        };
-        if references.reads.iter().any(is_copied) {
-            self.notes.of_one_copy.get_or_insert_with(|| format!("{name}(), which reads a reference table"));
         }
     }
 

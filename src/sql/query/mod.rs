@@ -15,6 +15,7 @@
 mod actions;
 mod aggregate;
 mod bind;
+mod bodies;
 mod catalog_functions;
 mod collation;
 mod column_name;
