@@ -85,6 +85,7 @@ mod snapshot;
 mod staged;
 mod staged_with;
 mod statement;
+mod staying;
 mod stop;
 mod table_as;
 mod temporary;
@@ -130,6 +131,7 @@ use participant::Participant;
 use relations::{ClientRow, Held};
 use schema::SchemaChange;
 use statement::{Portal, Statement};
+use staying::NotStaying;
 use temporary::TemporaryTables;
 use transaction::Transaction;
 
@@ -218,6 +220,8 @@ pub struct Session {
     cancel_key: CancelKey,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
     is_staging: bool,
+    /// Statements of which no input can stay where it is after all.
+    not_staying: NotStaying,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -263,6 +267,7 @@ impl Session {
             row,
             held_shown: (0, 0),
             is_staging: false,
+            not_staying: NotStaying::default(),
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
