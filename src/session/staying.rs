@@ -67,8 +67,17 @@ impl Session {
         let Some(inputs) = inputs else { return Ok(None) };
         let Some(sizes) = Box::pin(self.sizes(&inputs, &gathering.shards)).await? else { return Ok(None) };
         let sized: Vec<(&Input, Size)> = inputs.iter().zip(sizes).collect();
-        let Some(brought) = self.brought(&sized) else { return Ok(None) };
-        let chosen = choice.recipe(&self.context, &|name| brought.iter().any(|brought| brought == name));
+        let Some(mut brought) = self.brought(&sized) else { return Ok(None) };
+        let recipe_by = |brought: &[String]| choice.recipe(&self.context, &|name| brought.iter().any(|brought| brought == name));
+        let mut chosen = recipe_by(&brought);
+        // Colocated with what stays, a small one may stay too; the biggest of them first.
+        for index in (0..brought.len()).rev() {
+            let mut fewer = brought.clone();
+            fewer.remove(index);
+            if let Some(recipe) = recipe_by(&fewer) {
+                (brought, chosen) = (fewer, Some(recipe));
+            }
+        }
         let bound = chosen.and_then(|recipe| {
             let inputs = recipe.inputs.iter().map(|input| input.bound(value)).collect::<Option<_>>()?;
             Some(Recipe { inputs, ..recipe })
