@@ -23,7 +23,8 @@ impl Session {
         // Rows are locked after the table, as by all who write it.
         if let Some(lock) = lock_before_write(text, &self.context, &|_| None).filter(|_| chosen.is_copied) {
             let shards = self.shards_with_copies()?;
-            self.lock_copies(&lock, &shards).await?;
+            // What is chosen here, and written by its keys, is the same on every shard.
+            self.lock_copies(&lock.for_any_user(), &shards).await?;
         }
         let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
         let candidates = self.answer_query(&query, &ANSWER).await?;

@@ -8,8 +8,8 @@
 //!                  └─ no commit is half done: one snapshot of each shard ─┬─ the copies differ: 55000, for somebody to look at
 //!                                                                         └─ they are alike: 40001
 //! ```
-//! Writes that may find several rows have locked the table before ([`crate::sql::copies_locked`]): here are those of one row, and of
-//! users who may not lock it. A lock before each write would keep others out who write other rows.
+//! Writes that may find several rows have locked the table before ([`crate::sql::copies_locked`]): here are those of one row. A lock
+//! before each write would keep others out who write other rows.
 
 use std::sync::Arc;
 
@@ -42,7 +42,10 @@ impl Session {
         self.sync(index).await?;
         let rows = self.run_on_participant(index, &lock.rights()).await?;
         let place = |row: &Vec<Option<Bytes>>| std::str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
-        let places: Vec<usize> = rows.iter().filter_map(place).collect();
+        let is_lockable = |row: &&Vec<Option<Bytes>>| matches!(row.get(1), Some(Some(told)) if **told == *b"t");
+        let (lockable, of_columns): (Vec<_>, Vec<_>) = rows.iter().partition(is_lockable);
+        of_columns.into_iter().filter_map(place).try_for_each(|place| lock.check_columns(place))?;
+        let places: Vec<usize> = lockable.into_iter().filter_map(place).collect();
         let Some(text) = lock.statement(&places) else { return Ok(()) };
         for shard in shards {
             self.read_on(*shard, &Request::Query(&text), Shown::Nothing).await?;

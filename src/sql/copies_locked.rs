@@ -19,7 +19,10 @@
 //! before it looks for those that refer to it; who refers to it no longer holds his own row, which is looked at once more when he has
 //! ended. Triggers that write reference tables are refused.
 //!
-//! Pure; a table that the user may not lock is left out later, by [`CopiesLock::rights`].
+//! PostgreSQL lets nobody lock a table who may write some of its columns only: such a user writes one row at a time. What he may not
+//! lock beside the table that he writes is left out.
+//!
+//! Pure; what the user may lock says [`CopiesLock::rights`].
 
 use pg_raw_parse::{Node, nodes};
 
@@ -29,6 +32,7 @@ use super::lexer::{self, TokenKind};
 use super::query::{Resolved, placed, resolve};
 use super::{parse, tree};
 use crate::catalog::{Access, Closure, Column, Oid, Relation, RelationKind, quoted_literal, quoted_name};
+use crate::error::PgError;
 use crate::shard_key::oid;
 
 /// Tables to lock, in the one order for all.
@@ -36,6 +40,8 @@ use crate::shard_key::oid;
 pub struct CopiesLock {
     /// Schema and name.
     tables: Vec<(String, String)>,
+    /// The place of the table whose rows are written: who may not lock it may not write several.
+    target: Option<usize>,
 }
 
 impl CopiesLock {
@@ -44,23 +50,44 @@ impl CopiesLock {
         relations.sort_by_key(|relation| relation.oid);
         relations.dedup_by_key(|relation| relation.oid);
         let tables: Vec<_> = relations.into_iter().map(|relation| (relation.schema.clone(), relation.name.clone())).collect();
-        (!tables.is_empty()).then_some(Self { tables })
+        (!tables.is_empty()).then_some(Self { tables, target: None })
     }
 
     /// A query for the places of those that the user may lock: who may write some columns only may not, nor may who has no rights
-    /// on what a policy reads.
+    /// on what a policy reads. Beside each, whether it can be locked: of those that cannot, the ones with such columns.
     pub fn rights(&self) -> String {
         let rows = self.tables.iter().enumerate().map(|(place, (schema, name))| {
             format!("({place}, {}::pg_catalog.text, {}::pg_catalog.text)", quoted_literal(schema), quoted_literal(name))
         });
         format!(
-            "SELECT t.place FROM (VALUES {}) t (place, schema, name) \
+            "SELECT t.place, pg_catalog.has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE') \
+             FROM (VALUES {}) t (place, schema, name) \
              JOIN pg_catalog.pg_namespace n ON n.nspname OPERATOR(pg_catalog.=) t.schema \
              JOIN pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) t.name \
              WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') \
-             AND pg_catalog.has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE')",
+             AND (pg_catalog.has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE') \
+             OR pg_catalog.has_any_column_privilege(c.oid, 'UPDATE'))",
             rows.collect::<Vec<_>>().join(", ")
         )
+    }
+
+    /// `place`: of a table of which the user may write some columns, and which he may not lock.
+    pub fn check_columns(&self, place: usize) -> Result<(), PgError> {
+        match self.tables.get(place) {
+            Some((_, name)) if self.target == Some(place) => Err(PgError::unsupported(
+                format!(
+                    "writing several rows of reference table \"{name}\" with a privilege on some of its columns is not supported"
+                ),
+                "The table is locked before, so that every shard finds the same rows, and who may write some columns only may not lock it.",
+                "Write one row at a time, by a condition on all columns of a unique key, or have UPDATE granted on the table.",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whoever may not lock the table may write it.
+    pub fn for_any_user(self) -> Self {
+        Self { target: None, ..self }
     }
 
     /// Locks those at these places. `None`: there are none.
@@ -74,7 +101,9 @@ impl CopiesLock {
 /// `text`: one write of a reference table, alone. `parameter_type`: as PostgreSQL has found it.
 pub fn lock_before_write(text: &str, context: &Context, parameter_type: &dyn Fn(u16) -> Option<Oid>) -> Option<CopiesLock> {
     let parsed = parse::parse(text).ok()?;
-    let (name, condition) = match parsed.stmts().next()? {
+    let statement = parsed.stmts().next()?;
+    let is_delete = matches!(statement, Node::DeleteStmt(_));
+    let (name, condition) = match statement {
         Node::UpdateStmt(update) => (update.relation()?, Some(update.where_clause()).filter(|_| update.from_clause().is_empty())),
         Node::DeleteStmt(delete) => (delete.relation()?, Some(delete.where_clause()).filter(|_| delete.using_clause().is_empty())),
         Node::MergeStmt(merge) => (merge.relation()?, None),
@@ -89,7 +118,11 @@ pub fn lock_before_write(text: &str, context: &Context, parameter_type: &dyn Fn(
     }
     let mut locked = read_with(target, context);
     locked.push(target);
-    CopiesLock::of(locked)
+    let lock = CopiesLock::of(locked)?;
+    let is_target = |(schema, name): &(String, String)| *schema == target.schema && *name == target.name;
+    // Who may delete may lock.
+    let place = lock.tables.iter().position(is_target).filter(|_| !is_delete);
+    Some(CopiesLock { target: place, ..lock })
 }
 
 /// What policies read, and the tables under a view.
@@ -290,5 +323,7 @@ mod tests {
         assert!(lock.rights().contains("(0, 'public'::pg_catalog.text, 'ref'::pg_catalog.text), (1, 'public'"));
         assert_eq!(lock.statement(&[1]).unwrap(), r#"LOCK TABLE "public"."guarded_ref" IN SHARE ROW EXCLUSIVE MODE"#);
         assert_eq!(lock.statement(&[]), None);
+        assert!(lock.check_columns(0).is_ok() && lock.check_columns(1).is_err());
+        assert!(lock.for_any_user().check_columns(1).is_ok());
     }
 }

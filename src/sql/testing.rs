@@ -179,6 +179,7 @@ fn parsed_column(index: usize, text: &str) -> Column {
     let (type_name, collation) = type_name.split_once('/').unwrap_or((type_name, ""));
     let (type_oid, typmod) = match type_name {
         "char5" => (oid::BPCHAR, 9),
+        "numeric10_2" => (oid::NUMERIC, (10 << 16 | 2) + 4),
         "varchar3" => (oid::VARCHAR, 7),
         "timestamp0" => (oid::TIMESTAMP, 0),
         other => (type_oid(other), -1),

@@ -429,7 +429,7 @@ impl GroupsInTheMaking {
 }
 
 /// It asks of values nothing but how they compare.
-fn only_compares(having: Node<'_>) -> bool {
+pub(super) fn only_compares(having: Node<'_>) -> bool {
     let mut is_such = true;
     tree::walk(having, &mut |node| {
         let is_inside_looked_at = match node {

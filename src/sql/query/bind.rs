@@ -7,7 +7,8 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::aggregate::GroupedQuery;
 use super::distinct::OnItem;
-use super::expression::{Findings, Place, Scope};
+use super::equal_image::{has_equal_image, united};
+use super::expression::{Findings, Place, Scope, is_equality};
 use super::found_first::{Asked, Level};
 use super::from::LEAVES_MAX;
 use super::functions::volatile;
@@ -23,7 +24,6 @@ use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part, SessionCall};
 use crate::sql::context::Context;
 use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
-use crate::sql::tree;
 
 /// Queries nest no deeper: a limit of ours, so that no text overflows the stack.
 pub const QUERY_DEPTH_MAX: usize = 40;
@@ -201,7 +201,7 @@ impl<'c> Reader<'c> {
         let asked = std::mem::take(&mut self.asked);
         let ctes = self.with(select.with_clause(), outer, ctes)?;
         if select.op != nodes::SetOperation::SETOP_NONE {
-            return self.set_operation(select, outer, &ctes);
+            return self.set_operation(select, outer, &ctes, asked);
         }
         if !select.values_lists().is_empty() {
             return self.values(select, outer, &ctes);
@@ -214,6 +214,7 @@ impl<'c> Reader<'c> {
         select: &'n nodes::SelectStmt,
         outer: Option<&Frame<'_>>,
         ctes: &CteList<'n>,
+        asked: Asked,
     ) -> Result<Bound, PgError> {
         // A chain leans to the left: walked, not recursed into.
         let mut branches = Vec::new();
@@ -250,7 +251,7 @@ impl<'c> Reader<'c> {
         }
         bound.order = self.order(select, None, &bound.outputs);
         if self.depth > 1 || self.is_modification {
-            self.note_found_first_of_set(select, &bound.outputs, &bound.order, first_leaf..self.leaves.len());
+            self.note_found_first_of_set(select, &bound, first_leaf..self.leaves.len(), asked);
         }
         Ok(bound)
     }
@@ -283,7 +284,10 @@ impl<'c> Reader<'c> {
             .enumerate()
             .map(|(index, column)| {
                 let type_oid = column.as_ref().map(|(value_type, _)| value_type.oid()).unwrap_or_default();
-                let properties = ColumnProperties { type_oid, typmod: -1, is_deterministic: true, ..ColumnProperties::default() };
+                // Those of one known type have it for certain.
+                let has_equal_image = type_oid != 0 && has_equal_image(type_oid, -1, &self.context.catalog);
+                let known = ColumnProperties { type_oid, typmod: -1, is_deterministic: true, ..ColumnProperties::default() };
+                let properties = ColumnProperties { has_equal_image, ..known };
                 Output { properties, ..Output::unknown(format!("column{}", index + 1)) }
             })
             .collect();
@@ -402,8 +406,7 @@ impl<'c> Reader<'c> {
         findings: &mut Findings,
     ) -> Result<(), PgError> {
         use nodes::SubLinkType as Type;
-        let is_equality = sublink.oper_name().is_empty() || tree::single_name(sublink.oper_name()) == Some("=");
-        let is_membership = sublink.sub_link_type == Type::ANY_SUBLINK && is_equality && self.operators_are_plain();
+        let is_membership = sublink.sub_link_type == Type::ANY_SUBLINK && is_equality(sublink) && self.operators_are_plain();
         if !is_membership && sublink.sub_link_type != Type::EXISTS_SUBLINK {
             return self.scan(Node::SubLink(sublink), scope, Place::Inside, findings);
         }
@@ -559,6 +562,7 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
                 is_collation_c: a.is_collation_c && b.is_collation_c,
                 collation: a.collation.clone().filter(|_| a.collation == b.collation),
                 is_not_null: is_same_type && a.is_not_null && b.is_not_null,
+                has_equal_image: united(a, b),
             };
             Output { name: left.name.clone(), origin: None, properties }
         })

@@ -31,12 +31,6 @@ pub fn is_aggregate(name: &str) -> bool {
     AGGREGATES.binary_search(&name).is_ok()
 }
 
-/// An aggregate that makes the same of the same rows in any order, sums of floats but for their last digits.
-pub fn is_orderless(name: &str) -> bool {
-    let keeps_order = name.starts_with("json") || matches!(name, "any_value" | "array_agg" | "string_agg" | "xmlagg");
-    is_aggregate(name) && !keeps_order
-}
-
 pub fn nature(name: &str, argument_count: usize) -> Nature {
     match name {
         "now" | "statement_timestamp" | "transaction_timestamp" => Nature::Clock,

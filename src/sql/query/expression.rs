@@ -145,6 +145,7 @@ impl<'c> Reader<'c> {
         self.asked = match sublink.sub_link_type {
             nodes::SubLinkType::EXISTS_SUBLINK => Asked::Existence,
             nodes::SubLinkType::ARRAY_SUBLINK => Asked::Array,
+            nodes::SubLinkType::ANY_SUBLINK if is_equality(sublink) => Asked::Membership,
             _ => Asked::Rows,
         };
         let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
@@ -261,6 +262,11 @@ impl<'c> Reader<'c> {
             ));
         }
     }
+}
+
+/// `IN`, `= ANY`.
+pub fn is_equality(sublink: &nodes::SubLink) -> bool {
+    sublink.oper_name().is_empty() || tree::single_name(sublink.oper_name()) == Some("=")
 }
 
 fn clock_name(function: &nodes::SQLValueFunction) -> Option<&'static str> {

@@ -83,6 +83,11 @@ impl<'c> Reader<'c> {
             || users.any(|function| matches!(function.kind, 'a' | 'w'))
     }
 
+    /// A user made an aggregate of this name. Those of extensions are for types of theirs.
+    pub fn has_aggregate_of_user(&self, name: &str) -> bool {
+        self.user_functions(None, name).iter().any(|function| matches!(function.kind, 'a' | 'w') && !function.is_extension_member)
+    }
+
     /// Operators of users call functions of users.
     pub fn note_operators(&mut self, names: &mut Vec<&str>, place: Place) {
         names.sort_unstable();
@@ -248,10 +253,25 @@ impl<'c> Reader<'c> {
             self.notes.session_call(SessionCall::SetsLocally);
         }
         match closure {
-            Closure::Known(references) => self.note_references(&references, &function.name),
+            Closure::Known(references) => {
+                self.note_copies_read(&references, &function.name);
+                self.note_references(&references, &function.name);
+            }
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert(reason);
             }
+        }
+    }
+
+    /// Which rows of a reference table a function finds first differs from copy to copy, and a body is not looked at for what hangs
+    /// on it.
+    fn note_copies_read(&mut self, references: &References, name: &str) {
+        let is_copied = |oid: &u32| {
+            let relation = self.context.catalog.relations.get(oid);
+            relation.is_some_and(|found| matches!(relations::placed(self.context, found, true), Resolved::Reference(_)))
+        };
+        if references.reads.iter().any(is_copied) {
+            self.notes.of_one_copy.get_or_insert_with(|| format!("{name}(), which reads a reference table"));
         }
     }
 

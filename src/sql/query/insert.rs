@@ -431,7 +431,9 @@ impl<'c> Reader<'c> {
         let mut reader = Reader::new(self.context, &text, &[]);
         for statement in tree.stmts() {
             let is_read = reader.query(statement, None, &None).is_ok();
-            if !is_read || reader.notes.volatile.is_some() || reader.notes.home_reason.is_some() || hides_clock(default) {
+            let differs =
+                reader.notes.volatile.is_some() || reader.notes.of_one_copy.is_some() || reader.notes.home_reason.is_some();
+            if !is_read || differs || hides_clock(default) {
                 self.notes.volatile.get_or_insert_with(|| format!("the default of column \"{column}\""));
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::equal_image::has_equal_image;
 use super::{ColumnProperties, Output, Term};
 use crate::catalog::{self, Catalog, Relation};
 use crate::shard_key::{KeyColumn, KeyType};
@@ -101,13 +102,15 @@ impl Leaf<'_> {
 }
 
 pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnProperties {
+    let type_oid = base_type(column.type_oid, catalog);
     ColumnProperties {
-        type_oid: base_type(column.type_oid, catalog),
+        type_oid,
         typmod: column.typmod,
         is_deterministic: column.is_deterministic,
         is_collation_c: column.is_collation_c,
         collation: column.collation.clone(),
         is_not_null: column.is_not_null,
+        has_equal_image: column.is_deterministic && has_equal_image(type_oid, column.typmod, catalog),
     }
 }
 

@@ -21,6 +21,7 @@ mod column_name;
 mod copied;
 mod copy_in;
 mod distinct;
+mod equal_image;
 mod expression;
 mod facts;
 mod found_first;
@@ -300,4 +301,6 @@ pub struct ColumnProperties {
     /// As SQL names it; `None` where there is none, or it is not known.
     pub collation: Option<String>,
     pub is_not_null: bool,
+    /// Equal values look alike, for certain.
+    pub has_equal_image: bool,
 }

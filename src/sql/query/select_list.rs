@@ -51,14 +51,17 @@ impl<'c> Reader<'c> {
         match self.operand(value, frame) {
             Operand::Term(term, term_type) => {
                 let base = self.properties(term.column);
-                let properties = ColumnProperties { type_oid: term_type.oid(), typmod: -1, ..base };
+                let has_equal_image = self.output_has_equal_image(value, frame);
+                let properties = ColumnProperties { type_oid: term_type.oid(), typmod: -1, has_equal_image, ..base };
                 (Some(term), properties)
             }
             Operand::Value(_) | Operand::Other => {
                 let is_collation_c = self.sorts_bytewise(value, frame);
                 let is_deterministic = self.compares_bytewise(value, frame);
                 let collation = self.collation_of_value(value, frame);
-                (None, ColumnProperties { is_collation_c, is_deterministic, collation, ..ColumnProperties::default() })
+                let has_equal_image = self.output_has_equal_image(value, frame);
+                let unknown = ColumnProperties::default();
+                (None, ColumnProperties { is_collation_c, is_deterministic, collation, has_equal_image, ..unknown })
             }
         }
     }

@@ -8,7 +8,6 @@ use pg_raw_parse::{Node, nodes};
 
 use super::Grouping;
 use super::bind::Reader;
-use super::catalog_functions;
 use super::found_first::{Known, Level};
 use crate::sql::tree;
 
@@ -45,7 +44,7 @@ impl Reader<'_> {
         let is_whole = window.frame & FRAME_OF_ROWS == 0 || window.frame & FRAME_OF_ALL == FRAME_OF_ALL;
         match self.catalog_function(call) {
             Some("rank" | "dense_rank" | "percent_rank" | "cume_dist") => false,
-            Some(name) if is_whole && catalog_functions::is_orderless(name) => false,
+            Some(_) if is_whole && self.is_orderless(call, level.frame) => false,
             Some(_) | None => !self.tells_rows_apart(&window, level, known),
         }
     }

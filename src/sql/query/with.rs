@@ -168,8 +168,13 @@ impl<'c> Reader<'c> {
                 let list = self.with(select.with_clause(), outer, &list)?;
                 let start = select.larg().ok_or_else(unknown_query)?;
                 let step = select.rarg().ok_or_else(unknown_query)?;
+                let first_leaf = self.leaves.len();
                 let start = self.select(start, outer, &list)?;
                 let step = self.select(step, outer, &list)?;
+                if !select.all {
+                    // The second branch has the types of the first.
+                    self.note_equals_of_union(&start, first_leaf..self.leaves.len());
+                }
                 let frame = Frame::inside(outer);
                 let scope = Scope { frame: &frame, ctes: &list, windows: None };
                 self.scan_tail(select, &scope, &mut Findings::default())?;
