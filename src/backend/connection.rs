@@ -542,9 +542,12 @@ impl Connection {
         }
     }
 
-    /// Tells the shard that the connection ends, as far as the socket takes it without waiting.
+    /// Tells the shard that the connection ends, as far as the socket takes it without waiting. Not where something is still to be
+    /// sent: of a statement that was sent in part it would be the last bytes, and make another one of it.
     pub fn close(mut self) {
-        self.output.clear();
+        if !self.output.is_empty() {
+            return;
+        }
         originate::terminate(&mut self.output);
         let mut context = Context::from_waker(std::task::Waker::noop());
         // The shard notices the closed socket anyway; Terminate only spares it a log line.
@@ -566,3 +569,35 @@ pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.
 const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ShardUrl;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn a_message_that_was_sent_in_part_is_not_ended_by_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (mut shard, _) = listener.accept().await.expect("accepted");
+        let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
+        let endpoint = Arc::new(ShardEndpoint::new(url).expect("usable"));
+        let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
+        let mut connection = Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0);
+        // More than two kernels keep.
+        originate::query(&mut connection.output, &vec![b'x'; 64 << 20]);
+        let whole = connection.output.len();
+        let is_pending = poll_fn(|context| Poll::Ready(connection.poll_flush(context).is_pending())).await;
+        assert!(is_pending);
+        let mut sent = vec![0; whole - connection.output.len()];
+        shard.read_exact(&mut sent).await.expect("what was sent");
+        // There is room again.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        connection.close();
+        let mut rest = Vec::new();
+        shard.read_to_end(&mut rest).await.expect("its end");
+        assert_eq!(rest, b"");
+    }
+}

@@ -82,6 +82,7 @@ fn pool(pool: &PoolConfig) -> Result<(), ConfigError> {
 fn cross_shard(config: &Config) -> Result<(), ConfigError> {
     let limits = &config.cross_shard;
     within("cross_shard.gather_bytes_max", limits.gather_bytes_max, 64 << 10..=1 << 40)?;
+    within("cross_shard.stay_bytes_min", limits.stay_bytes_min, 0..=1 << 40)?;
     within("cross_shard.merge_bytes_max", limits.merge_bytes_max, 64 << 10..=1 << 40)?;
     within("cross_shard.cursors_max", limits.cursors_max, 1..=10_000)?;
     within("cross_shard.fan_out_max", limits.fan_out_max, 1..=100_000)?;

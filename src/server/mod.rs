@@ -272,5 +272,5 @@ fn bind(address: SocketAddr, backlog: u32) -> anyhow::Result<std::net::TcpListen
 }
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// For cancels on the shards and the last message to the clients, after the drain's deadline.
-const END_TIMEOUT: Duration = Duration::from_secs(6);
+/// For cancels on the shards, what becomes of them and the last message to the clients, after the drain's deadline.
+const END_TIMEOUT: Duration = Duration::from_secs(8);

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ pub struct CancelTarget {
     pub stop: StopSignal,
     /// The drain's deadline: the session is to end, whatever it does.
     pub abort: StopSignal,
+    /// The session waits for its client, and nothing that it does can still succeed or fail.
+    is_at_rest: AtomicBool,
     /// Told when a cancel request finds the session waiting for a connection.
     stop_waiting: Notify,
 }
@@ -120,6 +123,16 @@ impl CancelTarget {
     pub fn ended(&self, connection: &Connection) {
         let Some(handle) = &connection.cancel_handle else { return };
         self.state.lock().running.retain(|known| !Arc::ptr_eq(known, handle));
+    }
+
+    #[inline]
+    pub fn rest(&self, is_at_rest: bool) {
+        self.is_at_rest.store(is_at_rest, Ordering::Relaxed);
+    }
+
+    /// For the session's own task.
+    pub fn is_at_rest(&self) -> bool {
+        self.is_at_rest.load(Ordering::Relaxed)
     }
 
     /// Ready when a cancel request comes; made when the session begins to wait for a connection, it misses none from then on.

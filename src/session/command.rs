@@ -320,6 +320,7 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(error.into());
         }
+        self.commits = true;
         let committed = match self.writer_count() {
             _ if self.transaction.is_piecemeal => Box::pin(self.commit_one_by_one()).await,
             0 | 1 => self.commit_one_writer().await,

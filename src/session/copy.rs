@@ -49,6 +49,7 @@ impl Session {
                 return Err(PgError::internal("participant is gone").into());
             };
             let (client, connection) = (&mut self.client, &mut *participant.connection);
+            self.cancel.rest(true);
             let event = poll_fn(|context| {
                 if let Poll::Ready(filled) = connection.poll_fill(context) {
                     return Poll::Ready(Event::Shard(filled));
@@ -62,6 +63,7 @@ impl Session {
                 Poll::Pending
             })
             .await;
+            self.cancel.rest(false);
             match event {
                 Event::Client(Ok(())) | Event::Shard(Ok(())) => {}
                 Event::Client(Err(end)) => return Err(end.into()),

@@ -350,7 +350,8 @@ impl Session {
         let indexes: Option<SmallVec<[usize; 16]>> = stream.targets.iter().map(|target| self.index_of(target.shard)).collect();
         let indexes = indexes.ok_or_else(gone)?;
         let (client, participants) = (&mut self.client, &mut self.participants);
-        Ok(poll_fn(|context| {
+        self.cancel.rest(true);
+        let event = poll_fn(|context| {
             // What comes quickly is collected, so that it leaves in large pieces.
             let is_due = indexes.iter().any(|index| {
                 participants.get(*index).is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MIN)
@@ -378,7 +379,9 @@ impl Session {
             }
             client.poll_fill(context).map(Event::Client)
         })
-        .await)
+        .await;
+        self.cancel.rest(false);
+        Ok(event)
     }
 
     /// What a shard says while it takes data. An error: it has ended the COPY.

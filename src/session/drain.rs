@@ -156,6 +156,9 @@ impl Session {
         }
         if let Some(at) = noticed.error_at.filter(|at| *at <= self.client.output.len()) {
             let frame = self.client.output.split_off(at).freeze();
+            if self.is_aborted(super::failure::sqlstate(&frame)) {
+                return Err(super::shutting_down().into());
+            }
             let frame = self.with_deadlock(self.with_own_position(frame));
             self.client.output.extend_from_slice(&frame);
         }

@@ -218,14 +218,16 @@ impl Session {
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
                 let home = self.home()?.name.clone();
-                let inputs = &gathering.recipe.inputs;
+                let staying = Box::pin(self.staying(&gathering, alone, &|_| None)).await?;
+                let recipe = staying.as_ref().unwrap_or(&gathering.recipe);
+                let inputs = &recipe.inputs;
                 let own = inputs.iter().filter(|input| input.source != Source::Shards).map(|input| (home.clone(), input.shown()));
                 let shipped = |shard: &String| {
                     let shipped = inputs.iter().filter(|input| input.source == Source::Shards);
                     shipped.map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>()
                 };
                 let on = own.chain(shards.iter().flat_map(shipped)).collect();
-                let merge = Some(format!("PostgreSQL on {home}: {}", one_line(&gathering.recipe.text)));
+                let merge = Some(format!("PostgreSQL on {home}: {}", one_line(&recipe.text)));
                 return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));
             }
             Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {

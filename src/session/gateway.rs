@@ -1,5 +1,6 @@
 //! What all sessions of one proxy share: the map, the catalogue, the analyser, the pools. Made once by `server`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -186,6 +187,7 @@ impl Gateway {
             map: Arc::new(MapSnapshot::default()),
             search_path: Vec::new(),
             temporary_tables: Vec::new(),
+            brought: BTreeMap::new(),
             id: 0,
             user: user.to_owned(),
         }
@@ -199,6 +201,7 @@ impl Gateway {
                 map: Arc::new(map.clone()),
                 search_path: key.search_path.clone(),
                 temporary_tables: key.temporary_tables.clone(),
+                brought: BTreeMap::new(),
                 id: self.next_context.fetch_add(1, Ordering::Relaxed),
                 user: key.user.clone(),
             })

@@ -224,6 +224,18 @@ impl Session {
             Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, shards: asked.gathering.shards.clone() })
         };
         let recipe = &asked.gathering.recipe;
+        if matches!(asked.then, Then::Answer | Then::Explain(..))
+            && let Some(recipe) = Box::pin(self.staying(asked.gathering, asked.text, &value)).await?
+        {
+            let gathering = Gathering { recipe, shards: asked.gathering.shards.clone() };
+            match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
+                Err(Failed { is_of_load: true, .. }) => {
+                    tracing::debug!("no input stays on its shards");
+                    self.not_staying.note(asked.text);
+                }
+                run => return run.map_err(|failed| failed.failure),
+            }
+        }
         if recipe.plain.is_some()
             && self.computes_in_transport()
             && let Some(gathering) = bound(recipe)
@@ -240,7 +252,7 @@ impl Session {
     }
 
     /// Values are computed under the settings of transport as they are under the client's own.
-    fn computes_in_transport(&self) -> bool {
+    pub(super) fn computes_in_transport(&self) -> bool {
         let is = |name: &str, wanted: &[&str]| {
             self.effective(name).is_none_or(|value| wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)))
         };
@@ -278,6 +290,7 @@ impl Session {
             result_formats: asked.bind.result_formats,
             columns,
             describes: asked.describes,
+            is_renamed: recipe.is_renamed,
             is_permitted: false,
         };
         let has_begun = self.participants.iter().any(|participant| participant.shard == home && participant.has_begun);

@@ -288,11 +288,8 @@ impl Session {
     }
 
     pub(super) fn release(&mut self, index: usize) {
-        let mut participant = self.participants.swap_remove(index);
-        if self.cancel.was_sent_to(&participant.connection) {
-            participant.connection.is_cancel_pending = true;
-        }
-        participant.connection.release();
+        let participant = self.participants.swap_remove(index);
+        super::gather::release(&self.cancel, participant.connection);
     }
 
     /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.

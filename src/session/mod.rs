@@ -85,6 +85,7 @@ mod snapshot;
 mod staged;
 mod staged_with;
 mod statement;
+mod staying;
 mod stop;
 mod table_as;
 mod temporary;
@@ -96,12 +97,13 @@ mod write;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use tokio::time::error::Elapsed;
 
 pub use cancel::{CancelKey, CancelRegistry};
 pub use drift::DriftLook;
@@ -129,6 +131,7 @@ use participant::Participant;
 use relations::{ClientRow, Held};
 use schema::SchemaChange;
 use statement::{Portal, Statement};
+use staying::NotStaying;
 use temporary::TemporaryTables;
 use transaction::Transaction;
 
@@ -207,6 +210,8 @@ pub struct Session {
     statement_search_path: Arc<str>,
     /// The open transaction changes the schema, as was announced.
     schema_change: Option<SchemaChange>,
+    /// A commit has been begun, and the client may not have heard what became of it.
+    commits: bool,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
     /// Partitions that the open transaction has touched, sorted.
@@ -215,6 +220,8 @@ pub struct Session {
     cancel_key: CancelKey,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
     is_staging: bool,
+    /// Statements of which no input can stay where it is after all.
+    not_staying: NotStaying,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -260,6 +267,7 @@ impl Session {
             row,
             held_shown: (0, 0),
             is_staging: false,
+            not_staying: NotStaying::default(),
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
@@ -268,6 +276,7 @@ impl Session {
             context_search_path: String::new(),
             statement_search_path: Arc::default(),
             schema_change: None,
+            commits: false,
             pools: Vec::new(),
             touched: Vec::new(),
             cancel,
@@ -281,7 +290,7 @@ impl Session {
         if stop.is_cancelled() {
             self.cancel.stop.set();
         }
-        let end = Box::pin(self.until_the_end()).await;
+        let end = self.until_the_end().await;
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }
@@ -309,8 +318,18 @@ impl Session {
     }
 
     async fn until_the_end(&mut self) -> SessionEnd {
+        match self.until_it_rests().await {
+            Ok(end) => end,
+            Err(Elapsed { .. }) if self.may_have_been_applied() => SessionEnd::Fatal(unanswered()),
+            Err(Elapsed { .. }) => shutting_down(),
+        }
+    }
+
+    /// To its end. At the drain's deadline what runs is cancelled, and what becomes of it is told: a client that hears of the end alone
+    /// takes it for not done. An error: what becomes of it is not known.
+    async fn until_it_rests(&mut self) -> Result<SessionEnd, Elapsed> {
         let cancel = Arc::clone(&self.cancel);
-        let mut serving = pin!(self.greet_and_serve());
+        let mut serving: BoxFuture<'_, SessionEnd> = Box::pin(self.greet_and_serve());
         let mut told: Option<Waker> = None;
         let served = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
             Poll::Ready(end) => Poll::Ready(Some(end)),
@@ -324,14 +343,28 @@ impl Session {
                 cancel.abort.poll(context).map(|()| None)
             }
         });
-        match served.await {
-            Some(end) => end,
-            None => {
-                // While the session still holds its connections, so that no other session's statement is hit.
-                Box::pin(cancel.cancel()).await;
-                shutting_down()
-            }
+        if let Some(end) = served.await {
+            return Ok(end);
         }
+        // While the session still holds its connections, so that no other session's statement is hit.
+        Box::pin(cancel.cancel()).await;
+        let resting = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
+            Poll::Pending if cancel.is_at_rest() => Poll::Ready(shutting_down()),
+            ended => ended,
+        });
+        tokio::time::timeout(ABORT_PATIENCE, resting).await
+    }
+
+    /// What runs has been asked of a shard, and commits by itself, or is a commit.
+    fn may_have_been_applied(&self) -> bool {
+        let has_written = || self.participants.iter().any(|participant| participant.has_written);
+        self.commits || (!self.transaction.is_open() && has_written())
+    }
+
+    /// Cancelled since the drain's deadline has come: the end of the session says it all. Not in a commit, of which another shard may
+    /// have done its part.
+    fn is_aborted(&self, sqlstate: &[u8]) -> bool {
+        sqlstate == SqlState::QUERY_CANCELED.0 && self.cancel.abort.is_set() && !self.commits
     }
 
     async fn greet_and_serve(&mut self) -> SessionEnd {
@@ -371,6 +404,9 @@ impl Session {
 
     async fn serve(&mut self) -> SessionEnd {
         loop {
+            if self.cancel.abort.is_set() {
+                return shutting_down();
+            }
             match self.client.peek() {
                 Ok(Some(header)) => {
                     // What a pipeline is answered without a shard: one that does not read waits.
@@ -455,13 +491,17 @@ impl Session {
         if is_stoppable {
             self.check_listening()?;
         }
+        self.commits = false;
         if self.participants.is_empty() {
             let (client, stop) = (&mut self.client, &self.cancel.stop);
-            std::future::poll_fn(|context| match client.poll_fill(context) {
+            self.cancel.rest(true);
+            let filled = std::future::poll_fn(|context| match client.poll_fill(context) {
                 Poll::Pending if is_stoppable && stop.poll(context).is_ready() => Poll::Ready(Err(shutting_down())),
                 filled => filled,
             })
-            .await
+            .await;
+            self.cancel.rest(false);
+            filled
         } else {
             self.wait_beside_participants(is_stoppable).await
         }
@@ -479,6 +519,7 @@ impl Session {
             (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let reads_all = is_stoppable || !self.listening.is_active();
         let (client, participants, stop) = (&mut self.client, &mut self.participants, &self.cancel.stop);
+        self.cancel.rest(true);
         let event = tokio::select! {
             biased;
             () = idle(idle_max) => Event::Client(Err(idle_in_pipeline())),
@@ -502,6 +543,7 @@ impl Session {
                 Poll::Pending
             }) => event,
         };
+        self.cancel.rest(false);
         match event {
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
@@ -572,6 +614,8 @@ impl Session {
     fn settle(&mut self, failure: Failure) -> Result<(), SessionEnd> {
         match failure {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
+            Failure::Error(error) if self.is_aborted(&error.code.0) => return Err(shutting_down()),
+            Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
                 let frame = self.with_deadlock(frame);
@@ -673,6 +717,13 @@ fn shutting_down() -> SessionEnd {
     SessionEnd::Fatal(PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
 }
 
+/// Where the shards have not said in time what has become of the last statement.
+fn unanswered() -> PgError {
+    PgError::fatal(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of the statement is unknown")
+        .with_detail("The connection is terminated due to administrator command, before the shards have answered.")
+        .with_hint("Check whether it was applied before you repeat it.")
+}
+
 /// Until it has been as long as this; for ever without a limit.
 async fn idle(max: Option<Duration>) {
     match max {
@@ -700,3 +751,6 @@ fn lost(shard: &str, error: &ConnectionError) -> PgError {
 const PIPELINE_OUTPUT_BYTES: usize = 16 * 1024;
 
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// At the drain's deadline, for what has been cancelled to end.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);

@@ -410,18 +410,25 @@ impl Session {
 
     /// What another shard has refused is over: this one is told so, and read to its end so that it stays usable.
     async fn read_stopped_part(&mut self, shard: ShardId, request: &Request<'_>) -> Result<Part, Failure> {
-        if let Ok(part) = tokio::time::timeout(STOP_AFTER, self.read_part(shard, Shown::Nothing, request)).await {
-            return part;
+        let mut part = Part::default();
+        let read = tokio::time::timeout(STOP_AFTER, self.read_into(&mut part, shard, Shown::Nothing, request)).await;
+        if let Ok(read) = read {
+            return read.map(|()| part);
         }
         if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
             participant.connection.stop().await;
         }
-        self.read_part(shard, Shown::Nothing, request).await
+        self.read_into(&mut part, shard, Shown::Nothing, request).await.map(|()| part)
     }
 
     /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
-    async fn read_part(&mut self, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
+    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
         let mut part = Part::default();
+        self.read_into(&mut part, shard, shown, request).await.map(|()| part)
+    }
+
+    /// The same, given up or not: what has come is in `part`, and more may follow. Where nothing is shown.
+    async fn read_into(&mut self, part: &mut Part, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<(), Failure> {
         let nested = self.nested_values(shard, request);
         loop {
             let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
@@ -476,7 +483,7 @@ impl Session {
                 }
                 shard_tag::READY => {
                     participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
-                    return Ok(part);
+                    return Ok(());
                 }
                 _ => {}
             }

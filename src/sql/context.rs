@@ -1,8 +1,9 @@
 //! What a statement's meaning depends on besides its text.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Oid};
 use crate::shardmap::MapSnapshot;
 
 /// The schema, the map and the session's settings under which a text is read.
@@ -14,6 +15,8 @@ pub struct Context {
     pub search_path: Vec<String>,
     /// Of this session; they hide tables of the same name.
     pub temporary_tables: Vec<String>,
+    /// Temporary tables of a statement whose rows go along with it to every shard: the relations that they are rows of, by name.
+    pub brought: BTreeMap<String, Oid>,
     /// Identifies this combination of all of the above: a part of the caches' keys. Equal ids must mean equal readings.
     pub id: u64,
     pub user: String,

@@ -1,6 +1,6 @@
 //! A schema and a shard map made by hand, for the tests of this folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::context::Context;
@@ -167,6 +167,7 @@ impl Fixture {
             map: Arc::new(self.map),
             search_path: search_path.iter().map(|schema| (*schema).to_owned()).collect(),
             temporary_tables: temporary_tables.iter().map(|table| (*table).to_owned()).collect(),
+            brought: BTreeMap::new(),
             id: 1,
             user: "ada".to_owned(),
         }

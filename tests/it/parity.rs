@@ -9,7 +9,7 @@
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
 //! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `unseen`, what functions,
 //! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes;
-//! `merges`, what rows are sorted and grouped by when they are put together. The
+//! `merges`, what rows are sorted and grouped by when they are put together; `staying`, rows that are brought to the shards of others. The
 //! others are told in databases with such an order too.
 
 mod answer;
@@ -92,6 +92,13 @@ const MERGES: Scene = Scene {
     locate: "SELECT shardgate.locate('t', '1')",
 };
 
+const STAYING: Scene = Scene {
+    schema: include_str!("parity/staying/schema.sql"),
+    rows: include_str!("parity/staying/rows.sql"),
+    declare: include_str!("parity/staying/declare.sql"),
+    locate: "SELECT shardgate.locate('facts', '1')",
+};
+
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {
     let mut world = World::start(GENERAL).await;
@@ -117,6 +124,16 @@ async fn statements_over_gathered_rows_are_answered_as_by_one_postgresql() {
     let mut runner = Runner::new(&mut world).await;
     run_files(&mut runner, "gather", None).await;
     runner.tally.finish("gather");
+}
+
+/// Each statement twice: with the biggest table where it is, and with all of them gathered.
+#[tokio::test]
+async fn rows_that_are_brought_to_the_shards_are_those_of_one_postgresql() {
+    for mut world in [World::start_staying(STAYING).await, World::start(STAYING).await] {
+        let mut runner = Runner::new(&mut world).await;
+        run_files(&mut runner, "staying", None).await;
+        runner.tally.finish("staying");
+    }
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ mod shard_defaults;
 mod snapshots;
 mod stage;
 mod staged;
+mod staying;
 mod temporary;
 mod user_schemas;
 

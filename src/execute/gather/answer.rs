@@ -24,6 +24,8 @@ pub struct Final<'a> {
     pub columns: &'a [FieldDescription],
     /// The simple protocol: the client gets a RowDescription.
     pub describes: bool,
+    /// Its own columns have other names.
+    pub is_renamed: bool,
     /// The client's rights have been checked on the transaction's own connection.
     pub is_permitted: bool,
 }
@@ -53,7 +55,7 @@ impl Final<'_> {
     /// A column may come from another table, which is the temporary one; it must not be called otherwise, or of another type.
     pub(super) fn describes_same(&self, body: &[u8]) -> bool {
         let is_same = |(here, there): (&FieldDescription, &FieldDescription)| {
-            here.name == there.name && here.type_oid == there.type_oid && here.typmod == there.typmod
+            (self.is_renamed || here.name == there.name) && here.type_oid == there.type_oid && here.typmod == there.typmod
         };
         row_description(body).is_ok_and(|found| found.len() == self.columns.len() && found.iter().zip(self.columns).all(is_same))
     }

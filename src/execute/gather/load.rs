@@ -34,6 +34,8 @@ pub struct Loaded {
     pub fragments: BTreeMap<(usize, Side), Sent>,
     /// By which later inputs were restricted.
     pub keys: KnownKeys,
+    /// Of inputs whose rows were sent to the shards, as SQL.
+    pub rows: BTreeMap<String, Found>,
 }
 
 /// What one side has sent for one input.
@@ -88,11 +90,8 @@ pub async fn load<G>(
         let all = script.loads.iter().map(|table| table.analyze.as_str()).chain([LARGE]);
         feed.run(&all.collect::<Vec<_>>().join(";")).await?;
     }
-    let loaded = feed.loaded;
-    for (index, part) in parts.iter_mut().enumerate() {
-        part.read_to_end().await.map_err(|failure| failure.at(index))?;
-    }
-    Ok(loaded)
+    feed.read_to_end().await?;
+    Ok(feed.loaded)
 }
 
 /// The scratch transaction up to the first row, in one trip.
@@ -161,7 +160,19 @@ impl Feed<'_, '_> {
                 self.loaded.keys.insert(keys.clone(), found);
             }
         }
-        let queries: Vec<(usize, String)> = tables.iter().map(|(input, table)| (*input, table.query(&self.loaded.keys))).collect();
+        for brought in tables.iter().flat_map(|(_, table)| table.brought()) {
+            match self.keys_of(&brought.query).await?.filter(|found| found.list.len() <= BROUGHT_TEXT_MAX) {
+                Some(found) => self.loaded.rows.insert(brought.input.clone(), found),
+                None => {
+                    // The shards have sent all that was asked, and wait.
+                    self.ask(&[], true).await?;
+                    self.read_to_end().await?;
+                    return Err(GatherError::TooLarge);
+                }
+            };
+        }
+        let Loaded { keys, rows, .. } = &self.loaded;
+        let queries: Vec<(usize, String)> = tables.iter().map(|(input, table)| (*input, table.query(keys, rows))).collect();
         if round > 0 {
             self.asked_at = Instant::now();
             self.ask(&queries, is_last).await?;
@@ -197,6 +208,13 @@ impl Feed<'_, '_> {
             originate::query(&mut part.connection.output, part.fragments.round(queries, is_last).as_bytes());
             part.connection.expect(Reply::Query, false);
             part.connection.send().await;
+        }
+        Ok(())
+    }
+
+    async fn read_to_end<G>(&mut self) -> Result<(), GatherError<G>> {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            part.read_to_end().await.map_err(|failure| failure.at(index))?;
         }
         Ok(())
     }
@@ -480,6 +498,8 @@ const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
 /// joins of many tables is often far too little. It still makes one where nothing else will do; its price in the plan is then so
 /// high that everything would be compiled.
 const LARGE: &str = "SET LOCAL enable_nestloop = off;SET LOCAL jit = off";
+/// Rows that are sent to every shard, written as constants.
+const BROUGHT_TEXT_MAX: usize = 4 * 1024 * 1024;
 /// Towards the scratch session; above this the shards are not read.
 const OUTPUT_BYTES: usize = 256 * 1024;
 

@@ -1,6 +1,8 @@
 //! The texts of a gathering, made from its recipe. Pure.
 
-use crate::sql::gather::{Input, KEY_ROWS_MAX, Keys, KnownKeys, Recipe, Source};
+use std::collections::BTreeMap;
+
+use crate::sql::gather::{Brought, Found, Input, KEY_ROWS_MAX, Keys, KnownKeys, Recipe, Source};
 
 /// What the scratch session gets, but for the statement itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,8 +211,13 @@ impl TableLoad {
     }
 
     /// Its rows on one shard.
-    pub fn query(&self, known: &KnownKeys) -> String {
-        self.input.query(known)
+    pub fn query(&self, known: &KnownKeys, rows: &BTreeMap<String, Found>) -> String {
+        self.input.query_with(known, rows)
+    }
+
+    /// The inputs whose rows stand in it.
+    pub fn brought(&self) -> &[Brought] {
+        &self.input.brought
     }
 
     /// The home shard's own rows, and the bytes that they take.

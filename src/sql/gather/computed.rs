@@ -94,8 +94,14 @@ fn of(
     Some(Computed { range, inner: inner.clone(), replacement, replaced, input })
 }
 
-/// How the shards' answers to a query become one, if that is certain whatever their rows are.
+/// How the shards' answers to a query become one, in no order, if that is certain whatever their rows are.
 pub fn merge(text: &str, context: &Context) -> Option<Merge> {
+    let is_unordered = |merge: &Merge| merge.order_by.is_empty() && merge.limit.is_none() && merge.offset.is_none();
+    certain_merge(text, context).filter(is_unordered)
+}
+
+/// The same in whatever order, and cut.
+pub fn certain_merge(text: &str, context: &Context) -> Option<Merge> {
     let tree = parse::parse(text).ok()?;
     let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
     let scanned = lexer::scan(text);
@@ -114,9 +120,8 @@ pub fn merge(text: &str, context: &Context) -> Option<Merge> {
         && notes.effect() == Effect::Read
         && !(notes.has_system || notes.has_map || notes.has_unknown_names);
     let is_sharded = |part: &Part| matches!(part, Part::Sharded { .. });
-    let is_unordered = merge.order_by.is_empty() && merge.limit.is_none() && merge.offset.is_none() && merge.locking.is_none();
     let has_parts = !reader.parts.is_empty() && reader.parts.iter().all(is_sharded);
-    (is_plain && is_unordered && has_parts).then_some(merge)
+    (is_plain && merge.locking.is_none() && has_parts).then_some(merge)
 }
 
 fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {
@@ -155,6 +160,8 @@ fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {
         indexes: Vec::new(),
         round: 0,
         combine,
+        origin: None,
+        brought: Vec::new(),
     })
 }
 
@@ -163,12 +170,19 @@ fn combined(groups: &Groups, hidden: usize, parts: &str) -> Option<String> {
     if groups.last_step.is_some() {
         return None;
     }
+    let visible = groups.columns.len().checked_sub(hidden)?;
+    columns_of_whole(groups, visible, parts, &|_| false)
+}
+
+/// The first columns of the groups. `is_unused`: what a column is does not matter.
+pub fn columns_of_whole(groups: &Groups, count: usize, parts: &str, is_unused: &dyn Fn(usize) -> bool) -> Option<String> {
     let is_key = |column: usize| groups.keys.iter().any(|key| key.column == column);
     let column = |(index, combination): (usize, &Combination)| {
         let own = format!("c{}", index + 1);
         Some(match combination {
             // Of what depends on the group, each shard may have another spelling.
-            Combination::First => return is_key(index).then_some(own),
+            Combination::First if is_key(index) => own,
+            Combination::First => return is_unused(index).then(|| "NULL".to_owned()),
             Combination::Count | Combination::Sum => format!("pg_catalog.sum({own})"),
             Combination::Minimum(_) => format!("pg_catalog.min({own})"),
             Combination::Maximum(_) => format!("pg_catalog.max({own})"),
@@ -179,8 +193,7 @@ fn combined(groups: &Groups, hidden: usize, parts: &str) -> Option<String> {
             }
         })
     };
-    let visible = groups.columns.len().checked_sub(hidden)?;
-    let columns: Vec<String> = groups.columns.iter().enumerate().take(visible).map(column).collect::<Option<_>>()?;
+    let columns: Vec<String> = groups.columns.iter().enumerate().take(count).map(column).collect::<Option<_>>()?;
     let keys: Vec<String> = groups.keys.iter().map(|key| format!("c{}", key.column + 1)).collect();
     let by = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
     Some(format!("SELECT {} FROM {parts}{by}", columns.join(", ")))
@@ -188,7 +201,7 @@ fn combined(groups: &Groups, hidden: usize, parts: &str) -> Option<String> {
 
 /// Fails when a column has a type whose parts do not make the whole exactly: PostgreSQL knows the types. Sums of floats hang on
 /// the order of rows; a linguistic order may not be the same on every shard.
-fn exactness(groups: &Groups, parts: &str) -> String {
+pub fn exactness(groups: &Groups, parts: &str) -> String {
     let named = |wanted: &dyn Fn(&Combination) -> bool| -> String {
         let columns = groups.columns.iter().enumerate().filter(|(_, combination)| wanted(combination));
         columns.map(|(index, _)| format!("c{}", index + 1)).collect::<Vec<_>>().join(",")
@@ -221,7 +234,7 @@ fn exactness(groups: &Groups, parts: &str) -> String {
 
 const COMPUTED_PREFIX: &str = "shardgate_input_q";
 /// Printed and read by `lc_monetary`, which transport changes: money and its array.
-const MONEY: [u32; 2] = [790, 791];
+pub const MONEY: [u32; 2] = [790, 791];
 /// int8, numeric: what sums of integers and numerics are.
 const SUMS: &str = "20,1700";
 /// Integers, floats, numeric, dates and timestamps: in the same order everywhere.

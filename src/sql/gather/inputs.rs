@@ -11,7 +11,7 @@ use super::semijoins::{KeySource, Known, Place, semijoins};
 use super::splicing::TEMPORARY_SCHEMA;
 use super::steps::handed_on;
 use super::survey::{ColumnUse, RelationUse, Survey};
-use super::{HomeTables, Input, Source, refusals};
+use super::{HomeTables, Input, Origin, Source, refusals};
 use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
@@ -86,6 +86,7 @@ impl<'c> Inputs<'c> {
                 self.check_policies(relation)?;
                 Ok(self.input(relation, used.with_children, Source::Shards))
             }
+            Resolved::Reference(_) if self.home == HomeTables::Brought => Ok(Class::InPlace),
             Resolved::Reference(relation) | Resolved::Home(Some(relation)) => self.home_table(relation, used.with_children),
             Resolved::Home(None) => Err(refusals::unknown_table(&used.name)),
             Resolved::View(view) => self.view(view),
@@ -121,6 +122,7 @@ impl<'c> Inputs<'c> {
     fn home_table(&mut self, relation: &'c Relation, with_children: bool) -> Result<Class, PgError> {
         match (self.home, relation.kind) {
             (HomeTables::InPlace, _) => Ok(Class::InPlace),
+            (HomeTables::Brought, _) => Ok(self.input(relation, with_children, Source::Scratch)),
             (HomeTables::Shipped | HomeTables::OfSnapshot, RelationKind::Sequence) => {
                 Err(refusals::relation(&relation.name, "The transaction may have changed the sequence."))
             }
@@ -344,7 +346,9 @@ impl<'c> Inputs<'c> {
                 TableKind::Reference => with(relation, Place::Elsewhere),
             },
             // In a transaction that has changed it, it is read where the change is.
-            Resolved::Reference(relation) if self.home == HomeTables::InPlace => with(relation, Place::Reference),
+            Resolved::Reference(relation) if matches!(self.home, HomeTables::InPlace | HomeTables::Brought) => {
+                with(relation, Place::Reference)
+            }
             Resolved::Reference(relation) | Resolved::Home(Some(relation)) | Resolved::View(relation) => {
                 with(relation, Place::Elsewhere)
             }
@@ -487,6 +491,8 @@ impl<'c> Inputs<'c> {
                 loaded: name.clone(),
                 name,
                 combine: None,
+                origin: Some(Origin { relation: relation.oid, with_children: wanted.with_children }),
+                brought: Vec::new(),
             })
         });
         let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
@@ -496,6 +502,20 @@ impl<'c> Inputs<'c> {
         inputs.sort_by_key(|input| input.round);
         Ok(inputs)
     }
+}
+
+/// Only these of the inputs, in rounds of their own: what waits for keys of another one does without.
+pub fn only(inputs: &[Input], is_kept: impl Fn(&Input) -> bool) -> Vec<Input> {
+    let mut kept: Vec<Input> = inputs.iter().filter(|input| is_kept(input)).cloned().collect();
+    let names: BTreeSet<String> = kept.iter().map(|input| input.name.clone()).collect();
+    for piece in kept.iter_mut().flat_map(|input| input.predicates.iter_mut().flatten()) {
+        if matches!(piece, Piece::Keys(keys) if !names.contains(&keys.input)) {
+            *piece = Piece::Sql(ANY_VALUE.to_owned());
+        }
+    }
+    set_rounds(&mut kept);
+    kept.sort_by_key(|input| input.round);
+    kept
 }
 
 /// Inputs whose keys others wait for come before these. Where they wait for each other, one comes first without keys.

@@ -85,5 +85,7 @@ fn input(table: &KeyTable<'_>, columns: Vec<String>) -> Input {
         indexes: Vec::new(),
         round: 0,
         combine: None,
+        origin: None,
+        brought: Vec::new(),
     }
 }

@@ -12,6 +12,7 @@
 //!   the home shard's own tables as well, which stay where they are (`key_tables`).
 //! * Temporary tables of the session are on its own connection alone: their rows are loaded like any other's.
 //! * Sub-selects that the shards can compute are inputs too (`computed`).
+//! * Where one table is far bigger than the others, it may stay where it is, and their rows are brought to it (`staying`).
 //! * A view whose rows are the union of the shards' own is loaded by its name, so that the rights and policies of its owner
 //!   count; any other over sharded tables is opened in the text.
 //! * The spliced text is read again and must be the same query but for those names.
@@ -34,6 +35,7 @@ mod reference_keys;
 mod refusals;
 mod semijoins;
 mod splicing;
+mod staying;
 mod steps;
 mod survey;
 
@@ -57,6 +59,7 @@ use inputs::{Class, Inputs};
 pub use keys::{Found, KEY_ROWS_MAX, Keys};
 pub use reference_keys::ReferenceKeys;
 use splicing::{Replaced, Replacement};
+pub use staying::{BROUGHT_BYTES_MAX, BROUGHT_ROWS_MAX, Brought, Choice};
 use survey::{RelationUse, Survey, survey};
 
 /// What is to be run.
@@ -69,6 +72,8 @@ pub struct Recipe {
     pub inputs: Vec<Input>,
     /// It reads the clock of the transaction.
     pub has_clock: bool,
+    /// The columns of the answer have other names than those of the client's statement.
+    pub is_renamed: bool,
     /// The same over the rows of tables alone, where the shards compute some of the inputs.
     pub plain: Option<Box<Recipe>>,
 }
@@ -99,6 +104,17 @@ pub struct Input {
     pub round: usize,
     /// Makes its rows of those that were loaded.
     pub combine: Option<String>,
+    /// The relation itself; `None`: the rows are those of a query.
+    pub origin: Option<Origin>,
+    /// Inputs of earlier rounds whose rows stand in the fragment as constants, where it has their names.
+    pub brought: Vec<Brought>,
+}
+
+/// What an input is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub relation: Oid,
+    pub with_children: bool,
 }
 
 impl Recipe {
@@ -155,14 +171,28 @@ impl Input {
         self.written(&|keys| keys.condition(known.get(keys).and_then(Option::as_ref)))
     }
 
-    /// The same, with the keys of other inputs by their names.
+    /// The same, with the rows of other inputs in it. `rows`: as SQL, by the input.
+    pub fn query_with(&self, known: &KnownKeys, rows: &BTreeMap<String, Found>) -> String {
+        let query = self.query(known);
+        if self.brought.is_empty() {
+            return query;
+        }
+        staying::with_rows(&query, &|name| rows.get(name).map(|found| found.list.clone()))
+    }
+
+    /// The same, with the keys and rows of other inputs by their names.
     pub fn shown(&self) -> String {
-        self.written(&Keys::shown)
+        self.with_rows_named(&self.written(&Keys::shown))
     }
 
     /// With how many they were.
     pub fn shown_as(&self, known: &KnownKeys) -> String {
-        self.written(&|keys| keys.shown_as(known.get(keys).and_then(Option::as_ref)))
+        self.with_rows_named(&self.written(&|keys| keys.shown_as(known.get(keys).and_then(Option::as_ref))))
+    }
+
+    fn with_rows_named(&self, query: &str) -> String {
+        let brought = |name: &str| self.brought.iter().find(|brought| brought.input == name);
+        staying::with_rows(query, &|name| brought(name).map(|brought| format!("(rows of {})", brought.relation)))
     }
 
     fn written(&self, keys: &dyn Fn(&Keys) -> String) -> String {
@@ -212,6 +242,8 @@ pub enum HomeTables {
     Shipped,
     /// As inputs, since the transaction has a snapshot there, which other connections do not have.
     OfSnapshot,
+    /// As inputs, to be brought to the shards; those of which every shard has a copy stay.
+    Brought,
 }
 
 /// The recipe for one SELECT; `text` is the statement alone. `temporary`: the session's tables, in the schema `pg_temp`; what the
@@ -240,7 +272,7 @@ fn cooked<'c>(text: &str, context: &'c Context, inputs: Inputs<'c>, computes: bo
     let has_clock = kitchen.surveys.iter().any(has_clock) || mentions_time(&spliced);
     let may_compute = kitchen.surveys.last().is_some_and(|survey| survey.inner.iter().any(|inner| inner.reduces));
     let inputs = kitchen.inputs.finish(&kitchen.surveys, &spliced)?;
-    Ok((Recipe { text: spliced, splices, inputs, has_clock, plain: None }, may_compute))
+    Ok((Recipe { text: spliced, splices, inputs, has_clock, is_renamed: false, plain: None }, may_compute))
 }
 
 /// Functions, policies and triggers must not reach sharded tables behind the statement's back.
@@ -279,7 +311,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     match (home, notes.home_reason.take().or(notes.hidden_copy.take())) {
         (HomeTables::Shipped, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has changes there."))),
         (HomeTables::OfSnapshot, Some(reason)) => Err(refusals::hidden(format!("{reason} The transaction has a snapshot there."))),
-        (HomeTables::Shipped | HomeTables::OfSnapshot | HomeTables::InPlace, _) => Ok(()),
+        (HomeTables::Shipped | HomeTables::OfSnapshot | HomeTables::InPlace | HomeTables::Brought, _) => Ok(()),
     }
 }
 

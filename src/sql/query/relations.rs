@@ -68,7 +68,10 @@ pub fn resolve_name<'c>(
     match schema {
         Some(shardgate_call::SCHEMA) => return own_relation(name),
         Some("pg_catalog" | "information_schema" | "pg_toast") => return Resolved::System,
-        Some("pg_temp") => return Resolved::Home(None),
+        Some("pg_temp") => {
+            let brought = context.brought.get(name).and_then(|oid| context.catalog.relations.get(oid));
+            return brought.map_or(Resolved::Home(None), Resolved::Reference);
+        }
         Some(_) => {}
         None if means_temporary(context, name, search_path) => return Resolved::Home(None),
         None => {}

@@ -55,10 +55,19 @@ impl World {
         Self::start_sorting(scene, Text::Bytewise).await
     }
 
+    /// The biggest input of a gathered statement stays on its shards, however small it is.
+    pub async fn start_staying(scene: Scene) -> Self {
+        Self::start_with(scene, Text::Bytewise, vec![("cross_shard.stay_bytes_min", "0".to_owned())]).await
+    }
+
     pub async fn start_sorting(scene: Scene, text: Text) -> Self {
+        Self::start_with(scene, text, Vec::new()).await
+    }
+
+    async fn start_with(scene: Scene, text: Text, settings: Vec<(&'static str, String)>) -> Self {
         let cluster = Cluster::start_sorting(SHARDS, text).await;
         cluster.create_database(PLAIN).await;
-        let proxy = Proxy::start(&cluster, ProxyOptions::default());
+        let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..Default::default() });
         let port = cluster.map_server().port();
         let mut direct = vec![RawClient::connect(port, PLAIN, &[]).await];
         for shard in 0..SHARDS {

@@ -147,3 +147,29 @@ async fn conflicts_are_found(stage: &Stage) {
     succeed(&mut client, "ROLLBACK").await;
     set_balance(stage, "{z}", 100).await;
 }
+
+/// A connection that was only there for its snapshot is somebody else's: what ends this client's statement does not end theirs.
+#[tokio::test]
+async fn what_was_given_back_is_not_cancelled() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    for leaves in [false, true] {
+        let (mut client, mut other) = (stage.client().await, stage.client().await);
+        succeed(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;
+        client.query(&stage.fill_in("SELECT pg_sleep(60) FROM accounts WHERE id = {a}"));
+        client.flush().await;
+        stage.until_active(0, "pg_sleep(60)").await;
+        other.query(&stage.fill_in("SELECT 'theirs', pg_sleep(1) FROM accounts WHERE id = {z}"));
+        other.flush().await;
+        stage.until_active(1, "'theirs'").await;
+        if leaves {
+            drop(client);
+        } else {
+            client.cancel().await;
+            let told = client.transcript().await;
+            assert!(told.ends_with("E(57014 canceling statement due to user request) Z(E)"), "{told}");
+        }
+        let told = other.transcript().await;
+        assert!(told.contains("D(theirs,)"), "{told}");
+    }
+    stage.assert_log_is_clean();
+}

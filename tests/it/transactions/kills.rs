@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::Ledger;
 use crate::sessions::Stage;
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, volume};
+use crate::support::{Cluster, Message, Proxy, ProxyOptions, WireClient, volume};
 
 /// Everything that is back is recovered within this, a proxy's lease included.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
@@ -302,4 +302,38 @@ async fn a_client_that_goes_in_mid_commit_leaves_a_whole_transaction() {
         assert_eq!(commit(&mut next).await, Told::Committed, "after {point}");
     }
     stage.assert_log_is_clean();
+}
+
+/// A client that hears 57P01 takes its transaction for rolled back, and may repeat it.
+#[tokio::test]
+async fn a_commit_at_the_drain_deadline_is_told_or_said_to_be_unknown() {
+    let points = Points::new();
+    for ends_in_time in [true, false] {
+        let settings = vec![("listen.drain_timeout_ms", "200".to_owned())];
+        let mut stage = Stage::start(3, ProxyOptions { settings, ..points.options() }).await;
+        Ledger::create(&stage).await;
+        let _other = Proxy::start(&stage.cluster, ProxyOptions::default());
+        let mut client = stage.client().await;
+        write(&mut client, &stage, &uuid(1)).await;
+        points.arm("after_decision", "hold");
+        client.query("COMMIT");
+        client.flush().await;
+        points.until_reached("after_decision").await;
+        stage.proxy.signal(Signal::TERM);
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        if ends_in_time {
+            points.release("after_decision");
+        }
+        let told: Vec<String> = client.rest().await.iter().map(Message::describe).collect();
+        let wanted: &[&str] = match ends_in_time {
+            true => &["C(COMMIT)", "Z(I)", "E(57P01 terminating connection due to administrator command)"],
+            false => &["E(08007 the outcome of the statement is unknown)"],
+        };
+        assert_eq!(told, wanted);
+        assert!(stage.proxy.wait(Duration::from_secs(20)).success());
+        if !ends_in_time {
+            points.release("after_decision");
+        }
+        assert_eq!(found(&stage, &uuid(1)).await, 3);
+    }
 }
