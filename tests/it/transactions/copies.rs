@@ -281,6 +281,45 @@ async fn copies_whose_rows_lie_in_other_orders_give_one_answer() {
     stage.assert_log_is_clean();
 }
 
+/// What a function of a user finds first is found in each copy's own order; what it looks up is the same in all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_that_read_copies_give_one_answer() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for text in [
+        "CREATE TABLE scales (id int PRIMARY KEY, g int, name text)",
+        "SELECT shardgate.reference_table('scales')",
+        "INSERT INTO scales VALUES (1, 1, 'one'), (2, 1, 'two'), (3, 1, 'three')",
+        "CREATE FUNCTION found() RETURNS text STABLE LANGUAGE sql AS 'SELECT name FROM scales LIMIT 1'",
+        "CREATE FUNCTION found_within() RETURNS text STABLE LANGUAGE plpgsql AS 'BEGIN RETURN found(); END'",
+        "CREATE FUNCTION listed(one int) RETURNS text STABLE LANGUAGE plpgsql AS \
+         'DECLARE r record; v text := ''''; BEGIN FOR r IN SELECT name FROM scales WHERE g = one LOOP v := v || r.name; END LOOP; RETURN v; END'",
+        "CREATE FUNCTION all_of(one int) RETURNS SETOF text STABLE LANGUAGE sql AS 'SELECT name FROM scales WHERE g = one'",
+        "CREATE FUNCTION looked_up(one int) RETURNS text STABLE LANGUAGE sql AS 'SELECT name FROM scales WHERE id = one'",
+        "CREATE FUNCTION counted(one int) RETURNS text STABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM scales WHERE g = one); END'",
+    ] {
+        succeed(&mut client, text).await;
+    }
+    let other = stage.cluster.connect_shard(1).await;
+    other.batch_execute("UPDATE scales SET g = g WHERE id = 1; UPDATE scales SET g = g WHERE id = 2").await.expect("moved");
+    for value in ["found()", "found_within()", "listed(1)"] {
+        let distinct = format!("SELECT count(DISTINCT v) FROM (SELECT {value} AS v FROM accounts) s");
+        assert_eq!(client.value(&distinct).await, "1", "{value}");
+        for text in [format!("UPDATE accounts SET owner = {value}"), format!("UPDATE currencies SET name = {value}")] {
+            let told = client.ask(&text).await;
+            assert!(told.contains("E(0A000 "), "{text}: {told}");
+        }
+    }
+    for (value, expected) in [("looked_up(2)", "two"), ("counted(1)", "3"), ("(SELECT max(v) FROM all_of(1) v)", "two")] {
+        succeed(&mut client, &format!("UPDATE accounts SET owner = {value}")).await;
+        let told = client.value("SELECT string_agg(DISTINCT owner, ' ') FROM accounts").await;
+        assert_eq!(told, expected, "{value}");
+        succeed(&mut client, &format!("UPDATE currencies SET name = {value}")).await;
+        check_copies(&stage).await;
+    }
+    stage.assert_log_is_clean();
+}
+
 /// The answer to a write that is to wait for the commits that are held, and is heard before where it does not.
 async fn answered_after<T>(stage: &Stage, client: &mut WireClient, release: impl FnOnce() -> T) -> String {
     let mut answered = std::pin::pin!(client.transcript());
