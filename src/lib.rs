@@ -59,6 +59,7 @@
 
 pub mod auth;
 pub mod backend;
+mod background;
 pub mod catalog;
 pub mod config;
 pub mod declare;

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::background::keep_running;
 use crate::config::{Config, UserConfig};
 use crate::net::{Listener, descriptors};
 use crate::session::Gateway;
@@ -112,11 +113,7 @@ impl Server {
         warn_of_few_descriptors(files_max, &config, gateway.map.load().shards.len());
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
-        tokio::spawn(schema_watch::run(Arc::clone(&gateway), stop.clone()));
-        tokio::spawn(recovery::run(Arc::clone(&gateway.recovery), abort.clone()));
-        tokio::spawn(drift::run(Arc::clone(&gateway), stop.clone()));
-        tokio::spawn(deadlocks::run(Arc::clone(&gateway), abort.clone()));
-        tokio::spawn(numbers::run(Arc::clone(&gateway.numbers), Arc::clone(&gateway.map), abort.clone()));
+        start_background(&gateway, &stop, &abort);
         let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.
@@ -184,6 +181,18 @@ impl Server {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// What recovers and breaks deadlocks goes on until the last session has ended.
+fn start_background(gateway: &Arc<Gateway>, stop: &CancellationToken, abort: &CancellationToken) {
+    let (until_stop, until_abort) = ((Arc::clone(gateway), stop.clone()), (Arc::clone(gateway), abort.clone()));
+    keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
+    keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
+    keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));
+    keep_running("deadlocks", until_abort.clone(), |(gateway, abort)| deadlocks::run(gateway, abort));
+    keep_running("numbers", until_abort, |(gateway, abort)| {
+        numbers::run(Arc::clone(&gateway.numbers), Arc::clone(&gateway.map), abort)
+    });
 }
 
 fn warn_of_few_descriptors(files_max: u64, config: &Config, shards: usize) {

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::keep_running;
 use crate::shard_key::Key;
 
 mod cache;
@@ -131,10 +132,12 @@ impl ShardMap {
         lease::renew(&shared, &store).await?;
 
         let cancel = CancellationToken::new();
+        let common = (shared.clone(), store.clone(), cancel.clone());
+        let poll_interval = options.poll_interval;
         let tasks = vec![
-            tokio::spawn(watch::follow(shared.clone(), store.clone(), options.poll_interval, cancel.clone())),
-            tokio::spawn(lookup::answer_misses(shared.clone(), store.clone(), cancel.clone())),
-            tokio::spawn(lease::keep_renewing(shared.clone(), store.clone(), cancel.clone())),
+            keep_running("map", common.clone(), move |(shared, store, cancel)| watch::follow(shared, store, poll_interval, cancel)),
+            keep_running("lookups", common.clone(), |(shared, store, cancel)| lookup::answer_misses(shared, store, cancel)),
+            keep_running("lease", common, |(shared, store, cancel)| lease::keep_renewing(shared, store, cancel)),
         ];
         let epoch = shared.current.load().epoch;
         tracing::info!(%epoch, rows = change.rows_read, proxy_id = %options.proxy_id, "shard map loaded");
