@@ -36,7 +36,7 @@
 //! | 4 | [`execute`]: single shard, scatter, merge, gather, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
-//! | 1 | [`auth`], [`net`], [`telemetry`], [`config`] |
+//! | 1 | [`auth`], [`net`], [`telemetry`], [`config`], [`background`] |
 //! | 0 | [`catalog`] (a schema as data), [`shard_key`], [`error`], [`wire`] (frames over `bytes`) |
 //!
 //! No mutable statics: [`server`] makes everything once from a [`config`] and hands it down, so that a test can run three
@@ -59,7 +59,7 @@
 
 pub mod auth;
 pub mod backend;
-mod background;
+pub mod background;
 pub mod catalog;
 pub mod config;
 pub mod declare;

@@ -14,7 +14,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (4, &["execute", "declare", "rebalance"]),
     (3, &["plan", "routing", "backend"]),
     (2, &["sql", "shardmap"]),
-    (1, &["auth", "net", "telemetry", "config"]),
+    (1, &["auth", "net", "telemetry", "config", "background"]),
     (0, &["catalog", "shard_key", "error", "wire"]),
 ];
 
