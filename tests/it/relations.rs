@@ -60,12 +60,12 @@ async fn a_reference_table_is_read_from_a_shard_that_is_there() {
         clients.push(proxy.connect().await);
     }
     cluster.shard_server_mut(1).kill().expect("kill a shard");
-    // The first to try finds that it is away; nobody has to after that.
+    // One may find that a connection which was open is gone, one that none can be opened; nobody has to after that.
     let mut failures = 0;
     for client in &clients {
         failures += usize::from(client.query_one("SELECT id FROM r", &[]).await.is_err());
     }
-    assert!(failures <= 1, "{failures} of 16 sessions failed");
+    assert!(failures <= 2, "{failures} of 16 sessions failed");
     for client in &clients {
         client.query_one("SELECT id FROM r", &[]).await.expect("the other shard has it");
     }
