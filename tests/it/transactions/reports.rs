@@ -37,10 +37,12 @@ impl Payers {
             step += 1;
             let (a, b) = (accounts[step % accounts.len()], accounts[(step * 7 + number + 1) % accounts.len()]);
             let (a, b) = (a.min(b), a.max(b));
-            let take = format!("UPDATE accounts SET balance = balance - 1 WHERE id = {a}");
+            // There and back, so that there is money everywhere however long it goes on.
+            let amount = if (step / accounts.len()).is_multiple_of(2) { 1 } else { -1 };
+            let take = format!("UPDATE accounts SET balance = balance - {amount} WHERE id = {a}");
             let give = match step.is_multiple_of(3) {
-                true => "UPDATE purse SET balance = balance + 1 WHERE id = 1".to_owned(),
-                false => format!("UPDATE accounts SET balance = balance + 1 WHERE id = {b}"),
+                true => format!("UPDATE purse SET balance = balance + {amount} WHERE id = 1"),
+                false => format!("UPDATE accounts SET balance = balance + {amount} WHERE id = {b}"),
             };
             let mut is_whole = true;
             for text in ["BEGIN", &take, &give] {
