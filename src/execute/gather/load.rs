@@ -165,7 +165,7 @@ impl Feed<'_, '_> {
                 Some(found) => self.loaded.rows.insert(brought.input.clone(), found),
                 None => {
                     // The shards have sent all that was asked, and wait.
-                    self.ask(&[], true).await?;
+                    self.ask("", &[], true).await?;
                     self.read_to_end().await?;
                     return Err(GatherError::TooLarge);
                 }
@@ -175,7 +175,12 @@ impl Feed<'_, '_> {
         let queries: Vec<(usize, String)> = tables.iter().map(|(input, table)| (*input, table.query(keys, rows))).collect();
         if round > 0 {
             self.asked_at = Instant::now();
-            self.ask(&queries, is_last).await?;
+            let brings = |(_, table): &&(usize, &TableLoad)| !table.brought().is_empty();
+            let first = match tables.iter().zip(&queries).find(|(table, _)| brings(table)) {
+                Some((_, (_, query))) if self.is_better_without_nested_loops(query).await? => NO_NESTED_LOOPS,
+                Some(_) | None => "",
+            };
+            self.ask(first, &queries, is_last).await?;
         }
         for ((input, table), (_, query)) in tables.iter().zip(&queries) {
             self.load(table, *input, query).await?;
@@ -200,12 +205,25 @@ impl Feed<'_, '_> {
         }
     }
 
-    /// Each shard for what it serves of these inputs.
-    async fn ask<G>(&mut self, queries: &[(usize, String)], is_last: bool) -> Result<(), GatherError<G>> {
+    /// Of constants PostgreSQL knows no statistics: it expects too few rows of joins with them, and a nested loop that is good for
+    /// two rows is ruin for hundreds. A plan without them costs what it says. So it is preferred, unless it costs far more: then
+    /// there is an index for a few rows of many.
+    async fn is_better_without_nested_loops<G>(&mut self, query: &str) -> Result<bool, GatherError<G>> {
+        let Some((index, part)) = self.parts.iter_mut().enumerate().find(|(_, part)| part.fragments.is_begun_only) else {
+            return Ok(false);
+        };
+        let costs = part.costs(query).await.map_err(|failure| failure.at(index))?;
+        tracing::debug!(?costs, "with nested loops and without");
+        Ok(matches!(costs[..], [with, without] if without <= with * CERTAINTY_TIMES))
+    }
+
+    /// Each shard for what it serves of these inputs. `first`: a setting.
+    async fn ask<G>(&mut self, first: &str, queries: &[(usize, String)], is_last: bool) -> Result<(), GatherError<G>> {
         for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
-            originate::query(&mut part.connection.output, part.fragments.round(queries, is_last).as_bytes());
+            let text = format!("{first}{}", part.fragments.round(queries, is_last));
+            originate::query(&mut part.connection.output, text.as_bytes());
             part.connection.expect(Reply::Query, false);
             part.connection.send().await;
         }
@@ -466,14 +484,46 @@ impl Part<'_> {
     }
 
     async fn read_to_end(&mut self) -> Result<(), PartFailure> {
+        self.rows_to_end(|_| {}).await
+    }
+
+    /// `row`: gets the rows of queries.
+    async fn rows_to_end(&mut self, mut row: impl FnMut(&[u8])) -> Result<(), PartFailure> {
         while !self.is_ready {
             match self.connection.peek().map_err(PartFailure::Lost)? {
-                Some(Frame { header, is_complete: true }) => self.consume(header.total)?,
+                Some(Frame { header, is_complete: true }) => {
+                    if header.tag == shard_tag::DATA_ROW {
+                        row(self.connection.input.get(FRAME_HEADER_BYTES..header.total).unwrap_or_default());
+                    }
+                    self.consume(header.total)?;
+                }
                 Some(_) | None => self.connection.fill().await.map_err(PartFailure::Lost)?,
             }
         }
         Ok(())
     }
+
+    /// What PostgreSQL expects a query to cost, and what without nested loops. It has sent all that was asked.
+    async fn costs(&mut self, query: &str) -> Result<Vec<f64>, PartFailure> {
+        self.read_to_end().await?;
+        self.is_ready = false;
+        let text = format!(
+            "EXPLAIN (FORMAT JSON) {query}\n;{NO_NESTED_LOOPS}EXPLAIN (FORMAT JSON) {query}\n;SET LOCAL enable_nestloop = on"
+        );
+        originate::query(&mut self.connection.output, text.as_bytes());
+        self.connection.expect(Reply::Query, false);
+        self.connection.send().await;
+        let mut costs = Vec::new();
+        self.rows_to_end(|row| costs.extend(cost(row))).await?;
+        Ok(costs)
+    }
+}
+
+/// Of the plan in a row.
+fn cost(row: &[u8]) -> Option<f64> {
+    let document = wire::data_row_columns(row).next()?.ok()??;
+    let plans: serde_json::Value = serde_json::from_slice(document).ok()?;
+    plans.get(0)?.get("Plan")?.get("Total Cost")?.as_f64()
 }
 
 /// The index in front of a line of COPY's text format, and the columns of the input that it stands for. A tab is never part of
@@ -498,6 +548,9 @@ const ANALYZE_BYTES_MIN: u64 = 128 * 1024;
 /// joins of many tables is often far too little. It still makes one where nothing else will do; its price in the plan is then so
 /// high that everything would be compiled.
 const LARGE: &str = "SET LOCAL enable_nestloop = off;SET LOCAL jit = off";
+const NO_NESTED_LOOPS: &str = "SET LOCAL enable_nestloop = off;";
+/// How many times what the cheapest plan seems to cost one may cost that hangs on no guess.
+const CERTAINTY_TIMES: f64 = 10.0;
 /// Rows that are sent to every shard, written as constants.
 const BROUGHT_TEXT_MAX: usize = 4 * 1024 * 1024;
 /// Towards the scratch session; above this the shards are not read.

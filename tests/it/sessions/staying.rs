@@ -5,6 +5,8 @@
 //! `lines` has 60 000 rows: `part` is 1 to 2000 in turn, `amount` the remainder by 10. Of `wares`, 50 000 rows, half have 1 in each of
 //! `a` and `b`, and these in `c` and `d`, which PostgreSQL does not expect.
 
+use std::time::{Duration, Instant};
+
 use super::stage::{Stage, succeed};
 use crate::support::{ProxyOptions, WireClient};
 
@@ -34,6 +36,7 @@ async fn the_biggest_table_stays_where_it_is() {
     is_gathered(&mut client).await;
     with_values(&mut client).await;
     in_transactions(&stage, &mut client).await;
+    without_nested_loops(&stage, &mut client).await;
     stage.assert_log_is_clean();
 }
 
@@ -98,6 +101,26 @@ async fn in_transactions(stage: &Stage, client: &mut WireClient) {
     succeed(client, "COMMIT").await;
     assert_eq!(client.value(text).await, inside);
     assert_eq!(other.value(text).await, inside);
+}
+
+/// Of rows that stand as constants PostgreSQL knows nothing: the shards plan as if there were many. Outside of it the session's own
+/// settings hold.
+async fn without_nested_loops(stage: &Stage, client: &mut WireClient) {
+    let text = "SELECT sum(l.amount) FROM lines l JOIN parts p ON p.id = l.part";
+    let shard = stage.cluster.connect_shard(1).await;
+    let last = "SELECT FROM pg_stat_activity WHERE query LIKE 'SET LOCAL enable_nestloop = off;COPY%'";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        client.value(text).await;
+        // Unless something else has been asked there since.
+        if !shard.query(last, &[]).await.expect("what ran last").is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the shards plan with nested loops");
+    }
+    for _ in 0..4 {
+        assert_eq!(client.value("SELECT current_setting('enable_nestloop') FROM lines WHERE id = 1").await, "on");
+    }
 }
 
 async fn explained(client: &mut WireClient, sql: &str) -> Vec<String> {
