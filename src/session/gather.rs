@@ -258,7 +258,6 @@ impl Session {
         };
         let is_iso = self.effective("datestyle").is_none_or(|value| value.to_ascii_lowercase().starts_with("iso"));
         is_iso
-            && is("intervalstyle", &["postgres"])
             && is("extra_float_digits", &["1", "2", "3"])
             && is("bytea_output", &["hex"])
             && is("xmloption", &["content"])

@@ -239,10 +239,10 @@ fn lock_timeout(milliseconds: Option<u64>) -> String {
 }
 
 /// Under these, the text of a value is read back as the same value on any server. `array_nulls` off would make a string of a
-/// NULL in an array, `xmloption` DOCUMENT would refuse content. DateStyle keeps the client's order of day and month.
-const TRANSPORT: [(&str, &str); 8] = [
+/// NULL in an array, `xmloption` DOCUMENT would refuse content. DateStyle keeps the client's order of day and month. Not IntervalStyle:
+/// each of its styles is read back exactly where it is set.
+const TRANSPORT: [(&str, &str); 7] = [
     ("DateStyle", "ISO"),
-    ("IntervalStyle", "postgres"),
     ("extra_float_digits", "3"),
     ("bytea_output", "hex"),
     ("lc_monetary", "C"),

@@ -16,6 +16,43 @@ SHOW datestyle;
 SHOW client_encoding;
 SHOW lc_monetary;
 --! end
+-- Intervals are read back as they are printed, whatever the style.
+--! script
+SET intervalstyle = 'iso_8601';
+SELECT x.span, p.id FROM (SELECT person_id, max(n * interval '1 day 2 hours' - span)::text AS span FROM posts GROUP BY person_id) x JOIN people p ON p.boss = x.person_id ORDER BY 1, 2;
+SELECT o.span - interval '-1 2:03:04', p.id FROM posts o JOIN people p ON p.id % 7 = o.n WHERE o.span IN (SELECT max(span) - interval '0' FROM posts GROUP BY tag) ORDER BY 1, 2;
+BEGIN;
+UPDATE posts SET span = n * interval '1 day 2 hours' - span - interval '3 mons' WHERE stars > 3;
+UPDATE posts SET span = (SELECT max(b.span) FROM posts b WHERE b.tag = posts.tag), at = at + (SELECT min(b.span) FROM posts b) WHERE words > 50;
+DELETE FROM posts WHERE span = (SELECT min(b.span) FROM posts b);
+SELECT person_id, n, at, span FROM posts ORDER BY 1, 2;
+SELECT p.id, o.span FROM people p JOIN posts o ON o.span = (SELECT max(b.span) FROM posts b WHERE b.words = p.age) ORDER BY 1, 2;
+ROLLBACK;
+--! end
+--! script
+SET intervalstyle = 'sql_standard';
+SELECT x.span, p.id FROM (SELECT person_id, max(n * interval '1 day 2 hours' - span)::text AS span FROM posts GROUP BY person_id) x JOIN people p ON p.boss = x.person_id ORDER BY 1, 2;
+SELECT o.span - interval '-1 2:03:04', p.id FROM posts o JOIN people p ON p.id % 7 = o.n WHERE o.span IN (SELECT max(span) - interval '0' FROM posts GROUP BY tag) ORDER BY 1, 2;
+BEGIN;
+UPDATE posts SET span = n * interval '1 day 2 hours' - span - interval '3 mons' WHERE stars > 3;
+UPDATE posts SET span = (SELECT max(b.span) FROM posts b WHERE b.tag = posts.tag), at = at + (SELECT min(b.span) FROM posts b) WHERE words > 50;
+DELETE FROM posts WHERE span = (SELECT min(b.span) FROM posts b);
+SELECT person_id, n, at, span FROM posts ORDER BY 1, 2;
+SELECT p.id, o.span FROM people p JOIN posts o ON o.span = (SELECT max(b.span) FROM posts b WHERE b.words = p.age) ORDER BY 1, 2;
+ROLLBACK;
+--! end
+--! script
+SET intervalstyle = 'postgres_verbose';
+SELECT x.span, p.id FROM (SELECT person_id, max(n * interval '1 day 2 hours' - span)::text AS span FROM posts GROUP BY person_id) x JOIN people p ON p.boss = x.person_id ORDER BY 1, 2;
+SELECT o.span - interval '-1 2:03:04', p.id FROM posts o JOIN people p ON p.id % 7 = o.n WHERE o.span IN (SELECT max(span) - interval '0' FROM posts GROUP BY tag) ORDER BY 1, 2;
+BEGIN;
+UPDATE posts SET span = n * interval '1 day 2 hours' - span - interval '3 mons' WHERE stars > 3;
+UPDATE posts SET span = (SELECT max(b.span) FROM posts b WHERE b.tag = posts.tag), at = at + (SELECT min(b.span) FROM posts b) WHERE words > 50;
+DELETE FROM posts WHERE span = (SELECT min(b.span) FROM posts b);
+SELECT person_id, n, at, span FROM posts ORDER BY 1, 2;
+SELECT p.id, o.span FROM people p JOIN posts o ON o.span = (SELECT max(b.span) FROM posts b WHERE b.words = p.age) ORDER BY 1, 2;
+ROLLBACK;
+--! end
 --! script
 SET array_nulls = off;
 SELECT tags, '{NULL}'::text[] FROM people WHERE age = (SELECT max(age) FROM people) ORDER BY id;
