@@ -161,7 +161,8 @@ impl Places {
                         *end = (*end).min(token.start);
                     }
                 }
-                _ if depth == 0 && is_word(index, "to") && is_word(index + 1, "stdout") => {
+                // PostgreSQL takes either word for the client, and PHP's driver writes the other one.
+                _ if depth == 0 && is_word(index, "to") && (is_word(index + 1, "stdout") || is_word(index + 1, "stdin")) => {
                     let options = tokens.get(index + 1)?.end;
                     if is_word(index + 2, "using") || is_word(index + 2, "delimiters") {
                         return None;
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(find("COPY BINARY t TO STDOUT").map(|found| found.2), Some(true));
         assert_eq!(find("COPY t (a, b) TO STDOUT WITH CSV HEADER").map(|found| found.1), Some(" WITH CSV HEADER"));
         assert_eq!(find("COPY t TO STDOUT USING DELIMITERS ','"), None);
+        assert_eq!(find("COPY t TO STDIN WITH DELIMITER ';'").map(|found| found.1), Some(" WITH DELIMITER ';'"));
         assert_eq!(find("COPY t FROM STDIN"), None);
     }
 }

@@ -9,6 +9,7 @@ COPY (SELECT a.id, b.id AS other, a.score FROM people a JOIN people b ON a.age =
 COPY (SELECT name FROM people ORDER BY name, id) TO STDOUT;
 COPY posts TO STDOUT (FORMAT csv, HEADER);
 COPY people TO STDOUT;
+COPY posts TO STDIN WITH DELIMITER E';' NULL AS E'\\N';
 COPY posts (doubled) TO STDOUT;
 COPY events TO STDOUT;
 COPY secrets TO STDOUT;
