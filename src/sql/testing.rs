@@ -14,7 +14,6 @@ use crate::shardmap::{
     TableKind,
 };
 
-pub(super) const FLOAT8: Oid = 701;
 const DOMAIN: Oid = 90_001;
 const FIRST_RELATION: Oid = 10_000;
 const FIRST_FUNCTION: Oid = 20_000;
@@ -203,7 +202,7 @@ fn parsed_column(index: usize, text: &str) -> Column {
 
 fn type_oid(name: &str) -> Oid {
     match name {
-        "float8" => FLOAT8,
+        "float8" => oid::FLOAT8,
         "numeric" => oid::NUMERIC,
         "varchar" => oid::VARCHAR,
         "int2" => oid::INT2,
