@@ -315,7 +315,7 @@ impl Session {
         (portal, after_names): (&[u8], &[u8]),
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return Ok(()) };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         participant.needs_sync = true;

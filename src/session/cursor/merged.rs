@@ -91,7 +91,7 @@ impl Session {
         }
         let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
         let values = bind.with_result_formats(&[]);
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for shard in shards {
             self.join_clean(*shard).await?;
         }
