@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::context::Context;
 use crate::catalog::{
     Catalog, Column, Dependency, DependencyTarget, DependentKind, Function, Policy, Relation, RelationKind, Trigger, TriggerEvents,
-    Type,
+    Type, Unique,
 };
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid, oid};
 use crate::shardmap::{
@@ -115,6 +115,19 @@ impl Fixture {
         let relation = self.catalog.relations.get_mut(&table).expect("declared");
         relation.has_row_security = true;
         relation.policies.push(Policy { name: "p".to_owned(), expressions: vec![expression.to_owned()], relations });
+    }
+
+    /// Makes this column of a table in the schema `public` its primary key.
+    pub(super) fn primary_key(&mut self, table: &str, column: &str) {
+        let is_it = |relation: &&mut Relation| relation.schema == "public" && relation.name == table;
+        self.catalog.relations.values_mut().find(is_it).expect("declared").uniques.push(Unique {
+            name: "pkey".to_owned(),
+            is_primary: true,
+            is_exclusion: false,
+            is_constraint: true,
+            columns: vec![Some(column.to_owned())],
+            is_partial: false,
+        });
     }
 
     /// A colocation group of four partitions, two on each of two shards.

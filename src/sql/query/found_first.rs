@@ -472,7 +472,6 @@ pub fn found_first(what: &str) -> PgError {
 
 #[cfg(test)]
 mod tests {
-    use crate::catalog::Unique;
     use crate::sql::analysis::Scope;
     use crate::sql::{Analyzer, testing};
 
@@ -484,15 +483,8 @@ mod tests {
             "id int8, g int4, n numeric, p numeric10_2, f float8, ci text/ci, c5 char5, c bpchar, j jsonb, day date",
         );
         fixture.replicate("prices");
-        for relation in fixture.catalog.relations.values_mut().filter(|it| matches!(it.name.as_str(), "ref" | "prices")) {
-            relation.uniques.push(Unique {
-                name: "pkey".to_owned(),
-                is_primary: true,
-                is_exclusion: false,
-                is_constraint: true,
-                columns: vec![Some("id".to_owned())],
-                is_partial: false,
-            });
+        for table in ["ref", "prices"] {
+            fixture.primary_key(table, "id");
         }
         let context = fixture.context(&["public"], &[]);
         let analyzed = Analyzer::new().analyze(text, &context).unwrap();
