@@ -40,7 +40,6 @@ impl SqlState {
     pub const INSUFFICIENT_PRIVILEGE: Self = Self(*b"42501");
     pub const SYNTAX_ERROR: Self = Self(*b"42601");
     pub const GENERATED_ALWAYS: Self = Self(*b"428C9");
-    pub const INVALID_COLUMN_REFERENCE: Self = Self(*b"42P10");
     pub const UNDEFINED_COLUMN: Self = Self(*b"42703");
     pub const UNDEFINED_FUNCTION: Self = Self(*b"42883");
     pub const UNDEFINED_TABLE: Self = Self(*b"42P01");
@@ -49,8 +48,6 @@ impl SqlState {
     pub const DUPLICATE_OBJECT: Self = Self(*b"42710");
     pub const DUPLICATE_CURSOR: Self = Self(*b"42P03");
     pub const DUPLICATE_PREPARED_STATEMENT: Self = Self(*b"42P05");
-    pub const INVALID_TABLE_DEFINITION: Self = Self(*b"42P16");
-    pub const INVALID_OBJECT_DEFINITION: Self = Self(*b"42P17");
     pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
     pub const CONFIGURATION_LIMIT_EXCEEDED: Self = Self(*b"53400");
     pub const PROGRAM_LIMIT_EXCEEDED: Self = Self(*b"54000");
@@ -61,7 +58,6 @@ impl SqlState {
     pub const QUERY_CANCELED: Self = Self(*b"57014");
     pub const ADMIN_SHUTDOWN: Self = Self(*b"57P01");
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");
-    pub const IDLE_SESSION_TIMEOUT: Self = Self(*b"57P05");
     pub const INTERNAL_ERROR: Self = Self(*b"XX000");
     /// No shard for this key: a lookup without mapping and without default shard.
     pub const NO_SHARD_FOR_KEY: Self = Self(*b"SG001");

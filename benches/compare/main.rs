@@ -7,6 +7,7 @@
 //! Set by the environment: `BENCH_SECONDS` (of each run), `BENCH_ROUNDS`, `BENCH_CLIENTS`, `BENCH_SCALE` (of pgbench),
 //! `BENCH_SHARDS` (as in `3,48`), `BENCH_IDLE_CLIENTS`, `BENCH_ONLY` (a part of the workloads' names).
 
+#[allow(dead_code, unused_imports, reason = "the tests need more of it")]
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 

@@ -7,6 +7,7 @@
 //! Set by the environment: `BENCH_TPCH_SCALE` (1: 8.6 million rows), `BENCH_ROUNDS`, `BENCH_ONLY` (`tpch`, `rows` or `writes`),
 //! `BENCH_QUERY` (a number).
 
+#[allow(dead_code, unused_imports, reason = "the tests need more of it")]
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 

@@ -136,12 +136,6 @@ impl ForeignOids {
         nested
     }
 
-    /// The columns whose values have to be translated, of these that the home shard's oids describe.
-    pub fn nested_among(&self, columns: &[FieldDescription]) -> NestedValues {
-        let binary = columns.iter().enumerate().filter(|(_, column)| column.format != 0);
-        NestedValues(binary.filter_map(|(index, column)| Some((index, self.from_home.nesting(column.type_oid)?))).collect())
-    }
-
     /// The columns whose values have to be translated, by the home shard's RowDescription and the formats that Bind asks for.
     pub fn nested_columns(&self, description: &[u8], bind: &Bind<'_>) -> NestedValues {
         let Ok(columns) = row_description(description) else { return NestedValues::default() };

@@ -143,16 +143,11 @@ pub(super) async fn has_closed(home: &mut ShardConnection, tables: &[String]) ->
 
 /// Opens the gates that a declaration which ended half-way has left closed, when no proxy works by an older map than the one that
 /// is valid now; whether there were any. For who has the turn: no earlier declaration can change the map any more.
-pub(super) async fn open_leftovers(
-    control: &Control,
-    home: &mut ShardConnection,
-    tables: &[String],
-    silent: Silent,
-) -> Result<bool, PgError> {
+pub(super) async fn open_leftovers(control: &Control, home: &mut ShardConnection, tables: &[String]) -> Result<bool, PgError> {
     let tables = closed(home, tables).await?;
     let had_any = !tables.is_empty();
     if had_any {
-        reached_by_all(control, silent, "an earlier declaration ended half-way").await?;
+        reached_by_all(control, Silent::Awaited, "an earlier declaration ended half-way").await?;
         ClosedGates { tables }.open(home).await?;
     }
     Ok(had_any)

@@ -30,7 +30,7 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
         )
         .into());
     }
-    let had_leftover = gate::open_leftovers(control, &mut turn.home, &gate::names(&[relation]), Silent::Awaited).await?;
+    let had_leftover = gate::open_leftovers(control, &mut turn.home, &gate::names(&[relation])).await?;
     if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
         return match known.kind {
             // A call that ended half-way is at its end now.

@@ -102,7 +102,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
     let family = gate::names(&catalog.family(relation));
-    let had_leftover = gate::open_leftovers(control, &mut turn.home, &family, Silent::Awaited).await?;
+    let had_leftover = gate::open_leftovers(control, &mut turn.home, &family).await?;
     if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
         return Ok(already_declared(relation, known, request, had_leftover)?);
     }

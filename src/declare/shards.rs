@@ -87,7 +87,7 @@ async fn finish_earlier(control: &Control, snapshot: &MapSnapshot) -> Result<(),
         return Ok(());
     }
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
-    gate::open_leftovers(control, &mut turn.home, &tables, Silent::Awaited).await?;
+    gate::open_leftovers(control, &mut turn.home, &tables).await?;
     turn.end().await;
     Ok(())
 }
@@ -251,7 +251,7 @@ async fn prepare(
     sequences::own(shard, &cluster).await?;
     let references = reference_tables(&turn.snapshot, home_catalog);
     let silent = who_may_write_copies(&turn.snapshot);
-    gate::open_leftovers(control, &mut turn.home, &gate::names(&references), Silent::Awaited).await?;
+    gate::open_leftovers(control, &mut turn.home, &gate::names(&references)).await?;
     if silent == Silent::Awaited && !references.is_empty() {
         gate::refuse_silent_proxies(control).await?;
     }

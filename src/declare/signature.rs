@@ -56,17 +56,13 @@ pub(super) struct Parameter {
     pub(super) default: Default,
 }
 
-pub(super) const VOID: Oid = 2278;
-const FLOAT8: Oid = 701;
-const TEXT_ARRAY: Oid = 1009;
-
 impl Kind {
     pub(super) fn oid(self) -> Oid {
         match self {
             Kind::Text => oid::TEXT,
             Kind::Integer => oid::INT4,
-            Kind::Float => FLOAT8,
-            Kind::TextArray => TEXT_ARRAY,
+            Kind::Float => oid::FLOAT8,
+            Kind::TextArray => oid::TEXT_ARRAY,
         }
     }
 
@@ -209,7 +205,7 @@ impl Function {
             | Function::ReferenceTable
             | Function::DeclareFunction
             | Function::CreateDistributedTable
-            | Function::CreateReferenceTable => one(VOID),
+            | Function::CreateReferenceTable => one(oid::VOID),
             // The partition that now holds the key, that is the default, that was made, that was kept.
             Function::MapKey | Function::SetDefaultShard | Function::SplitPartition | Function::MergePartitions => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),

@@ -3,9 +3,6 @@
 use super::Argument;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Format, Oid, oid};
-
-const FLOAT4: Oid = 700;
-const FLOAT8: Oid = 701;
 const TEXT_ARRAYS: [Oid; 2] = [1009, 1015];
 
 /// `type_oid`: what the client declared for the parameter, else what [`super::parameter_type`] says.
@@ -23,8 +20,8 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         oid::INT2 => number(bytes.try_into().ok().map(|bytes| i16::from_be_bytes(bytes).to_string())),
         oid::INT4 => number(bytes.try_into().ok().map(|bytes| i32::from_be_bytes(bytes).to_string())),
         oid::INT8 => number(bytes.try_into().ok().map(|bytes| i64::from_be_bytes(bytes).to_string())),
-        FLOAT4 => number(bytes.try_into().ok().map(|bytes| f32::from_be_bytes(bytes).to_string())),
-        FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
+        oid::FLOAT4 => number(bytes.try_into().ok().map(|bytes| f32::from_be_bytes(bytes).to_string())),
+        oid::FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::BPCHAR | oid::UNKNOWN | 0 => text(bytes).map(Argument::Text),
         array if TEXT_ARRAYS.contains(&array) => text_array(bytes).map(Argument::Array),
         _ => Err(PgError::new(
@@ -94,7 +91,7 @@ mod tests {
         assert_eq!(binary_of(oid::INT4, &(-7_i32).to_be_bytes()), some_text("-7"));
         assert_eq!(binary_of(oid::INT2, &7_i16.to_be_bytes()), some_text("7"));
         assert_eq!(binary_of(oid::INT8, &7_i64.to_be_bytes()), some_text("7"));
-        assert_eq!(binary_of(FLOAT8, &1.5_f64.to_be_bytes()), some_text("1.5"));
+        assert_eq!(binary_of(oid::FLOAT8, &1.5_f64.to_be_bytes()), some_text("1.5"));
         assert_eq!(binary_of(oid::TEXT, b"name"), some_text("name"));
         assert_eq!(argument_from_wire(oid::INT4, Format::Text, Some(b"12")).ok(), some_text("12"));
         assert_eq!(argument_from_wire(oid::INT4, Format::Binary, None).ok(), Some(Argument::Null));

@@ -10,6 +10,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 use super::sort_key::{compared_text, is_text};
 use crate::backend::{Connection, ConnectionError, Frame};
+use crate::shard_key::oid::{TEXT, TEXT_ARRAY};
 use crate::sql::analysis::{Combination, Combine, Merge};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate, shard_tag};
 
@@ -155,6 +156,3 @@ fn rank(body: &[u8]) -> Option<i64> {
     let value = data_row_columns(body).next()?.ok()??;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
-
-const TEXT: u32 = 25;
-const TEXT_ARRAY: u32 = 1009;

@@ -6,6 +6,10 @@
 use std::cmp::Ordering;
 
 use super::numeric::Numeric;
+use crate::shard_key::oid::{
+    BOOL, BPCHAR, BYTEA, DATE, FLOAT4, FLOAT8, INT2, INT4, INT8, NAME, NUMERIC, OID, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, UUID,
+    VARCHAR,
+};
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType};
 use crate::sql::analysis::SortKey;
 
@@ -144,25 +148,6 @@ pub fn compare_values(a: &SortValue, b: &SortValue) -> Ordering {
         _ => Ordering::Equal,
     }
 }
-
-const BOOL: u32 = 16;
-const BYTEA: u32 = 17;
-const NAME: u32 = 19;
-const INT8: u32 = 20;
-const INT2: u32 = 21;
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
-const OID: u32 = 26;
-const FLOAT4: u32 = 700;
-const FLOAT8: u32 = 701;
-const BPCHAR: u32 = 1042;
-const VARCHAR: u32 = 1043;
-const DATE: u32 = 1082;
-const TIME: u32 = 1083;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
-const NUMERIC: u32 = 1700;
-const UUID: u32 = 2950;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@
 //! the last write of a batch, which costs nothing in the clear.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -53,10 +52,6 @@ impl ClientStream {
             ClientStream::Plain(stream) => plain::poll_send(stream, context, bytes),
             ClientStream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
         }
-    }
-
-    pub fn peer_address(&self) -> io::Result<SocketAddr> {
-        self.tcp().peer_addr()
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::diversion::StoredRows;
 use super::gather::duration;
-use super::staged::{Asked, Clock, Found, is_about_the_text, with_names};
+use super::staged::{Asked, Clock, Found, refused_if_about_the_text, with_names};
 use super::{Failure, Session};
 use crate::backend::STATEMENT_TIMEOUT;
 use crate::error::{PgError, SqlState};
@@ -133,12 +133,8 @@ impl Session {
             self.begin_one_statement();
         }
         self.check_commit_support(&writing.shards).await?;
-        match self.write_text_of(&writing, &text, asked).await {
-            Ok(tag) => Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()),
-            // The client's own text is right: what is wrong is what was made of it.
-            Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(batches.refusal.clone().into()),
-            Err(failure) => Err(failure),
-        }
+        let tag = refused_if_about_the_text(self.write_text_of(&writing, &text, asked).await, batches.refusal)?;
+        Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
     }
 
     /// Between two parts a cancel request finds no shard at work, and nobody else looks at the time or whether the client is there.

@@ -16,6 +16,7 @@ use crate::backend::Reply;
 use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
+use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{
     Analysis, ArgumentValue, CallArgument, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes,
@@ -203,7 +204,7 @@ impl Session {
             _ if super::temporary::has_parameters(analysis) => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
-                let parameter_types = declared_types(statement, analysis, |_| TEXT_OID);
+                let parameter_types = declared_types(statement, analysis, |_| oid::TEXT);
                 Some(Description::new(parameter_types, Some(rows_body(&[super::explain::plan_field(*format)]))))
             }
             _ => Some(Description::default()),
@@ -763,7 +764,7 @@ pub(super) fn text_field(name: &str) -> FieldDescription {
         name: name.as_bytes().to_vec(),
         table_oid: 0,
         attnum: 0,
-        type_oid: TEXT_OID,
+        type_oid: oid::TEXT,
         type_size: -1,
         typmod: -1,
         format: 0,
@@ -788,5 +789,3 @@ pub(super) fn drop_row_description(output: &mut BytesMut, from: usize) {
         *output = kept;
     }
 }
-
-const TEXT_OID: u32 = 25;

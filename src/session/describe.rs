@@ -98,7 +98,7 @@ impl Session {
                 self.drain_with_flush(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 participant.needs_sync = false;
-                let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+                let prepared_max = self.gateway.prepared_max();
                 self.cancel.started(&participant.connection);
                 let described = describe_on(&mut participant.connection, statement, prepared_max);
                 unless_gone(&mut self.client, described).await?
@@ -134,7 +134,7 @@ impl Session {
             return self.describe_outside(&home, &statement).await;
         }
         let mut connection = self.checkout_any(&home, &self.settings_now()).await?;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         run_own(&mut connection, BEGIN_IMPATIENT).await?;
         let described = describe_on(&mut connection, &statement, prepared_max).await;
         run_own(&mut connection, "ROLLBACK").await?;
@@ -145,7 +145,7 @@ impl Session {
     /// What the home shard says of a text, which may be wrong without the transaction's end.
     pub(super) async fn describe_aside(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let statement = self.prepare(text, Box::default()).await?;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let mut aside = self.open_aside().await?;
         let described = describe_on(self.connection_of(&mut aside)?, &statement, prepared_max).await;
         self.close_aside(aside).await?;
@@ -204,7 +204,7 @@ impl Session {
     async fn describe_outside(&mut self, shard: &Arc<Shard>, statement: &Arc<Statement>) -> Result<Description, Failure> {
         let mut connection = self.checkout_any(shard, &self.settings_now()).await?;
         self.learn_oids(&mut connection, shard).await?;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         self.cancel.started(&connection);
         let described = describe_on(&mut connection, statement, prepared_max);
         let described = unless_gone(&mut self.client, described).await;

@@ -200,7 +200,7 @@ impl Session {
         for shard in shards {
             self.join_clean(*shard).await?;
         }
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for participant in self.of_shards(shards) {
             let connection = &mut *participant.connection;
             match &keyed {

@@ -30,6 +30,7 @@ use crate::backend::Frame;
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::Sent;
 use crate::routing::Inputs;
+use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
 use crate::sql::gather::Source;
@@ -314,7 +315,7 @@ impl Session {
         (portal, after_names): (&[u8], &[u8]),
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return Ok(()) };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         participant.needs_sync = true;
@@ -460,8 +461,8 @@ pub(super) fn plan_field(format: ExplainFormat) -> FieldDescription {
     let field = text_field("QUERY PLAN");
     match format {
         ExplainFormat::Text | ExplainFormat::Yaml => field,
-        ExplainFormat::Json => FieldDescription { type_oid: JSON_OID, ..field },
-        ExplainFormat::Xml => FieldDescription { type_oid: XML_OID, ..field },
+        ExplainFormat::Json => FieldDescription { type_oid: oid::JSON, ..field },
+        ExplainFormat::Xml => FieldDescription { type_oid: oid::XML, ..field },
     }
 }
 
@@ -509,8 +510,6 @@ fn plans_too_large() -> PgError {
 
 /// All plans of one statement together.
 const PLAN_BYTES_MAX: usize = 32 << 20;
-const JSON_OID: u32 = 114;
-const XML_OID: u32 = 142;
 
 /// An answer of EXPLAIN has one line for each row.
 fn one_line(text: &str) -> String {

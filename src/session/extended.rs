@@ -130,7 +130,7 @@ impl Session {
             let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(name));
             return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
         }
-        let limit = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let limit = self.gateway.prepared_max();
         if self.statements.len() >= limit {
             let message = format!("more than {limit} prepared statements in one session");
             return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
@@ -360,18 +360,8 @@ impl Session {
 
     /// A named portal must not exist. On the shard where it would lie, PostgreSQL knows better whether it still does.
     fn check_portal_is_new(&self, name: &Bytes, shard: Option<ShardId>) -> Result<(), PgError> {
-        let is_known = match self.portals.get(name) {
-            None => false,
-            Some(Portal::Shard { shard: known, .. }) => shard.is_some_and(|shard| shard != *known),
-            Some(
-                Portal::Own { .. }
-                | Portal::Scatter { .. }
-                | Portal::Write { .. }
-                | Portal::Gather { .. }
-                | Portal::Finished { .. }
-                | Portal::Spent { .. },
-            ) => true,
-        };
+        let is_elsewhere = |portal: &Portal| portal.shard().is_none_or(|known| shard.is_some_and(|shard| shard != known));
+        let is_known = self.portals.get(name).is_some_and(is_elsewhere);
         if name.is_empty() || !is_known {
             return Ok(());
         }

@@ -160,6 +160,11 @@ impl Gateway {
         }
     }
 
+    /// How many prepared statements a session may have, and a shard's connection holds: `cross_shard.prepared_statements_max`.
+    pub(super) fn prepared_max(&self) -> usize {
+        self.config.cross_shard.prepared_statements_max as usize
+    }
+
     /// Forgets the pools of shards that are gone or whose URL has changed.
     pub fn keep_pools_of(&self, snapshot: &MapSnapshot) {
         self.pools.retain(|pool| {

@@ -3,13 +3,13 @@
 //! It is that of the first shard that the transaction has begun on, or of the home shard where it has begun on all at once; outside
 //! of a transaction of the statement's first shard. The shards get it as a setting, before what they run.
 
+use super::join::hidden_statement;
 use super::{Failure, Session};
-use crate::backend::Reply;
 use crate::error::PgError;
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::{clock, clock_literals};
-use crate::wire::{self, originate};
+use crate::wire;
 
 /// As PostgreSQL prints them in UTC, which it reads back under any settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +48,7 @@ impl Session {
         for shard in shards {
             let index = self.join(*shard).await?;
             let Some(participant) = self.participants.get_mut(index) else { continue };
-            let connection = &mut *participant.connection;
-            originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
-            originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
-            originate::execute(&mut connection.output, b"", 0);
-            connection.unnamed = None;
-            connection.expect(Reply::ParseUnnamed, false);
-            connection.expect(Reply::Bind, false);
-            connection.expect(Reply::Execute, false);
-            participant.needs_sync = true;
+            hidden_statement(participant, sql.as_bytes());
             self.sync(index).await?;
         }
         Ok(replaced)

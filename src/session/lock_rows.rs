@@ -211,7 +211,7 @@ impl Session {
 
     /// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.
     async fn open_locks(&mut self, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for shard in &plan.shards {
             self.join_clean(*shard).await?;
         }

@@ -272,7 +272,7 @@ impl Session {
         let (sql, shift) = execution.sql(&probe);
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let described = super::describe::describe_on(&mut connection, &probe, prepared_max).await;
         let rows = match described {
             Ok(_) => connection.simple(&sql).await.map_err(|error| super::setting::refused(&home.name, error)),
@@ -364,7 +364,7 @@ impl Session {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
         }
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
             let connection = &mut *participant.connection;
             prepare_on(connection, &fragment, false, prepared_max);

@@ -48,6 +48,7 @@ pub(super) struct Noticed {
 }
 
 /// Moves what has arrived from the connection's input to `output`.
+#[expect(clippy::too_many_lines, reason = "one loop over frames, for each of which every local counts")]
 pub(super) fn step(connection: &mut Connection, output: &mut BytesMut, noticed: &mut Noticed) -> Result<Step, ConnectionError> {
     // Bytes at the front of the input that go to the client as they are.
     let mut run = 0;

@@ -5,6 +5,7 @@ use super::setting::check_allowed;
 use super::{Failure, Session};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
+use crate::shard_key::oid;
 use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};
 use crate::wire::{self, FieldDescription, originate};
 
@@ -82,7 +83,7 @@ pub(super) fn parameter_type(calls: &[SetConfig], number: u16) -> u32 {
         | ConfigCall::SetWhereItExists { is_local: flag, .. }
         | ConfigCall::Read { missing_ok: flag } => *flag == ArgumentValue::Parameter(number),
     });
-    if is_flag { BOOL_OID } else { TEXT_OID }
+    if is_flag { oid::BOOL } else { oid::TEXT }
 }
 
 pub(super) fn not_alone() -> PgError {
@@ -114,6 +115,3 @@ fn boolean(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<bo
         }
     }
 }
-
-const TEXT_OID: u32 = 25;
-const BOOL_OID: u32 = 16;

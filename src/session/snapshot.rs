@@ -17,15 +17,14 @@
 
 use std::sync::Arc;
 
+use super::join::hidden_statement;
 use super::participant::Participant;
 use super::route::Route;
 use super::{Failure, Session};
-use crate::backend::Reply;
 use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
-use crate::wire::originate;
 
 impl Session {
     /// Does this statement, coming first, take the snapshot and leave open where the transaction goes?
@@ -150,15 +149,7 @@ fn means_the_same_everywhere(statement: &Analysis) -> bool {
 /// Any query takes it.
 pub(super) fn take_snapshot(participant: &mut Participant) {
     participant.is_spare = true;
-    participant.needs_sync = true;
-    let connection = &mut *participant.connection;
-    originate::parse(&mut connection.output, b"", b"SELECT", &[]);
-    originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
-    originate::execute(&mut connection.output, b"", 0);
-    connection.unnamed = None;
-    connection.expect(Reply::ParseUnnamed, false);
-    connection.expect(Reply::Bind, false);
-    connection.expect(Reply::Execute, false);
+    hidden_statement(participant, b"SELECT");
 }
 
 pub(super) fn is_away(error: &PgError) -> bool {

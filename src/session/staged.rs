@@ -34,8 +34,7 @@ use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
-    Answer, AnswerColumn, ColumnList, CteStage, Defaults, Stage, StageKind, Stages, are_run, is_under_with, spliced, stages,
-    under_with,
+    Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -217,27 +216,12 @@ impl Session {
     ) -> Result<String, Failure> {
         let began_at = Moment::now();
         let clock = self.clock_of(&staging.stages).await?;
-        let mut with = Vec::new();
-        // WITH, its queries now constants.
-        let mut kept_with = Vec::new();
-        let ctes = &staging.stages.ctes;
-        for (CteStage { stage, name, head, writes }, is_run) in ctes.iter().zip(are_run(ctes, alone)) {
-            let answer = match writes {
-                true => self.answer_write(&under_with(&with, &stage.query)?).await?,
-                false if !is_run => self.described_only(&under_with(&with, &stage.query)?).await?,
-                false => self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?,
-            };
-            let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
-            with.push((name.clone(), format!("{head}{text})")));
-            kept_with.push(Splice { start: stage.start, end: stage.end, text });
-        }
+        let (with, mut kept_with) = self.answer_with(&staging.stages, alone, clock.as_ref()).await?;
         if staging.stages.is_query {
             let mut splices = kept_with;
             self.answer_sub_selects(staging, &with, clock.as_ref(), &mut splices).await?;
-            return match Box::pin(self.answer_rest(&spliced(alone, &splices), asked)).await {
-                Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
-                answered => answered,
-            };
+            let answered = Box::pin(self.answer_rest(&spliced(alone, &splices), asked)).await;
+            return refused_if_about_the_text(answered, &staging.refusal);
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
@@ -305,23 +289,7 @@ impl Session {
             Ok(found) => found,
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
                 tracing::debug!(%error, "refused after its sub-selects");
-                if let Some(tag) = self.move_staged(&text, asked, begins).await? {
-                    return Ok(tag);
-                }
-                let Some(chosen) = chosen(&text, &self.context)? else {
-                    return Box::pin(self.insert_apart(&text, staging.refusal.clone(), asked, begins)).await;
-                };
-                if begins {
-                    self.begin_one_statement();
-                }
-                return match Box::pin(self.write_chosen(&chosen, &text, asked)).await {
-                    Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
-                        tracing::debug!(%error, "refused after its rows were chosen");
-                        Err(staging.refusal.clone().into())
-                    }
-                    Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
-                    written => written,
-                };
+                return Box::pin(self.write_row_by_row(staging, &text, asked, begins)).await;
             }
             // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
@@ -335,10 +303,34 @@ impl Session {
         if found.writing.shards.len() > 1 {
             self.check_commit_support(&found.writing.shards).await?;
         }
-        match self.write_text_of(&found.writing, &found.text, asked).await {
-            // The client's own text is right: what is wrong is what was made of it.
-            Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(staging.refusal.clone().into()),
-            written => written,
+        let written = self.write_text_of(&found.writing, &found.text, asked).await;
+        refused_if_about_the_text(written, &staging.refusal)
+    }
+
+    /// A write that cannot be planned with what was answered as constants. UPDATE and DELETE: its rows are moved, or found first and
+    /// written by their primary key. INSERT ... VALUES: what it returns is computed apart. Returns the tag.
+    async fn write_row_by_row(
+        &mut self,
+        staging: &Staging,
+        text: &str,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
+        if let Some(tag) = self.move_staged(text, asked, begins).await? {
+            return Ok(tag);
+        }
+        let Some(chosen) = chosen(text, &self.context)? else {
+            return Box::pin(self.insert_apart(text, staging.refusal.clone(), asked, begins)).await;
+        };
+        if begins {
+            self.begin_one_statement();
+        }
+        match Box::pin(self.write_chosen(&chosen, text, asked)).await {
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                tracing::debug!(%error, "refused after its rows were chosen");
+                Err(staging.refusal.clone().into())
+            }
+            written => refused_if_about_the_text(written, &staging.refusal),
         }
     }
 
@@ -730,8 +722,16 @@ pub(super) fn is_about_names(frame: &[u8]) -> bool {
     wire::error_fields(body).is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42703" | b"42P01")))
 }
 
+/// The client's own text is right: what a shard finds wrong is what was made of it.
+pub(super) fn refused_if_about_the_text<T>(answered: Result<T, Failure>, refusal: &PgError) -> Result<T, Failure> {
+    match answered {
+        Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(refusal.clone().into()),
+        answered => answered,
+    }
+}
+
 /// A mistake in the statement itself, of whatever kind but rights.
-pub(super) fn is_about_the_text(frame: &[u8]) -> bool {
+fn is_about_the_text(frame: &[u8]) -> bool {
     sqlstate(frame).is_some_and(|sqlstate| sqlstate.0.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE)
 }
 

@@ -1,17 +1,39 @@
-//! Queries of WITH that write, where a statement over several shards is answered in parts: each is run as a statement of its own,
-//! with all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
+//! Queries of WITH, where a statement over several shards is answered in parts. One that writes is run as a statement of its own, with
+//! all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
 //! ([`crate::sql::staging`]).
 //!
 //! What follows them may be a query: it is answered last, over what they have returned, before all of it is committed.
 
-use super::staged::{Asked, Found};
+use super::staged::{Asked, Clock, Found};
 use super::write::{Request, Shown, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
+use crate::sql::analysis::Splice;
 use crate::sql::returned::insert_apart;
-use crate::sql::staging::{Answer, Stage, StageKind, returned};
+use crate::sql::staging::{Answer, CteStage, Stage, StageKind, Stages, are_run, returned, under_with};
 
 impl Session {
+    /// The queries of WITH, in their order: by name what those after them see, and what stands in their places in the text.
+    pub(super) async fn answer_with(
+        &mut self,
+        stages: &Stages,
+        alone: &str,
+        clock: Option<&Clock>,
+    ) -> Result<(Vec<(String, String)>, Vec<Splice>), Failure> {
+        let (mut with, mut splices) = (Vec::new(), Vec::new());
+        for (CteStage { stage, name, head, writes }, is_run) in stages.ctes.iter().zip(are_run(&stages.ctes, alone)) {
+            let answer = match writes {
+                true => self.answer_write(&under_with(&with, &stage.query)?).await?,
+                false if !is_run => self.described_only(&under_with(&with, &stage.query)?).await?,
+                false => self.answer_stage(stage, &with, stages, clock).await?,
+            };
+            let Some(text) = stage.constant(&answer, &self.context.catalog)? else { continue };
+            with.push((name.clone(), format!("{head}{text})")));
+            splices.push(Splice { start: stage.start, end: stage.end, text });
+        }
+        Ok((with, splices))
+    }
+
     /// The query that follows WITH, whose queries are constants now: for the client. Returns the tag.
     pub(super) async fn answer_rest(&mut self, text: &str, asked: &Asked<'_>) -> Result<String, Failure> {
         let query = self.with_values_of(asked, &[text]).await?.concat();

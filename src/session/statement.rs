@@ -83,3 +83,18 @@ pub(super) enum Portal {
     /// Was run by the proxy, or has written on several shards: not a second time.
     Spent { statement: Arc<Statement>, bind: Bytes },
 }
+
+impl Portal {
+    /// The shard whose connection has it under its name; `None`: it is the proxy's own.
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Portal::Shard { shard, .. } => Some(*shard),
+            Portal::Own { .. }
+            | Portal::Scatter { .. }
+            | Portal::Write { .. }
+            | Portal::Gather { .. }
+            | Portal::Finished { .. }
+            | Portal::Spent { .. } => None,
+        }
+    }
+}

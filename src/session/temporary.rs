@@ -121,7 +121,7 @@ impl Session {
 
     /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
     async fn run_bound(&mut self, index: usize, prepared: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<(), Failure> {
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };

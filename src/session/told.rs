@@ -22,7 +22,7 @@ impl Session {
     /// The statement is on this participant's connection, as far as its messages go, and gives the columns that it had.
     /// `is_due`: its ParseComplete is.
     pub(super) async fn prepare_as_told(&mut self, index: usize, statement: &Arc<Statement>, is_due: bool) -> Result<(), Failure> {
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };

@@ -300,7 +300,7 @@ impl Session {
 
     /// Sends the request to these shards at once and reads all answers to their end.
     async fn write_and_read(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<Vec<Part>, Failure> {
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for (place, shard) in shards.iter().enumerate() {
             let Some(index) = self.index_of(*shard) else { continue };
             let Some(participant) = self.participants.get_mut(index) else { continue };

@@ -358,13 +358,11 @@ mod tests {
         Conversion::Exactly(KeyDatum::Text(value.into()))
     }
 
-    const FLOAT8: Oid = 701;
-
     #[test]
     fn integers_compare_exactly_or_not_at_all() {
         assert_eq!(text(KeyType::Int8, oid::NUMERIC, "9007199254740993.0"), int(9_007_199_254_740_993));
         assert_eq!(text(KeyType::Int8, oid::NUMERIC, "1.5"), Conversion::NoValue);
-        assert_eq!(text(KeyType::Int8, FLOAT8, "1"), Conversion::Unknown);
+        assert_eq!(text(KeyType::Int8, oid::FLOAT8, "1"), Conversion::Unknown);
         assert_eq!(text(KeyType::Int2, oid::INT4, "70000"), Conversion::NoValue);
         assert_eq!(text(KeyType::Int2, 0, "70000"), Conversion::Unknown, "an error, which PostgreSQL shall raise");
         assert_eq!(text(KeyType::Int4, 0, "today"), Conversion::Unknown);

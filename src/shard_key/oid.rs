@@ -1,4 +1,4 @@
-//! The oids of the built-in types that can meet a shard key, and which of them a shard key column may have.
+//! The oids of the built-in types that the proxy knows by name, and which of them a shard key column may have.
 //!
 //! Fixed for ever by PostgreSQL's pg_type.dat. Types of users and extensions have other oids on every server and never occur
 //! here; a value of such a type is unknown to us.
@@ -7,18 +7,29 @@ use super::{KeyType, Oid};
 
 pub const BOOL: Oid = 16;
 pub const BYTEA: Oid = 17;
+/// `"char"`, of one byte.
+pub const CHAR: Oid = 18;
 pub const NAME: Oid = 19;
 pub const INT8: Oid = 20;
 pub const INT2: Oid = 21;
 pub const INT4: Oid = 23;
 pub const TEXT: Oid = 25;
+pub const OID: Oid = 26;
+pub const JSON: Oid = 114;
+pub const XML: Oid = 142;
+pub const XML_ARRAY: Oid = 143;
+pub const FLOAT4: Oid = 700;
+pub const FLOAT8: Oid = 701;
 pub const UNKNOWN: Oid = 705;
+pub const TEXT_ARRAY: Oid = 1009;
 pub const BPCHAR: Oid = 1042;
 pub const VARCHAR: Oid = 1043;
 pub const DATE: Oid = 1082;
+pub const TIME: Oid = 1083;
 pub const TIMESTAMP: Oid = 1114;
 pub const TIMESTAMPTZ: Oid = 1184;
 pub const NUMERIC: Oid = 1700;
+pub const VOID: Oid = 2278;
 pub const UUID: Oid = 2950;
 
 /// `true` for 0 and `unknown`: a literal whose type the other side of the comparison decides.
@@ -34,7 +45,7 @@ pub fn array_element(array: Oid) -> Option<Oid> {
         1003 => Some(NAME),
         1005 => Some(INT2),
         1007 => Some(INT4),
-        1009 => Some(TEXT),
+        TEXT_ARRAY => Some(TEXT),
         1014 => Some(BPCHAR),
         1015 => Some(VARCHAR),
         1016 => Some(INT8),

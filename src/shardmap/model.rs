@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::changes::SchemaChangeId;
@@ -328,15 +327,6 @@ impl Group {
         &self.partitions[after - 1]
     }
 
-    /// The partitions that hold any point of this range; those that begin or end inside of it included. Empty when the range
-    /// is. Hash and range groups only.
-    pub fn partitions_overlapping(&self, points: &RangeInclusive<Bound>) -> &[Partition] {
-        if points.is_empty() {
-            return &[];
-        }
-        &self.partitions[self.position_at(points.start())..=self.position_at(points.end())]
-    }
-
     /// The partitions of `[from, to)`; `None`: from the beginning, to the end. Hash and range groups only.
     pub fn partitions_between(&self, from: Option<&Bound>, to: Option<&Bound>) -> &[Partition] {
         if let (Some(from), Some(to)) = (from, to)
@@ -457,11 +447,6 @@ mod tests {
     #[test]
     fn ranges_give_every_partition_that_they_touch() {
         let group = hash_group();
-        let overlapping = |from, to| ids(group.partitions_overlapping(&(Bound::Hash(from)..=Bound::Hash(to))));
-        assert_eq!(overlapping(-20, -10), [7, 3]);
-        assert_eq!(overlapping(-5, -1), [3]);
-        assert_eq!(overlapping(i64::MIN, i64::MAX), [7, 3, 5]);
-        assert_eq!(overlapping(1, 0), Vec::<i32>::new());
         let between = |from: Option<i64>, to: Option<i64>| {
             ids(group.partitions_between(from.map(Bound::Hash).as_ref(), to.map(Bound::Hash).as_ref()))
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::context::Context;
 use crate::catalog::{
     Catalog, Column, Dependency, DependencyTarget, DependentKind, Function, Policy, Relation, RelationKind, Trigger, TriggerEvents,
-    Type,
+    Type, Unique,
 };
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid, oid};
 use crate::shardmap::{
@@ -14,7 +14,6 @@ use crate::shardmap::{
     TableKind,
 };
 
-pub(super) const FLOAT8: Oid = 701;
 const DOMAIN: Oid = 90_001;
 const FIRST_RELATION: Oid = 10_000;
 const FIRST_FUNCTION: Oid = 20_000;
@@ -118,6 +117,19 @@ impl Fixture {
         relation.policies.push(Policy { name: "p".to_owned(), expressions: vec![expression.to_owned()], relations });
     }
 
+    /// Makes this column of a table in the schema `public` its primary key.
+    pub(super) fn primary_key(&mut self, table: &str, column: &str) {
+        let is_it = |relation: &&mut Relation| relation.schema == "public" && relation.name == table;
+        self.catalog.relations.values_mut().find(is_it).expect("declared").uniques.push(Unique {
+            name: "pkey".to_owned(),
+            is_primary: true,
+            is_exclusion: false,
+            is_constraint: true,
+            columns: vec![Some(column.to_owned())],
+            is_partial: false,
+        });
+    }
+
     /// A colocation group of four partitions, two on each of two shards.
     pub(super) fn group(&mut self, id: i32, strategy: Strategy, types: &[KeyType]) {
         let partition = |index: i32, low: Option<Bound>| Partition {
@@ -203,7 +215,7 @@ fn parsed_column(index: usize, text: &str) -> Column {
 
 fn type_oid(name: &str) -> Oid {
     match name {
-        "float8" => FLOAT8,
+        "float8" => oid::FLOAT8,
         "numeric" => oid::NUMERIC,
         "varchar" => oid::VARCHAR,
         "int2" => oid::INT2,

@@ -44,7 +44,6 @@ pub mod shard_tag {
     pub const BIND_COMPLETE: u8 = b'2';
     pub const CLOSE_COMPLETE: u8 = b'3';
     pub const COMMAND_COMPLETE: u8 = b'C';
-    pub const COPY_BOTH: u8 = b'W';
     pub const COPY_DATA: u8 = b'd';
     pub const COPY_DONE: u8 = b'c';
     pub const COPY_IN: u8 = b'G';

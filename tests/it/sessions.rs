@@ -18,6 +18,7 @@ mod foreign_types;
 mod gathered;
 mod gathered_keys;
 mod held;
+mod inserters;
 mod limits;
 mod linguistic;
 mod listening;

@@ -7,6 +7,9 @@ use crate::execute::numeric::Numeric;
 use crate::execute::ranks::Ranks;
 use crate::execute::sort_key::{Printing, SortValue, compare_values, compared_text, decode, is_text};
 use crate::shard_key::Format;
+use crate::shard_key::oid::{
+    BOOL, BPCHAR, BYTEA, DATE, FLOAT4, FLOAT8, INT2, INT4, INT8, NUMERIC, OID, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR,
+};
 use crate::sql::analysis::{Combination, TextOrder};
 use crate::wire::FieldDescription;
 
@@ -241,20 +244,3 @@ fn extreme(type_oid: u32, is_minimum: bool, order: &TextOrder) -> Option<Kind> {
 fn out_of_range() -> CombineError {
     CombineError::Error(PgError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))
 }
-
-const BOOL: u32 = 16;
-const BYTEA: u32 = 17;
-const INT8: u32 = 20;
-const INT2: u32 = 21;
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
-const OID: u32 = 26;
-const FLOAT4: u32 = 700;
-const FLOAT8: u32 = 701;
-const BPCHAR: u32 = 1042;
-const VARCHAR: u32 = 1043;
-const DATE: u32 = 1082;
-const TIME: u32 = 1083;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
-const NUMERIC: u32 = 1700;

@@ -5,6 +5,9 @@ use super::{CombineError, inexact};
 use crate::catalog::quoted_literal;
 use crate::execute::sort_key::decode;
 use crate::shard_key::Format;
+use crate::shard_key::oid::{
+    BOOL, BPCHAR, BYTEA, DATE, INT2, INT4, INT8, NAME, NUMERIC, OID, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, UUID, VARCHAR,
+};
 use crate::sql::analysis::{ColumnUse, LastStep};
 use crate::wire::FieldDescription;
 
@@ -92,20 +95,3 @@ fn type_name(column: &FieldDescription, used: &ColumnUse) -> Result<String, Comb
     };
     Ok(collation.map_or_else(|| name.to_owned(), |collation| format!("{name} COLLATE {collation}")))
 }
-
-const BOOL: u32 = 16;
-const BYTEA: u32 = 17;
-const NAME: u32 = 19;
-const INT8: u32 = 20;
-const INT2: u32 = 21;
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
-const OID: u32 = 26;
-const BPCHAR: u32 = 1042;
-const VARCHAR: u32 = 1043;
-const DATE: u32 = 1082;
-const TIME: u32 = 1083;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
-const NUMERIC: u32 = 1700;
-const UUID: u32 = 2950;

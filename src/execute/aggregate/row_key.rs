@@ -8,6 +8,10 @@ use super::{CombineError, inexact};
 use crate::execute::numeric::Numeric;
 use crate::execute::sort_key::{SortValue, decode, without_blanks};
 use crate::shard_key::Format;
+use crate::shard_key::oid::{
+    BOOL, BPCHAR, BYTEA, CHAR, DATE, FLOAT4, FLOAT8, INT2, INT4, INT8, NAME, NUMERIC, OID, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ,
+    UUID, VARCHAR,
+};
 use crate::sql::analysis::RowKeyColumn;
 use crate::wire::FieldDescription;
 
@@ -123,26 +127,6 @@ fn form(type_oid: u32, format: Format, key: &RowKeyColumn) -> Option<Form> {
         _ => return None,
     })
 }
-
-const BOOL: u32 = 16;
-const BYTEA: u32 = 17;
-const CHAR: u32 = 18;
-const NAME: u32 = 19;
-const INT8: u32 = 20;
-const INT2: u32 = 21;
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
-const OID: u32 = 26;
-const FLOAT4: u32 = 700;
-const FLOAT8: u32 = 701;
-const BPCHAR: u32 = 1042;
-const VARCHAR: u32 = 1043;
-const DATE: u32 = 1082;
-const TIME: u32 = 1083;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
-const NUMERIC: u32 = 1700;
-const UUID: u32 = 2950;
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,7 @@ use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEM
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec, Unranked};
 use crate::routing::Inputs;
+use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Combine, Scroll};
 
@@ -90,7 +91,7 @@ impl Session {
         }
         let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
         let values = bind.with_result_formats(&[]);
-        let prepared_max = self.gateway.config.cross_shard.prepared_statements_max as usize;
+        let prepared_max = self.gateway.prepared_max();
         for shard in shards {
             self.join_clean(*shard).await?;
         }
@@ -430,11 +431,7 @@ fn not_ordered(detail: String) -> PgError {
 }
 
 fn is_date(type_oid: u32) -> bool {
-    matches!(type_oid, DATE | TIMESTAMP | TIMESTAMPTZ)
+    matches!(type_oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ)
 }
-
-const DATE: u32 = 1082;
-const TIMESTAMP: u32 = 1114;
-const TIMESTAMPTZ: u32 = 1184;
 /// Rows are handed on in pieces of this size.
 const OUTPUT_BYTES: usize = 32 * 1024;

@@ -34,8 +34,8 @@ impl Session {
         if let Some(cursor) = self.cursors.get(name) {
             return Ok(Some(cursor.shard));
         }
-        if let Some(Portal::Shard { shard, .. }) = self.portals.get(name.as_bytes()) {
-            return Ok(Some(*shard));
+        if let Some(shard) = self.portals.get(name.as_bytes()).and_then(Portal::shard) {
+            return Ok(Some(shard));
         }
         let shards: Vec<ShardId> =
             self.participants.iter().filter(|participant| self.may_have_cursors(participant)).map(|it| it.shard).collect();
@@ -69,18 +69,7 @@ impl Session {
     /// The name is taken by a cursor or portal, and not on this shard, which would say so itself.
     pub(super) fn is_cursor_elsewhere(&self, name: &str, shard: Option<ShardId>) -> bool {
         let Some(shard) = shard else { return false };
-        let is_portal_elsewhere = match self.portals.get(name.as_bytes()) {
-            None => false,
-            Some(Portal::Shard { shard: known, .. }) => *known != shard,
-            Some(
-                Portal::Own { .. }
-                | Portal::Scatter { .. }
-                | Portal::Write { .. }
-                | Portal::Gather { .. }
-                | Portal::Finished { .. }
-                | Portal::Spent { .. },
-            ) => true,
-        };
+        let is_portal_elsewhere = self.portals.get(name.as_bytes()).is_some_and(|portal| portal.shard() != Some(shard));
         is_portal_elsewhere || self.cursors.get(name).is_some_and(|cursor| cursor.shard != shard)
     }
 

@@ -346,8 +346,6 @@ fn quoted(column: &Column) -> String {
 
 const AMONG: &str = " IN (";
 const DEPTH_MAX: usize = 16;
-const FLOAT4: Oid = 700;
-const FLOAT8: Oid = 701;
 pub const TEXTS: [Oid; 3] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR];
 const TIMES: [Oid; 3] = [oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 /// Comparisons of these cannot fail, and a constant is read alike everywhere.
@@ -356,8 +354,8 @@ pub const COMPARED: [Oid; 14] = [
     oid::INT2,
     oid::INT4,
     oid::INT8,
-    FLOAT4,
-    FLOAT8,
+    oid::FLOAT4,
+    oid::FLOAT8,
     oid::NUMERIC,
     oid::TEXT,
     oid::VARCHAR,

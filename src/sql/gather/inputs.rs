@@ -591,12 +591,10 @@ const OWN_TYPE: Through = Through { sent_as: "", own: "" };
 
 /// What is printed of an xml value lacks its declaration; its text has all.
 fn sent_through(catalog: &Catalog, column: &Column) -> Through {
-    const XML: Oid = 142;
-    const XML_ARRAY: Oid = 143;
     let domain = catalog.types.get(&column.type_oid).filter(|found| found.kind == 'd');
     match domain.map_or(column.type_oid, |domain| domain.base) {
-        XML => Through { sent_as: "::pg_catalog.text", own: "::pg_catalog.xml" },
-        XML_ARRAY => Through { sent_as: "::pg_catalog.text[]", own: "::pg_catalog.xml[]" },
+        oid::XML => Through { sent_as: "::pg_catalog.text", own: "::pg_catalog.xml" },
+        oid::XML_ARRAY => Through { sent_as: "::pg_catalog.text[]", own: "::pg_catalog.xml[]" },
         _ => OWN_TYPE,
     }
 }

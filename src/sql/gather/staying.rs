@@ -387,8 +387,8 @@ const PLAIN: [u32; 14] = [
     oid::DATE,
     oid::TIMESTAMP,
     oid::TIMESTAMPTZ,
-    700,
-    701,
+    oid::FLOAT4,
+    oid::FLOAT8,
 ];
 /// Object, row and transaction identifiers, snapshots and access rights.
 const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 1033, 2202, 2203, 2204, 2205, 2206, 2970, 3734, 4089, 4096, 5069];

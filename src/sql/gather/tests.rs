@@ -405,16 +405,7 @@ fn rows_without_a_partner_on_their_shard_stay() {
 fn with_primary_keys() -> Context {
     let mut fixture = library();
     for (name, column) in [("t", "k"), ("span", "a")] {
-        let is_it = |relation: &&mut crate::catalog::Relation| relation.schema == "public" && relation.name == name;
-        let found = fixture.catalog.relations.values_mut().find(is_it).unwrap();
-        found.uniques.push(Unique {
-            name: "pkey".to_owned(),
-            is_primary: true,
-            is_exclusion: false,
-            is_constraint: true,
-            columns: vec![Some(column.to_owned())],
-            is_partial: false,
-        });
+        fixture.primary_key(name, column);
     }
     fixture.context(&["public"], &["mine"])
 }

@@ -61,7 +61,6 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::catalog::Unique;
     use crate::sql::Analyzer;
     use crate::sql::analysis::Scope;
     use crate::sql::testing;
@@ -69,15 +68,7 @@ mod tests {
     /// Whether a statement with a function of such a body may run on several shards, and may write copies.
     fn is_determined(language: &str, body: &str, returns_set: bool) -> bool {
         let mut fixture = testing::library();
-        let relation = fixture.catalog.relations.values_mut().find(|relation| relation.name == "ref").unwrap();
-        relation.uniques.push(Unique {
-            name: "pkey".to_owned(),
-            is_primary: true,
-            is_exclusion: false,
-            is_constraint: true,
-            columns: vec![Some("id".to_owned())],
-            is_partial: false,
-        });
+        fixture.primary_key("ref", "id");
         fixture.function("looks_up", 's', "sql", "SELECT name FROM public.ref WHERE id = $1");
         fixture.function("finds", 's', "sql", "SELECT name FROM public.ref WHERE g = $1");
         let oid = fixture.function("f", 's', language, body);

@@ -254,7 +254,8 @@ impl Reader<'_> {
         let column = self.own_column(side, level)?;
         let properties = self.properties(column);
         // As floating-point numbers several integers are equal, as char(n) several texts.
-        let is_coarse = |type_oid: Oid| matches!(type_oid, 0 | FLOAT4 | FLOAT8 | oid::BPCHAR) && type_oid != properties.type_oid;
+        let is_coarse =
+            |type_oid: Oid| matches!(type_oid, 0 | oid::FLOAT4 | oid::FLOAT8 | oid::BPCHAR) && type_oid != properties.type_oid;
         let mut needs = Vec::new();
         let mut is_simple = self.operators_are_plain();
         tree::walk(other, &mut |node| {
@@ -395,7 +396,7 @@ impl Reader<'_> {
 
 /// A value of it can be exchanged for an equal one, and nobody sees that.
 fn is_told(output: &Output, asked: Asked) -> bool {
-    let is_number = matches!(output.properties.type_oid, oid::NUMERIC | FLOAT4 | FLOAT8);
+    let is_number = matches!(output.properties.type_oid, oid::NUMERIC | oid::FLOAT4 | oid::FLOAT8);
     output.properties.has_equal_image || (asked == Asked::Membership && is_number)
 }
 
@@ -460,8 +461,6 @@ fn merged_equalities(item: &FromItem, equalities: &mut Vec<Equality>) {
 }
 
 const DROPPED: &str = "UNION, INTERSECT or EXCEPT";
-const FLOAT4: Oid = 700;
-const FLOAT8: Oid = 701;
 
 pub fn found_first(what: &str) -> PgError {
     PgError::unsupported(
@@ -473,7 +472,6 @@ pub fn found_first(what: &str) -> PgError {
 
 #[cfg(test)]
 mod tests {
-    use crate::catalog::Unique;
     use crate::sql::analysis::Scope;
     use crate::sql::{Analyzer, testing};
 
@@ -485,15 +483,8 @@ mod tests {
             "id int8, g int4, n numeric, p numeric10_2, f float8, ci text/ci, c5 char5, c bpchar, j jsonb, day date",
         );
         fixture.replicate("prices");
-        for relation in fixture.catalog.relations.values_mut().filter(|it| matches!(it.name.as_str(), "ref" | "prices")) {
-            relation.uniques.push(Unique {
-                name: "pkey".to_owned(),
-                is_primary: true,
-                is_exclusion: false,
-                is_constraint: true,
-                columns: vec![Some("id".to_owned())],
-                is_partial: false,
-            });
+        for table in ["ref", "prices"] {
+            fixture.primary_key(table, "id");
         }
         let context = fixture.context(&["public"], &[]);
         let analyzed = Analyzer::new().analyze(text, &context).unwrap();

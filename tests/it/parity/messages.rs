@@ -61,6 +61,7 @@ fn exchanges() -> Vec<(&'static str, Vec<Cycle>)> {
     [portals(), prepared(), pipelines(), errors(), transactions()].concat()
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn portals() -> Vec<(&'static str, Vec<Cycle>)> {
     let entries = "SELECT n, kind FROM entries WHERE account_id = 4 ORDER BY n";
     vec![

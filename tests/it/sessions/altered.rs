@@ -2,9 +2,8 @@
 //! it; who else wants a number meanwhile waits, and nothing is left of what was rolled back.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::inserters::Inserters;
 use super::stage::{Stage, succeed};
 use crate::support::{Cluster, Proxy, ProxyOptions, ProxyUser, WireClient};
 use crate::transactions::Points;
@@ -184,24 +183,7 @@ async fn restarts_by_alter_sequence_beside_inserts_give_no_number_twice() {
     let second = Proxy::start(&stage.cluster, options());
     let mut client = stage.client().await;
     with_orders(&mut client).await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut inserters = Vec::new();
-    for number in 0..4 {
-        let proxy = if number % 2 == 0 { stage.proxy.address() } else { second.address() };
-        let is_over = Arc::clone(&is_over);
-        inserters.push(tokio::spawn(async move {
-            let mut client = WireClient::connect(proxy).await;
-            let mut count = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                let told = client.ask(&format!("INSERT INTO orders (tenant) VALUES ({count}), ({count}), (1)")).await;
-                assert_eq!(told, "C(INSERT 0 3) Z(I)");
-                let told = client.ask(&format!("INSERT INTO orders (tenant) SELECT {count} FROM generate_series(1, 3)")).await;
-                assert_eq!(told, "C(INSERT 0 3) Z(I)");
-                count += 1;
-            }
-            count
-        }));
-    }
+    let inserters = Inserters::start([&stage.proxy, &second], |count| [count, count, 1], |_| false);
     for round in 1..=10 {
         let (from, increment) = (round * 1_000_000, 1 + round % 3);
         let text = if round % 2 == 0 {
@@ -215,15 +197,12 @@ async fn restarts_by_alter_sequence_beside_inserts_give_no_number_twice() {
         let told = client.ask(&text).await;
         assert!(told.ends_with(" Z(I)") && !told.contains("E("), "{told}");
         while client.value(&format!("SELECT count(*) < 60 FROM orders WHERE id >= {from}")).await == "t" {
-            assert!(inserters.iter().all(|inserter| !inserter.is_finished()), "an inserter has failed");
+            inserters.assert_none_has_failed();
         }
         let twice = client.ask("SELECT id, count(*) FROM orders GROUP BY id HAVING count(*) > 1").await;
         assert_eq!(twice, "T(id,count) C(SELECT 0) Z(I)", "round {round}");
     }
-    is_over.store(true, Ordering::Relaxed);
-    for inserter in inserters {
-        assert!(inserter.await.expect("an inserter") > 10);
-    }
+    inserters.stop().await;
 }
 
 /// The proxy is lost at a point of the commit: the sequence is altered for all others, or for nobody, and no number is given twice.

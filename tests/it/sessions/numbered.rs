@@ -2,9 +2,8 @@
 //! numbers that follow one another over all shards, rows to come go on from there, whoever inserts them, and the shards stay alike.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::inserters::Inserters;
 use super::stage::{Stage, succeed};
 use crate::support::{Proxy, ProxyOptions, ProxyUser, WireClient};
 use crate::transactions::Points;
@@ -329,41 +328,18 @@ async fn columns_added_beside_inserts_give_no_number_twice() {
     let second = Proxy::start(&stage.cluster, options());
     let mut client = stage.client().await;
     succeed(&mut client, "CREATE TABLE orders (tenant int); SELECT shardgate.distribute_table('orders', 'tenant')").await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut inserters = Vec::new();
-    for number in 0..4 {
-        let proxy = if number % 2 == 0 { stage.proxy.address() } else { second.address() };
-        let is_over = Arc::clone(&is_over);
-        inserters.push(tokio::spawn(async move {
-            let mut client = WireClient::connect(proxy).await;
-            let mut count = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                for text in [
-                    format!("INSERT INTO orders (tenant) VALUES ({count}), ({count}), ({})", count + 1),
-                    format!("INSERT INTO orders (tenant) SELECT {count} FROM generate_series(1, 3)"),
-                ] {
-                    let told = client.ask(&text).await;
-                    assert!(told == "C(INSERT 0 3) Z(I)" || is_deadlock(&told), "{text}: {told}");
-                }
-                count += 1;
-            }
-            count
-        }));
-    }
+    let inserters = Inserters::start([&stage.proxy, &second], |count| [count, count, count + 1], is_deadlock);
     for round in 0..8 {
         let kind = if round % 2 == 0 { "serial" } else { "bigint GENERATED ALWAYS AS IDENTITY" };
         until_done(&mut client, &format!("ALTER TABLE orders ADD COLUMN n{round} {kind}")).await;
         let rows = client.value(&format!("SELECT max(n{round}) FROM orders")).await.parse::<i64>().expect("a number");
         while client.value(&format!("SELECT max(n{round}) < {rows} + 60 FROM orders")).await == "t" {
-            assert!(inserters.iter().all(|inserter| !inserter.is_finished()), "an inserter has failed");
+            inserters.assert_none_has_failed();
         }
         let [count, distinct, ..] = summary(&mut client, "orders", &format!("n{round}")).await[..] else { panic!() };
         assert_eq!(count, distinct, "round {round}");
     }
-    is_over.store(true, Ordering::Relaxed);
-    for inserter in inserters {
-        assert!(inserter.await.expect("an inserter") > 10);
-    }
+    inserters.stop().await;
     stage.assert_log_is_clean();
 }
 

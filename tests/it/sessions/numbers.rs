@@ -2,9 +2,8 @@
 //! whole cluster, each is given once, whoever draws, and RETURNING, currval and lastval say which.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::inserters::Inserters;
 use super::stage::{Stage, succeed};
 use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
@@ -471,24 +470,7 @@ async fn restarts_beside_inserts_give_no_number_twice() {
     let mut client = stage.client().await;
     succeed(&mut client, "CREATE TABLE orders (id serial, tenant int)").await;
     succeed(&mut client, "SELECT shardgate.distribute_table('orders', 'tenant')").await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut inserters = Vec::new();
-    for number in 0..4 {
-        let proxy = if number % 2 == 0 { stage.proxy.address() } else { second.address() };
-        let is_over = Arc::clone(&is_over);
-        inserters.push(tokio::spawn(async move {
-            let mut client = WireClient::connect(proxy).await;
-            let mut count = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                let told = client.ask(&format!("INSERT INTO orders (tenant) VALUES ({count}), ({count}), ({count})")).await;
-                assert_eq!(told, "C(INSERT 0 3) Z(I)");
-                let told = client.ask(&format!("INSERT INTO orders (tenant) SELECT {count} FROM generate_series(1, 3)")).await;
-                assert_eq!(told, "C(INSERT 0 3) Z(I)");
-                count += 1;
-            }
-            count
-        }));
-    }
+    let inserters = Inserters::start([&stage.proxy, &second], |count| [count; 3], |_| false);
     for round in 0..12 {
         let text = if round % 2 == 0 {
             "TRUNCATE orders RESTART IDENTITY"
@@ -497,15 +479,14 @@ async fn restarts_beside_inserts_give_no_number_twice() {
         };
         let told = client.ask(text).await;
         assert!(told.ends_with(" Z(I)") && !told.contains("E("), "{told}");
-        while client.value("SELECT count(*) < 60 FROM orders").await == "t" {}
+        while client.value("SELECT count(*) < 60 FROM orders").await == "t" {
+            inserters.assert_none_has_failed();
+        }
         let twice = client.ask("SELECT id, count(*) FROM orders GROUP BY id HAVING count(*) > 1").await;
         assert_eq!(twice, "T(id,count) C(SELECT 0) Z(I)", "round {round}");
         assert_eq!(client.value("SELECT min(id) < 500 FROM orders").await, "t", "round {round}: it begins anew");
     }
-    is_over.store(true, Ordering::Relaxed);
-    for inserter in inserters {
-        assert!(inserter.await.expect("an inserter") > 10);
-    }
+    inserters.stop().await;
 }
 
 /// The transaction is committed, and the map that should hear of the restart is gone: the numbers go on, and none is given twice.

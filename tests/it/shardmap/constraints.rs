@@ -17,6 +17,7 @@ async fn failure(client: &Client, statement: &str) -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn no_sql_makes_a_gap_an_overlap_or_a_second_owner() {
     let cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;

@@ -8,9 +8,6 @@
 //! ```
 //! Everything ends when its value is dropped, also when the test panics or its process is killed.
 
-// Offered to every test; which of them are used changes with the tests.
-#![allow(dead_code, unused_imports)]
-
 mod cable;
 mod certificates;
 mod cluster;

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use shardgate::demo::servers::{Account, WatchOptions, Watched, free_port};
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-use super::{Cluster, connect, psql_output, psql_rows};
+use super::{Cluster, connect, psql_rows};
 
 /// Overrides for the configuration of a test's proxy.
 #[derive(Clone, Debug, Default)]
@@ -72,10 +71,6 @@ impl Proxy {
         self.port
     }
 
-    pub fn admin_port(&self) -> u16 {
-        self.admin_port
-    }
-
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
@@ -101,10 +96,6 @@ impl Proxy {
     /// Rows as psql prints them without decoration; panics when a statement fails.
     pub fn psql(&self, script: &str) -> String {
         psql_rows(&self.conninfo(), script)
-    }
-
-    pub fn psql_output(&self, arguments: &[&str]) -> Output {
-        psql_output(&self.conninfo(), arguments)
     }
 
     /// What `GET path` on the admin port answers: status and body.
