@@ -156,7 +156,7 @@ pub fn gather(
         // Some of the rows come from the transaction's own connections, by one query each, where an error would be the client's.
         recipe = recipe.into_plain();
     }
-    if scope.is_open && recipe.has_clock && !clock::is_movable(&recipe.text) {
+    if scope.is_open && recipe.has_clock && !clock::is_movable(&recipe.text, None) {
         return Err(PgError::unsupported(
             "the transaction's time is not supported in this statement inside a transaction block",
             "It needs rows of several shards, which are brought together in a transaction of its own, with another time, and where it reads the time another cannot be put in its place.",

@@ -76,7 +76,7 @@ impl Session {
         if stage.kind != StageKind::Source || !stages.may_batch {
             return self.answer_stage(stage, with, stages, clock).await.map(Answered::Whole);
         }
-        let query = Self::query_of(stage, with, clock)?;
+        let query = self.query_of(stage, with, clock)?;
         let mut rows = self.answer_rows(&query).await?;
         let mut first = rows.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
         self.add_defaults(&mut first, stages, clock).await?;

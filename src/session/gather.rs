@@ -272,7 +272,7 @@ impl Session {
         if self.transaction.is_open() && gathering.recipe.has_clock {
             // A transaction of its own has a time of its own.
             instant = Some(self.instant(&gathering.shards).await?);
-            let replaced = clock::replaced(&gathering.recipe.text).map_err(Failure::from)?;
+            let replaced = clock::replaced(&gathering.recipe.text, Some(&self.context)).map_err(Failure::from)?;
             gathering.recipe.set_text(replaced, asked.text.len());
         }
         let asked = Asked { gathering: &gathering, ..asked };

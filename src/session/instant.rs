@@ -8,8 +8,8 @@ use super::{Failure, Session};
 use crate::error::PgError;
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
-use crate::sql::{clock, clock_literals};
-use crate::wire;
+use crate::sql::{Context, clock, clock_literals};
+use crate::wire::{self, originate};
 
 /// As PostgreSQL prints them in UTC, which it reads back under any settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +31,11 @@ impl Instant {
         )
     }
 
-    /// A text with this instant in place of its clocks; `None`: it has none, or none that can be told.
-    pub fn fixed(&self, text: &str) -> Option<String> {
+    /// A text with this instant in place of its clocks; `None`: it has none, or none that can be told. `context`: as in
+    /// [`clock::replaced`].
+    pub fn fixed(&self, text: &str, context: Option<&Context>) -> Option<String> {
         let value = |setting: &str| if setting == clock::INSTANT { &self.transaction } else { &self.statement }.clone();
-        clock::fixed(text, &value).ok().flatten()
+        clock::fixed(text, context, &value).ok().flatten()
     }
 }
 
@@ -42,7 +43,7 @@ impl Session {
     /// What these shards are to run, with one instant for all.
     pub(super) async fn with_instant(&mut self, text: String, shards: &[ShardId]) -> Result<String, Failure> {
         let text = clock_literals::typed(&text, &self.context)?.unwrap_or(text);
-        let Some(replaced) = clock::replaced(&text)? else { return Ok(text) };
+        let Some(replaced) = clock::replaced(&text, Some(&self.context))? else { return Ok(text) };
         let instant = self.instant(shards).await?;
         let sql = instant.sql(false);
         for shard in shards {

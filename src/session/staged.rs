@@ -29,13 +29,13 @@ use crate::routing::Inputs;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
 use crate::sql::chosen::chosen;
-use crate::sql::clock;
 use crate::sql::clock_literals::clock_literals;
 use crate::sql::lexer::Literals;
 use crate::sql::moving::moving;
 use crate::sql::staging::{
     Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
 };
+use crate::sql::{Context, clock};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 /// A write and what is answered before it.
@@ -365,8 +365,8 @@ impl Session {
     async fn clock_of(&mut self, stages: &Stages) -> Result<Option<Clock>, Failure> {
         let is_put = |stage: &&Stage| stage.kind == StageKind::Value;
         let (values, queries): (Vec<&Stage>, Vec<&Stage>) = stages.stages().partition(is_put);
-        let count = |stages: &[&Stage]| stages.iter().filter(|stage| clock::is_movable(&stage.query)).count();
-        let put = count(&values) + usize::from(stages.defaults.as_ref().is_some_and(|it| clock::is_movable(&it.query(1))));
+        let count = |stages: &[&Stage]| stages.iter().filter(|stage| clock::is_movable(&stage.query, Some(&self.context))).count();
+        let put = count(&values) + usize::from(stages.defaults.as_ref().is_some_and(|it| clock::is_movable(&it.query(1), None)));
         let all = put + count(&queries);
         if put == 0 && all < 2 {
             return Ok(None);
@@ -383,7 +383,7 @@ impl Session {
         stages: &Stages,
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
-        let query = Self::query_of(stage, with, clock)?;
+        let query = self.query_of(stage, with, clock)?;
         let mut answer = self.answer_query(&query, &stage.kind).await?;
         if stage.kind == StageKind::Source {
             self.add_defaults(&mut answer, stages, clock).await?;
@@ -392,9 +392,9 @@ impl Session {
     }
 
     /// What is run.
-    pub(super) fn query_of(stage: &Stage, with: &[(String, String)], clock: Option<&Clock>) -> Result<String, PgError> {
+    pub(super) fn query_of(&self, stage: &Stage, with: &[(String, String)], clock: Option<&Clock>) -> Result<String, PgError> {
         let clock = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
-        under_with(with, &with_clock(&stage.query, clock))
+        under_with(with, &with_clock(&stage.query, Some(&self.context), clock))
     }
 
     /// What an INSERT leaves to defaults, after the values of its rows.
@@ -411,7 +411,7 @@ impl Session {
         row_count: usize,
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
-        self.answer_query(&with_clock(&defaults.query(row_count), clock), &StageKind::Source).await
+        self.answer_query(&with_clock(&defaults.query(row_count), None, clock), &StageKind::Source).await
     }
 
     /// Where the write goes now that its queries are constants. Its rows get their numbers first.
@@ -712,8 +712,9 @@ fn named(defaults: &Defaults) -> Splice {
     }
 }
 
-fn with_clock(query: &str, clock: Option<&Clock>) -> String {
-    clock.and_then(|clock| clock.instant.fixed(query)).unwrap_or_else(|| query.to_owned())
+/// `context`: of a text of the client's.
+fn with_clock(query: &str, context: Option<&Context>, clock: Option<&Clock>) -> String {
+    clock.and_then(|clock| clock.instant.fixed(query, context)).unwrap_or_else(|| query.to_owned())
 }
 
 pub(super) fn is_about_names(frame: &[u8]) -> bool {

@@ -5,9 +5,12 @@
 //! replaces: names of columns stay what they are. Found token by token: what cannot be told from a name is refused. Strings that are
 //! read as a time are found by [`super::clock_literals`].
 //!
+//! A `now()` of users that hides PostgreSQL's (tests stop the clock so, by `search_path = mine, pg_catalog`) is no clock here.
+//!
 //! Not seen: clocks in the definitions of views and functions, which stay the shard's own.
 
 use super::clock_literals::{Meaning, is_special, meaning};
+use super::context::Context;
 use super::lexer::{self, TokenKind};
 use super::tokens::Tokens;
 use crate::error::PgError;
@@ -17,18 +20,19 @@ pub const INSTANT: &str = "shardgate_clock.transaction";
 /// The setting with the time of the statement.
 pub const STATEMENT_INSTANT: &str = "shardgate_clock.statement";
 
-/// The text with its clocks replaced by the settings; `None`: it has none.
-pub fn replaced(text: &str) -> Result<Option<String>, PgError> {
-    replaced_by(text, &|setting| format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz"))
+/// The text with its clocks replaced by the settings; `None`: it has none. `context`: of the session that reads the names in it; none
+/// where they are PostgreSQL's own under any search path.
+pub fn replaced(text: &str, context: Option<&Context>) -> Result<Option<String>, PgError> {
+    replaced_by(text, context, &|setting| format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz"))
 }
 
 /// The text with its clocks as constants; `None`: it has none. `value`: of each setting, as PostgreSQL prints a time.
-pub fn fixed(text: &str, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
-    replaced_by(text, &|setting| format!("'{}'::pg_catalog.timestamptz", value(setting)))
+pub fn fixed(text: &str, context: Option<&Context>, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
+    replaced_by(text, context, &|setting| format!("'{}'::pg_catalog.timestamptz", value(setting)))
 }
 
 /// `instant`: the SQL that stands for a setting.
-fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
+fn replaced_by(text: &str, context: Option<&Context>, instant: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
     if !mentions_clock(text) {
         return Ok(None);
     }
@@ -38,8 +42,8 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
     let mut is_untold = false;
     while let Some(token) = tokens.get(index) {
         let found = match token.kind {
-            TokenKind::Word => clock(&tokens, index, instant)?,
-            TokenKind::QuotedIdentifier if tokens.piece(index + 1) == "(" => clock(&tokens, index, instant)?,
+            TokenKind::Word => clock(&tokens, index, context, instant)?,
+            TokenKind::QuotedIdentifier if tokens.piece(index + 1) == "(" => clock(&tokens, index, context, instant)?,
             _ if is_special(&tokens, index) => match meaning(&tokens, index) {
                 Some(Meaning::Time { first, last, type_name }) => {
                     Some((time(tokens.piece(index), &type_name, instant).ok_or_else(not_replaced)?, first, last))
@@ -73,8 +77,8 @@ fn replaced_by(text: &str, instant: &dyn Fn(&str) -> String) -> Result<Option<St
 }
 
 /// Every clock of the text can be replaced.
-pub fn is_movable(text: &str) -> bool {
-    replaced(text).is_ok_and(|replaced| replaced.is_some())
+pub fn is_movable(text: &str, context: Option<&Context>) -> bool {
+    replaced(text, context).is_ok_and(|replaced| replaced.is_some())
 }
 
 /// A constant like `'today'`, whose value is that of the moment when it is parsed.
@@ -93,7 +97,12 @@ pub fn mentions_clock(text: &str) -> bool {
 }
 
 /// What stands for the clock that begins at this token, and its first and last token.
-fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) -> Result<Option<(String, usize, usize)>, PgError> {
+fn clock(
+    tokens: &Tokens<'_>,
+    index: usize,
+    context: Option<&Context>,
+    instant: &dyn Fn(&str) -> String,
+) -> Result<Option<(String, usize, usize)>, PgError> {
     let piece = |index: usize| tokens.piece(index);
     let word = match piece(index) {
         escaped if escaped.starts_with(['u', 'U']) && escaped.ends_with('"') => return Err(not_replaced()),
@@ -106,6 +115,12 @@ fn clock(tokens: &Tokens<'_>, index: usize, instant: &dyn Fn(&str) -> String) ->
         "now" | "transaction_timestamp" | "statement_timestamp" if is_call => {
             if piece(index + 2) != ")" {
                 return Ok(None);
+            }
+            if before != "."
+                && let Some(function) = context.and_then(|context| context.hiding(&word, &context.search_path))
+            {
+                // Whether its arguments may be left out is not known.
+                return if function.argument_count == 0 { Ok(None) } else { Err(not_replaced()) };
             }
             let first = match before.as_str() {
                 "." if piece(index.saturating_sub(2)).trim_matches('"').eq_ignore_ascii_case("pg_catalog") => index - 2,
@@ -256,7 +271,7 @@ mod tests {
 
     #[test]
     fn clocks_are_replaced_under_their_own_names() {
-        let text = |sql: &str| replaced(sql).expect("replaced");
+        let text = |sql: &str| replaced(sql, None).expect("replaced");
         assert_eq!(text("SELECT now(), id FROM t WHERE at < Now ( )"), Some(format!("SELECT {NOW}, id FROM t WHERE at < {NOW}")));
         assert_eq!(text("SELECT pg_catalog.now()"), Some(format!("SELECT {NOW}")));
         assert_eq!(text("SELECT \"pg_catalog\".\"now\"(), now()"), Some(format!("SELECT {NOW}, {NOW}")));
@@ -281,7 +296,7 @@ mod tests {
     fn clocks_become_constants() {
         let value =
             |setting: &str| if setting == INSTANT { "2026-01-02 03:04:05.6+00" } else { "2026-01-02 03:04:06+00" }.to_owned();
-        let text = |sql: &str| fixed(sql, &value).expect("replaced");
+        let text = |sql: &str| fixed(sql, None, &value).expect("replaced");
         assert_eq!(
             text("SELECT statement_timestamp()"),
             Some("SELECT (SELECT '2026-01-02 03:04:06+00'::pg_catalog.timestamptz AS statement_timestamp)".to_owned())
@@ -293,7 +308,7 @@ mod tests {
 
     #[test]
     fn strings_that_are_times_are_replaced_with_their_types() {
-        let text = |sql: &str| fixed(sql, &|_| "T".to_owned()).expect("replaced");
+        let text = |sql: &str| fixed(sql, None, &|_| "T".to_owned()).expect("replaced");
         let time = |days: &str, name: &str| format!("(('T'::pg_catalog.timestamptz::pg_catalog.date + {days})::{name})");
         assert_eq!(
             text("SELECT timestamp(0) 'now' AT TIME ZONE 'utc'"),
@@ -307,10 +322,10 @@ mod tests {
     #[test]
     fn what_cannot_be_told_is_refused() {
         for sql in ["SELECT 1 current_date", "SELECT * FROM now() n", "SELECT age(at) FROM t", "SELECT now() < 'today'"] {
-            assert!(replaced(sql).is_err(), "{sql}");
+            assert!(replaced(sql, None).is_err(), "{sql}");
         }
-        assert!(!is_movable("SELECT 'today 10:00'::timestamp"));
-        assert!(is_movable("SELECT 'today'::date, now()"));
-        assert!(is_movable("SELECT now() - interval '1 day', extract(epoch FROM now())"));
+        assert!(!is_movable("SELECT 'today 10:00'::timestamp", None));
+        assert!(is_movable("SELECT 'today'::date, now()", None));
+        assert!(is_movable("SELECT now() - interval '1 day', extract(epoch FROM now())", None));
     }
 }

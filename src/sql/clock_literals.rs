@@ -86,7 +86,7 @@ pub fn clock_literals(text: &str, context: &Context) -> Result<Vec<ClockLiteral>
             }
             None => return Err(untold()),
         };
-        if !clock::is_movable(&format!("SELECT {expression}")) {
+        if !clock::is_movable(&format!("SELECT {expression}"), None) {
             return Err(untold());
         }
         found.push(ClockLiteral { start: range.start, end: range.end, expression });

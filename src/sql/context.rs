@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, Oid};
+use crate::catalog::{Catalog, Function, Oid};
 use crate::shardmap::MapSnapshot;
 
 /// The schema, the map and the session's settings under which a text is read.
@@ -26,5 +26,14 @@ impl Context {
     /// Comparison operators are the catalogue's own: no schema on the path defines others.
     pub fn has_plain_operators(&self, search_path: &[String]) -> bool {
         !search_path.iter().any(|schema| self.catalog.operator_schemas.contains(schema))
+    }
+
+    /// What hides PostgreSQL's own function of this name: one of users in a schema that the path names before `pg_catalog`, which is
+    /// searched first where it is not named. Of several the one with the fewest arguments.
+    pub fn hiding(&self, name: &str, search_path: &[String]) -> Option<&Function> {
+        let catalog = search_path.iter().position(|schema| schema == "pg_catalog")?;
+        let before = search_path.get(..catalog)?;
+        let functions = self.catalog.function_names.get(name)?.iter().filter_map(|oid| self.catalog.functions.get(oid));
+        functions.filter(|function| before.contains(&function.schema)).min_by_key(|function| function.argument_count)
     }
 }

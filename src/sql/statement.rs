@@ -175,7 +175,7 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         reader.draws = Draws::Select;
         reader.note_numbers(Numbers::Drawn);
     }
-    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default());
+    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default(), Some(context));
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);

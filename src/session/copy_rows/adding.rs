@@ -84,7 +84,7 @@ impl Session {
         self.check_text_is_exact()?;
         let expressions: Vec<&str> = constants.iter().map(|(_, expression)| expression.as_str()).collect();
         let query = format!("SELECT {}", expressions.join(", "));
-        let query = self.instant(shards).await?.fixed(&query).unwrap_or(query);
+        let query = self.instant(shards).await?.fixed(&query, None).unwrap_or(query);
         let answer = self.answer_query(&query, &StageKind::Source).await?;
         let values = answer.rows.into_iter().next().unwrap_or_default();
         for ((index, _), value) in constants.into_iter().zip(values) {

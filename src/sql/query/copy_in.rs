@@ -129,7 +129,7 @@ impl<'c> Reader<'c> {
                 Some(sequence) => AddedValue::Number(sequence),
                 None if column.is_unique_id() => AddedValue::UniqueId,
                 None if is_uuid(column) && may_draw(column) => AddedValue::Uuid,
-                None => AddedValue::Constant(clock_default(column)?.to_owned()),
+                None => AddedValue::Constant(clock_default(column, self.context)?.to_owned()),
             };
             Some(AddedColumn { name: column.name.clone(), type_oid: column.type_oid, value })
         });

@@ -57,7 +57,9 @@ impl<'c> Reader<'c> {
         }
         if schema.is_none_or(|schema| schema == "pg_catalog") {
             is_aggregate |= catalog_functions::is_aggregate(name);
-            self.note_catalog_function(name, call, place);
+            if schema.is_some() || !self.is_clock_of_users(name, call) {
+                self.note_catalog_function(name, call, place);
+            }
         } else if candidates.is_empty() && schema != Some("information_schema") {
             // Not in the catalogue that was read: PostgreSQL says so, or it came a moment ago.
             self.notes.has_unknown_names = true;
@@ -119,6 +121,11 @@ impl<'c> Reader<'c> {
             None => self.search_path.contains(&function.schema),
         };
         oids.iter().filter_map(|oid| catalog.functions.get(oid)).filter(is_meant).collect()
+    }
+
+    fn is_clock_of_users(&self, name: &str, call: &nodes::FuncCall) -> bool {
+        let is_clock = call.args().is_empty() && catalog_functions::nature(name, 0) == Nature::Clock;
+        is_clock && self.context.hiding(name, &self.search_path).is_some_and(|function| function.argument_count == 0)
     }
 
     fn note_catalog_function(&mut self, name: &str, call: &nodes::FuncCall, place: Place) {

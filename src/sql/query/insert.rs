@@ -130,6 +130,8 @@ impl<'c> Reader<'c> {
         let frame = Frame::default();
         let scope = Scope { frame: &frame, ctes, windows: None };
         let mut rows = Vec::new();
+        let lengths = || select.values_lists().iter().map(|row| row.as_node_list().map_or(0, |row| row.len()));
+        let is_even = lengths().all(|length| Some(length) == lengths().next());
         for row in select.values_lists() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
             for value in row {
@@ -142,6 +144,10 @@ impl<'c> Reader<'c> {
                 let value_of = |column: &str| row.get(made.position(column)?);
                 rows.push(self.row_condition(key, made.target, made.is_overridden, &value_of));
             }
+        }
+        // Rows of different lengths are PostgreSQL's to refuse, which sees it where they are together.
+        if !is_even {
+            rows = vec![Ok(KeyCondition::Nothing)];
         }
         self.insert_parts(made.target, rows);
         Ok(())
@@ -445,6 +451,8 @@ impl<'c> Reader<'c> {
         let is_same_everywhere = !hides_clock(default)
             && parse::parse(&text).is_ok_and(|tree| {
                 let mut reader = Reader::new(self.context, &text, &[]);
+                // No function of users hides the catalogue's in what was read when the default was made.
+                reader.search_path.retain(|schema| schema != "pg_catalog");
                 let mut read = |statement: Node<'_>| match statement {
                     Node::SelectStmt(select) => {
                         select.target_list().iter().all(|target| reader.value_of_rows(target.val()).is_ok())

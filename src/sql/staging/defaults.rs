@@ -71,7 +71,7 @@ impl Finder<'_> {
             | Resolved::Mixed(_) => return,
         };
         let may_draw = |column: &Column| is_copied || key.iter().any(|key| key.column == column.name);
-        let default_of = |column: &'_ Column| nature(column).filter(|nature| *nature == Nature::Clock || may_draw(column));
+        let default_of = |column: &'_ Column| nature(column, context).filter(|nature| *nature == Nature::Clock || may_draw(column));
         let taken: Vec<(&Column, Nature)> =
             relation.columns.iter().filter_map(|column| Some((column, default_of(column)?))).collect();
         let Some(listed) = self.listed(insert, relation, rows.is_some()) else { return };
@@ -165,13 +165,16 @@ enum Nature {
     Drawn,
 }
 
-/// `None`: nothing of the kind, or more than that.
-fn nature(column: &Column) -> Option<Nature> {
+/// `None`: nothing of the kind, or more than that. A search path that names `pg_catalog` may find other functions, operators and types
+/// by the names in the default than those that it was made with: then only a call of nothing else is taken.
+fn nature(column: &Column, context: &Context) -> Option<Nature> {
     let default = column.default.as_deref().filter(|_| !column.is_generated && column.identity.is_none())?;
     let parsed = parse::parse(&format!("SELECT {default}")).ok()?;
     let Some(Node::SelectStmt(select)) = parsed.stmts().next() else { return None };
     let (mut found, mut is_plain) = (None, true);
+    let names_catalog = context.search_path.iter().any(|schema| schema == "pg_catalog");
     for target in select.target_list().iter() {
+        is_plain &= !names_catalog || is_call_of_catalog(target.val(), context);
         tree::walk(target.val(), &mut |node| {
             match node {
                 Node::FuncCall(call) if is_clock(call) => {
@@ -194,6 +197,18 @@ fn nature(column: &Column) -> Option<Nature> {
     found.filter(|_| is_plain)
 }
 
+/// Nothing but a clock, whose place a constant takes, or a function that nothing of users hides.
+fn is_call_of_catalog(value: Node<'_>, context: &Context) -> bool {
+    match value {
+        Node::SQLValueFunction(_) => true,
+        Node::FuncCall(call) if call.args().is_empty() => {
+            let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
+            is_clock(call) || context.hiding(name, &context.search_path).is_none()
+        }
+        _ => false,
+    }
+}
+
 /// Gives another value each time.
 fn is_drawn(node: Node<'_>) -> bool {
     match node {
@@ -205,8 +220,8 @@ fn is_drawn(node: Node<'_>) -> bool {
 }
 
 /// The default, if all that it reads is the clock of the transaction.
-pub fn clock_default(column: &Column) -> Option<&str> {
-    column.default.as_deref().filter(|_| nature(column) == Some(Nature::Clock))
+pub fn clock_default<'c>(column: &'c Column, context: &Context) -> Option<&'c str> {
+    column.default.as_deref().filter(|_| nature(column, context) == Some(Nature::Clock))
 }
 
 /// How many columns a query has, where its text says so.

@@ -240,7 +240,7 @@ impl Finder<'_> {
         };
         let left_out = relation.columns.iter().filter(|column| !listed.contains(&column.name.as_str()));
         let (names, values): (Vec<String>, Vec<String>) =
-            left_out.filter_map(|column| Some((column.name.clone(), clock_default(column)?.to_owned()))).unzip();
+            left_out.filter_map(|column| Some((column.name.clone(), clock_default(column, context)?.to_owned()))).unzip();
         if names.is_empty() || insert.values().is_empty() {
             return;
         }

@@ -122,3 +122,44 @@ SELECT id, name FROM kinds ORDER BY id;
 ROLLBACK;
 INSERT INTO kinds (name) VALUES ('after') RETURNING id;
 --! end
+-- A clock that stands still, as tests make it: a function of users that hides PostgreSQL's.
+--! script
+CREATE SCHEMA stopped;
+CREATE FUNCTION stopped.now() RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$ SELECT '2001-02-03 04:05:06+00'::timestamptz $$;
+CREATE FUNCTION stopped.statement_timestamp() RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$ SELECT '2001-02-03 04:05:07+00'::timestamptz $$;
+SET search_path = stopped, public, pg_catalog;
+SELECT now(), statement_timestamp(), count(*) FROM stamped;
+SELECT id, now() FROM stamped ORDER BY id;
+SELECT count(*) FROM stamped WHERE now() < '2002-01-01' AND pg_catalog.now() > '2002-01-01' AND CURRENT_TIMESTAMP > '2002-01-01';
+SELECT now() FROM stamped WHERE id = 1;
+SELECT count(*), max(now()) FROM stamped s JOIN holidays h ON h.id <> s.id;
+BEGIN;
+SELECT count(*), max(now()) FROM stamped s JOIN holidays h ON h.id <> s.id;
+SELECT count(*), max(now()), bool_and(CURRENT_DATE > now()) FROM stamped s JOIN holidays h ON h.id <> s.id;
+UPDATE stamped SET at = now(), note = statement_timestamp()::text;
+SELECT at, note, count(*) FROM stamped GROUP BY at, note;
+INSERT INTO stamped VALUES (201, now()), (202, now()), (203, statement_timestamp()), (204, pg_catalog.now() - interval '1 year') RETURNING id, at < '2002-01-01';
+INSERT INTO stamped SELECT id + 300, now() FROM stamped WHERE id < 5 RETURNING id, at;
+INSERT INTO holidays (id, at) VALUES (205, now()) RETURNING at;
+DELETE FROM stamped WHERE at < now() + interval '1 day' AND id > 200 RETURNING id;
+ROLLBACK;
+-- Defaults mean what they meant when they were made: by this path their functions and operators might be others.
+BEGIN;
+--! refused
+INSERT INTO dated (id) VALUES (901), (902), (903), (904);
+ROLLBACK;
+BEGIN;
+--! refused
+INSERT INTO dated (id) SELECT id + 900 FROM stamped;
+ROLLBACK;
+BEGIN;
+--! refused
+COPY dated (id) FROM STDIN;
+911
+912
+913
+\.
+ROLLBACK;
+RESET search_path;
+DROP SCHEMA stopped CASCADE;
+--! end

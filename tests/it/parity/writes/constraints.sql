@@ -80,3 +80,9 @@ UPDATE links SET parent = 9 WHERE tenant = 2;
 COMMIT;
 SELECT count(*) FROM links WHERE parent = 9;
 --! end
+-- Rows of different lengths, each of which its shard would take.
+INSERT INTO stock VALUES (901, 1), (902, 1, 'a'), (903, 1), (904, 1, 'b'), (905, 1);
+INSERT INTO stock VALUES (901, 1), (902, abs(1), 'a'), (903, abs(1));
+INSERT INTO stock (id, n) VALUES (901, 1), (902, 1, 'a'), (903, 1), (904);
+INSERT INTO kinds VALUES (901, 'a'), (902, 'a', true);
+SELECT id FROM stock WHERE id > 900;
