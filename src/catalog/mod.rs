@@ -18,7 +18,7 @@ pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, Closure
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};
 pub use numbering::{Numbering, SequenceName, identity_in_default};
-pub use quote::{quoted_identifier, quoted_literal, quoted_name};
+pub use quote::{quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 
 pub type Oid = u32;
 
@@ -140,6 +140,7 @@ pub struct Column {
     pub name: String,
     pub attnum: i16,
     pub type_oid: Oid,
+    /// As `format_type` prints it where `search_path` is `pg_catalog`: `text`, `character varying(9)`, `shop.level[]`.
     pub type_name: String,
     pub typmod: i32,
     pub is_not_null: bool,

@@ -1,5 +1,7 @@
 //! Names and values as SQL text.
 
+use std::borrow::Cow;
+
 /// A name that means itself, whatever is in it.
 pub fn quoted_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -17,6 +19,22 @@ pub fn quoted_literal(text: &str) -> String {
     if text.contains('\\') { format!(" E'{}'", doubled.replace('\\', "\\\\")) } else { format!("'{doubled}'") }
 }
 
+/// A type as `format_type` prints it under the path `pg_catalog`, so that it means the same under every path: `date` may also be
+/// somebody's domain. Those of the grammar itself, as `integer`, are always PostgreSQL's.
+pub fn type_anywhere(printed: &str) -> Cow<'_, str> {
+    let end = match printed.strip_prefix('"') {
+        Some(quoted) => quoted.find('"').map_or(printed.len(), |end| end + 2),
+        None => printed.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(printed.len()),
+    };
+    let (name, rest) = printed.split_at_checked(end).unwrap_or((printed, ""));
+    // A quote within quotes is in no name of PostgreSQL's.
+    let is_qualified = rest.starts_with(['.', '"']);
+    if is_qualified || OF_THE_GRAMMAR.contains(&name) { printed.into() } else { format!("pg_catalog.{printed}").into() }
+}
+
+const OF_THE_GRAMMAR: [&str; 12] =
+    ["bigint", "bit", "boolean", "character", "double", "integer", "interval", "numeric", "real", "smallint", "time", "timestamp"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +45,21 @@ mod tests {
         assert_eq!(quoted_name("My \"s\"", "t"), "\"My \"\"s\"\"\".\"t\"");
         assert_eq!(quoted_literal("it's"), "'it''s'");
         assert_eq!(quoted_literal("it's \\"), " E'it''s \\\\'");
+    }
+
+    #[test]
+    fn types_are_named_under_every_path() {
+        for (printed, named) in [
+            ("text", "pg_catalog.text"),
+            ("date[]", "pg_catalog.date[]"),
+            ("\"char\"", "pg_catalog.\"char\""),
+            ("character varying(9)", "character varying(9)"),
+            ("timestamp(3) with time zone[]", "timestamp(3) with time zone[]"),
+            ("numeric(9,3)", "numeric(9,3)"),
+            ("shop.level[]", "shop.level[]"),
+            ("\"My \"\"s\"\"\".text", "\"My \"\"s\"\"\".text"),
+        ] {
+            assert_eq!(type_anywhere(printed), named);
+        }
     }
 }

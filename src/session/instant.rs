@@ -9,7 +9,7 @@ use crate::error::PgError;
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::{Context, clock, clock_literals};
-use crate::wire::{self, originate};
+use crate::wire;
 
 /// As PostgreSQL prints them in UTC, which it reads back under any settings.
 #[derive(Clone, Debug, PartialEq, Eq)]

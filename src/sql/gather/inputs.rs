@@ -12,7 +12,9 @@ use super::splicing::TEMPORARY_SCHEMA;
 use super::steps::handed_on;
 use super::survey::{ColumnUse, RelationUse, Survey};
 use super::{HomeTables, Input, Origin, Source, refusals};
-use crate::catalog::{Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name};
+use crate::catalog::{
+    Access, Catalog, Closure, Column, Oid, Relation, RelationKind, quoted_identifier, quoted_name, type_anywhere,
+};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::shardmap::TableKind;
@@ -572,7 +574,7 @@ fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
 
 pub fn column_definition(column: &Column) -> String {
     let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
-    format!("{} {}{collation}", quoted_identifier(&column.name), column.type_name)
+    format!("{} {}{collation}", quoted_identifier(&column.name), type_anywhere(&column.type_name))
 }
 
 fn index_on(name: &str, columns: &[String]) -> String {

@@ -26,7 +26,7 @@ use super::computed::{MONEY, certain_merge, columns_of_whole, exactness};
 use super::inputs::{Inputs, only, qualified};
 use super::splicing::{TEMPORARY_SCHEMA, apply};
 use super::{HomeTables, Input, Recipe, Source, cooked};
-use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_literal};
+use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_literal, type_anywhere};
 use crate::shard_key::oid;
 use crate::sql::analysis::{Combination, Combine, Count, DistinctRows, Groups, Merge, Splice};
 use crate::sql::clock_literals::mentions_time;
@@ -286,18 +286,16 @@ fn of_input(input: &Input, relation: &Relation, catalog: &Catalog) -> Option<Bro
     }
     let (mut list, mut columns, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
     for column in &relation.columns {
-        let name = quoted_identifier(&column.name);
+        let (name, own_type) = (quoted_identifier(&column.name), type_anywhere(&column.type_name));
         if !input.columns.contains(&name) {
-            list.push(format!("NULL::{} AS {name}", column.type_name));
+            list.push(format!("NULL::{own_type} AS {name}"));
             continue;
         }
         let number = arrays.len() + 1;
         let collation = column.collation.as_ref().map(|collation| format!(" COLLATE {collation}")).unwrap_or_default();
         let (element, sent, value) = match carriage(column, catalog)? {
-            Carriage::Itself => (column.type_name.as_str(), format!("x.{name}"), format!("r.c{number}")),
-            Carriage::Text => {
-                ("pg_catalog.text", format!("x.{name}::pg_catalog.text"), format!("r.c{number}::{}", column.type_name))
-            }
+            Carriage::Itself => (&*own_type, format!("x.{name}"), format!("r.c{number}")),
+            Carriage::Text => ("pg_catalog.text", format!("x.{name}::pg_catalog.text"), format!("r.c{number}::{own_type}")),
         };
         list.push(format!("{value}{collation} AS {name}"));
         columns.push(format!("pg_catalog.pg_column_size(x.{name})"));
@@ -494,7 +492,7 @@ mod tests {
         let [brought] = recipe.inputs.last().unwrap().brought.as_slice() else { panic!("{recipe:?}") };
         for part in [
             // A domain has its values, since it may refuse NULL.
-            "(SELECT NULL::int8 AS \"id\", r.c1 AS \"k\", r.c2 AS \"name\", NULL::float8 AS \"f\", NULL::text AS \"ci\", r.c3 AS \"d\" FROM ROWS FROM (",
+            "(SELECT NULL::pg_catalog.int8 AS \"id\", r.c1 AS \"k\", r.c2 AS \"name\", NULL::pg_catalog.float8 AS \"f\", NULL::pg_catalog.text AS \"ci\", r.c3 AS \"d\" FROM ROWS FROM (",
             "'pg_catalog.unnest(', pg_catalog.quote_nullable(pg_catalog.array_agg(x.\"k\")::pg_catalog.text), '::int8[])'",
             "') AS r (c1, c2, c3))'",
             "FROM (SELECT * FROM pg_temp.\"shardgate_input_2\" LIMIT 20001) x HAVING",

@@ -121,7 +121,7 @@ fn only_columns_whose_name_occurs_are_loaded() {
         assert_eq!(fragments(text), [all], "{text}");
     }
     assert_eq!(made("SELECT max(z) FROM small").inputs[0].create, {
-        "CREATE TEMPORARY TABLE pg_temp.\"shardgate_input_1\" (\"k\" int2, \"z\" int4) ON COMMIT DROP"
+        "CREATE TEMPORARY TABLE pg_temp.\"shardgate_input_1\" (\"k\" pg_catalog.int2, \"z\" pg_catalog.int4) ON COMMIT DROP"
     });
 }
 
@@ -643,7 +643,7 @@ fn tables_of_the_home_shard_have_keys_too() {
     let made = made("SELECT max(t.x) FROM t, home h WHERE t.x = h.id AND t.k = h.k AND h.name = 'a'");
     let first = &made.inputs[0];
     assert_eq!((first.source, first.columns.join(",").as_str()), (Source::Scratch, "\"id\",\"k\""));
-    assert!(first.create.ends_with("(\"id\" int8, \"k\" int8) ON COMMIT DROP"), "{}", first.create);
+    assert!(first.create.ends_with("(\"id\" pg_catalog.int8, \"k\" pg_catalog.int8) ON COMMIT DROP"), "{}", first.create);
     assert!(!made.text.contains(&first.name), "{}", made.text);
 }
 

@@ -53,6 +53,16 @@ SELECT person_id, n, at, span FROM posts ORDER BY 1, 2;
 SELECT p.id, o.span FROM people p JOIN posts o ON o.span = (SELECT max(b.span) FROM posts b WHERE b.words = p.age) ORDER BY 1, 2;
 ROLLBACK;
 --! end
+-- Types of users before PostgreSQL's in the path: columns keep their own.
+--! script
+CREATE DOMAIN shop.text AS varchar(3);
+CREATE DOMAIN shop.date AS pg_catalog.date CHECK (VALUE > '2300-01-01');
+SET search_path = shop, public, pg_catalog;
+SELECT count(*), max(o.title), min(p.born) FROM public.people p JOIN posts o ON o.words % 7 = p.id % 5;
+SELECT p.id, p.name, p.born, p.tags FROM public.people p WHERE p.age > (SELECT avg(age) FROM public.people) ORDER BY p.id;
+RESET search_path;
+DROP DOMAIN shop.text, shop.date;
+--! end
 --! script
 SET array_nulls = off;
 SELECT tags, '{NULL}'::text[] FROM people WHERE age = (SELECT max(age) FROM people) ORDER BY id;
