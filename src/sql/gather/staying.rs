@@ -493,7 +493,7 @@ mod tests {
         for part in [
             // A domain has its values, since it may refuse NULL.
             "(SELECT NULL::pg_catalog.int8 AS \"id\", r.c1 AS \"k\", r.c2 AS \"name\", NULL::pg_catalog.float8 AS \"f\", NULL::pg_catalog.text AS \"ci\", r.c3 AS \"d\" FROM ROWS FROM (",
-            "'pg_catalog.unnest(', pg_catalog.quote_nullable(pg_catalog.array_agg(x.\"k\")::pg_catalog.text), '::int8[])'",
+            "'pg_catalog.unnest(', pg_catalog.quote_nullable(pg_catalog.array_agg(x.\"k\")::pg_catalog.text), '::pg_catalog.int8[])'",
             "') AS r (c1, c2, c3))'",
             "FROM (SELECT * FROM pg_temp.\"shardgate_input_2\" LIMIT 20001) x HAVING",
         ] {
