@@ -320,7 +320,9 @@ async fn a_commit_at_the_drain_deadline_is_told_or_said_to_be_unknown() {
         client.flush().await;
         points.until_reached("after_decision").await;
         stage.proxy.signal(Signal::TERM);
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        while !stage.proxy.log().contains("sessions closed at the drain deadline") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         if ends_in_time {
             points.release("after_decision");
         }

@@ -182,23 +182,23 @@ async fn aborted_rows_that_are_collected_early_are_seen() {
 async fn a_decision_that_is_not_flushed_is_seen() {
     for is_planted in [false, true] {
         let points = Points::new();
-        let mut stage = Stage::on(Cluster::separate_servers(3).await, points.options()).await;
-        Ledger::create(&stage).await;
-        let direct = stage.cluster.connect_shard(0).await;
+        let mut cluster = Cluster::separate_servers(3).await;
+        let direct = cluster.connect_shard(0).await;
         for setting in
             ["wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off", "bgwriter_delay = '10s'"]
         {
             direct.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.expect("set");
         }
-        direct.batch_execute("CHECKPOINT; SELECT pg_reload_conf()").await.expect("reloaded");
         drop(direct);
+        cluster.shard_server_mut(0).restart().expect("restarted");
+        let mut stage = Stage::on(cluster, points.options()).await;
+        Ledger::create(&stage).await;
+        stage.cluster.connect_shard(0).await.batch_execute("CHECKPOINT").await.expect("nothing else is flushed");
         if is_planted {
             points.arm("planted.commit_not_secured", "");
         }
         let mut client = stage.client().await;
         assert_eq!(client.ask("SET synchronous_commit = off").await, "C(SET) Z(I)");
-        // Until the reload is seen everywhere.
-        tokio::time::sleep(Duration::from_millis(300)).await;
         write(&mut client, &stage, &uuid(1)).await;
         points.arm("after_decision", "hold");
         let committing = tokio::spawn(async move { commit(&mut client).await });
