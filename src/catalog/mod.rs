@@ -17,7 +17,7 @@ pub use actions::{ActionOn, ForeignKeyAction, RowChange};
 pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};
-pub use numbering::{Numbering, SequenceName, identity_in_default};
+pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 
 pub type Oid = u32;

@@ -15,7 +15,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::context::Context;
 use super::lexer::{self, TokenKind};
-use super::query::{column_name, generated_always, gives_value, resolve};
+use super::query::{column_name, generated_always, gives_value, resolve, text_means_temporary};
 use super::tokens::Tokens;
 use super::value_rows::value_rows;
 use super::{parse, shardgate_call, tree};
@@ -590,6 +590,7 @@ pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<
     sequence_function(call)?;
     let named = call.args().first()?;
     let sequence = match tree::constant_text(named) {
+        Some(text) if text_means_temporary(context, &text) => return None,
         Some(text) => context.catalog.sequence(&text, &context.search_path)?,
         None => sequence_of_column(named, context)?,
     };
@@ -597,7 +598,7 @@ pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<
 }
 
 fn sequence_of_column(value: Node<'_>, context: &Context) -> Option<SequenceName> {
-    let (table, column) = column_of_sequence(value)?;
+    let (table, column) = column_of_sequence(value).filter(|(table, _)| !text_means_temporary(context, table))?;
     context.catalog.relation_named(&table, &context.search_path)?.column(&column)?.cluster_sequence()
 }
 

@@ -25,6 +25,7 @@ mod hostile;
 pub mod lexer;
 pub mod literal;
 pub mod moving;
+mod named_relations;
 mod notes;
 pub mod own_database;
 pub mod own_relations;

@@ -8,6 +8,7 @@ use pg_raw_parse::nodes;
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::copy_in::CopyIn;
+use super::named_relations::{beside_lasting, temporary_among};
 use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
@@ -154,9 +155,10 @@ pub fn of_relations<'n>(
 ) -> Placement {
     let mut reader = Reader::new(context, source.text, source.literals);
     let (mut has_sharded, mut has_reference, mut has_view, mut has_any) = (false, false, false, false);
-    let mut refused = None;
+    let (mut refused, mut temporary) = (None, None);
     for name in names {
         has_any = true;
+        temporary = temporary.or(temporary_among([name], context));
         match resolve(context, name, &context.search_path) {
             Resolved::Sharded { group, relation, .. } => {
                 has_sharded = true;
@@ -193,6 +195,9 @@ pub fn of_relations<'n>(
         Command::Maintenance => has_sharded || has_reference || !has_any,
         _ => has_sharded || has_reference,
     };
+    if let Some(table) = temporary.filter(|_| is_everywhere && context.map.shards.len() > 1) {
+        refused.get_or_insert_with(|| beside_lasting(table));
+    }
     let scope = match refused {
         Some(refusal) => Scope::Refused(refusal),
         None if is_everywhere => Scope::EveryShard,

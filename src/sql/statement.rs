@@ -9,12 +9,12 @@ use super::analysis::{
 };
 use super::context::Context;
 use super::lexer::{self, Literal, TokenKind};
+use super::named_relations::{self, mentioned};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader, Resolved, resolve};
 use super::redefined::{self, Redefined, introduced, redefined};
 use super::shardgate_call::{self, Naming};
 use super::table_as::{self, TableAs};
-use super::tokens::{Tokens, identifier, may_spell_names};
 use super::{
     clock, ddl, ddl_locks, do_block, drawing, execute, own_relations, parse, schema_guard, session_command, set_config,
     set_sequence, truncate,
@@ -401,11 +401,11 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     if let Node::ViewStmt(view) = node {
         match view.view().is_some_and(ddl::is_temporary) {
             true => check_temporary_view(view, source, context)?,
-            false if names_temporary(source, context) => return Err(of_temporary("CREATE VIEW")),
+            false if mentioned(source, context).is_some() => return Err(of_temporary("CREATE VIEW")),
             false => {}
         }
     }
-    let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
+    let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
     if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, takes, .. } = &mut command {
@@ -524,7 +524,7 @@ fn place_table_as(
         // CREATE TABLE AS EXECUTE.
         return Err(table_as_refusal(tag));
     };
-    if temporary.is_none() && names_temporary(source, context) {
+    if temporary.is_none() && mentioned(source, context).is_some() {
         return Err(of_temporary(tag));
     }
     let mut reader = Reader::new(context, source.text, source.literals);
@@ -557,18 +557,6 @@ fn place_table_as(
         }
         (false, _, _) => Err(table_as_refusal(tag)),
     }
-}
-
-/// The text may read a temporary table, of which other shards would make something else.
-fn names_temporary(source: Source<'_>, context: &Context) -> bool {
-    let names = &context.temporary_tables;
-    let alone = source.text.get(source.start..source.end).unwrap_or_default();
-    let is_named = || {
-        let tokens = Tokens::of(alone);
-        let mut words = tokens.iter().filter_map(|(kind, piece)| identifier(kind, piece));
-        may_spell_names(alone) || words.any(|word| names.contains(&word))
-    };
-    !names.is_empty() && context.map.shards.len() > 1 && is_named()
 }
 
 fn of_temporary(tag: &str) -> PgError {

@@ -9,6 +9,7 @@ use pg_raw_parse::nodes;
 
 use super::analysis::{Command, Merge, Part, Scope};
 use super::context::Context;
+use super::named_relations::{beside_lasting, temporary_among};
 use super::placing::{self, Placement};
 use super::query::{Place, Reader, Resolved, placed, resolve};
 use super::statement::Source;
@@ -48,6 +49,9 @@ pub fn of_all_that_is_emptied(
     };
     if !is_everywhere {
         return at_home(placement, &emptied, context, source);
+    }
+    if let Some(table) = temporary_among(names.iter().copied(), context).filter(|_| context.map.shards.len() > 1) {
+        return Placement { scope: Scope::Refused(beside_lasting(table)), ..placement };
     }
     let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
     let restarts = match options.restarts {

@@ -43,6 +43,7 @@ mod stage;
 mod staged;
 mod staying;
 mod temporary;
+mod temporary_names;
 mod user_schemas;
 
 pub use stage::{Stage, succeed};
