@@ -19,9 +19,10 @@ use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
-use crate::sql::clock_literals::clock_literals;
 use crate::sql::copies_locked::{CopiesLock, lock_before_write};
-use crate::sql::{Read, clock, gather, is_access_share};
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::clock_literals::clock_literals;
+use crate::sql::{Read, gather, is_access_share};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.

@@ -187,7 +187,11 @@ impl Session {
             Ok(Route::Scatter(shards)) => {
                 let merge = inner.merge.clone()?;
                 why.extend(self.told_of_reference_keys(&fragment_text(inner, &merge, text), &merge));
-                (Head { merge: Some(crate::sql::explain::merge(&merge)), ..Head::new("scatter", why) }, Some(merge), shards)
+                (
+                    Head { merge: Some(crate::sql::utility::explain::merge(&merge)), ..Head::new("scatter", why) },
+                    Some(merge),
+                    shards,
+                )
             }
             Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
             Ok(Route::Write(writing)) if writing.shards.is_empty() => {

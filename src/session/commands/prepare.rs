@@ -28,7 +28,7 @@ use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
-use crate::sql::staging::with_parameters;
+use crate::sql::rewrite::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 

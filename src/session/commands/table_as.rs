@@ -18,7 +18,7 @@ use crate::session::writes::batches::{BATCH_BYTES_MAX, BATCH_VALUES_MAX, Watch};
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, TransactionModes};
-use crate::sql::table_as::TableAs;
+use crate::sql::utility::table_as::TableAs;
 use crate::wire::originate;
 
 impl Session {

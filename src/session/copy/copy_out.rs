@@ -17,8 +17,8 @@ use crate::session::reads::gather::{moved, release};
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::sql::analysis::{Analysis, Scope};
-use crate::sql::copy_in::CopyFormat;
-use crate::sql::copy_out::{self, CopyOut};
+use crate::sql::utility::copy_in::CopyFormat;
+use crate::sql::utility::copy_out::{self, CopyOut};
 use crate::wire::{self, shard_tag};
 
 /// Where its rows come from.

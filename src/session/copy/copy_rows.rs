@@ -38,7 +38,7 @@ use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
 use crate::session::{Failure, Participant, Session, SessionEnd};
 use crate::shard_key::Format;
 use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
-use crate::sql::copy_in::{CopyFormat, CopyIn};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, shard_tag};
 
 /// A COPY over several shards.

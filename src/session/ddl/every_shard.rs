@@ -18,10 +18,10 @@ use crate::session::sequences::numbered::not_at_once;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
-use crate::sql::ddl_locks::TableLocks;
-use crate::sql::own_database::databases;
-use crate::sql::role_password::password;
-use crate::sql::staging::spliced;
+use crate::sql::ddl::ddl_locks::TableLocks;
+use crate::sql::ddl::own_database::databases;
+use crate::sql::ddl::role_password::password;
+use crate::sql::rewrite::staging::spliced;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {

@@ -11,8 +11,8 @@ use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
-use crate::sql::own_database::databases;
-use crate::sql::resumable::{Resumable, Thing, resumable, waits_for_transactions};
+use crate::sql::ddl::own_database::databases;
+use crate::sql::ddl::resumable::{Resumable, Thing, resumable, waits_for_transactions};
 
 /// What it is about, on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

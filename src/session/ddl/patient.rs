@@ -11,7 +11,7 @@ use crate::error::{PgError, SqlState};
 use crate::session::transaction::join::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
-use crate::sql::ddl_locks::TableLocks;
+use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::wire::{self, FrameHeader, shard_tag};
 
 impl Session {

@@ -28,7 +28,7 @@ use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
 use crate::sql::analysis::{Analysis, Command};
-use crate::sql::redefined::Redefined;
+use crate::sql::ddl::redefined::Redefined;
 
 impl Session {
     /// Before the change, which was announced, does anything on a shard.

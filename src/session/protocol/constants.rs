@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::session::Session;
-use crate::sql::clock;
+use crate::sql::rewrite::clock;
 
 impl Session {
     /// Are constants read as they were when this was noted?

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use crate::error::{PgError, SqlState};
 use crate::session::reads::overflow::{Overflow, PIECE_BYTES};
 use crate::session::{Failure, Session};
-use crate::sql::staging::{Answer, AnswerColumn};
+use crate::sql::rewrite::staging::{Answer, AnswerColumn};
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, shard_tag};
 
 /// Messages that a statement has for the client, kept.

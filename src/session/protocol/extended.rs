@@ -22,7 +22,7 @@ use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers};
-use crate::sql::lexer::Literals;
+use crate::sql::parse::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 

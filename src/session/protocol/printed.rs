@@ -10,7 +10,7 @@ use crate::routing::Parameter;
 use crate::session::reads::gather::bind_body;
 use crate::session::{Failure, Session, lost};
 use crate::shard_key::Format;
-use crate::sql::staging::with_parameters;
+use crate::sql::rewrite::staging::with_parameters;
 use crate::wire::{self, originate, shard_tag};
 
 impl Session {

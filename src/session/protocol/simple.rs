@@ -15,7 +15,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
-use crate::sql::lexer::Literals;
+use crate::sql::parse::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{originate, query, shard_tag};
 

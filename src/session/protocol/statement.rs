@@ -11,7 +11,7 @@ use crate::session::writes::write::Writing;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
 use crate::sql::analysis::{Analysis, Effect};
-use crate::sql::lexer::Literals;
+use crate::sql::parse::lexer::Literals;
 
 /// A text that was prepared: by Parse, or by SQL's PREPARE.
 pub(in crate::session) struct Statement {

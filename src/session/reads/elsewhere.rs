@@ -17,7 +17,8 @@ use crate::session::writes::staged::sqlstate;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
-use crate::sql::{clock, gather};
+use crate::sql::gather;
+use crate::sql::rewrite::clock;
 
 use crate::wire::{self, originate};
 

@@ -29,9 +29,9 @@ use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
-use crate::sql::clock;
 use crate::sql::gather::{KnownKeys, Recipe, Source, recipe};
-use crate::sql::staging::Answer;
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::staging::Answer;
 use crate::wire::{self, FieldDescription};
 
 /// The client's statement as it is to be answered.

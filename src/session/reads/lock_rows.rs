@@ -34,7 +34,7 @@ use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
-use crate::sql::staging::StageKind;
+use crate::sql::rewrite::staging::StageKind;
 use crate::wire::{self, FieldDescription, originate};
 
 /// The statement as it runs on the shards.

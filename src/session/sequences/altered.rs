@@ -15,8 +15,8 @@ use crate::session::transaction::join::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::{SchemaChangeId, SequencePlace, SequenceState, Shard};
 use crate::sql::analysis::AlteredSequences;
-use crate::sql::ddl_locks::TableLocks;
-use crate::sql::staging::Answer;
+use crate::sql::ddl::ddl_locks::TableLocks;
+use crate::sql::rewrite::staging::Answer;
 
 impl Session {
     /// The transaction is open, and the change of the schema announced. Not cancel safe: what was closed stays so until its end.

@@ -24,7 +24,7 @@ use crate::session::writes::write::WritingKind;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid::{INT2, INT4};
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
-use crate::sql::drawing::{self, Drawing, Number};
+use crate::sql::rewrite::drawing::{self, Drawing, Number};
 use crate::wire;
 
 /// What the session has drawn.

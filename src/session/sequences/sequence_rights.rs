@@ -12,7 +12,7 @@ use crate::catalog::{SequenceName, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardState;
-use crate::sql::drawing::{Drawing, Number};
+use crate::sql::rewrite::drawing::{Drawing, Number};
 
 /// What one does with a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

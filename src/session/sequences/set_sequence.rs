@@ -3,8 +3,8 @@
 use crate::error::PgError;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid::INT8;
-use crate::sql::set_sequence::{self, SetSequence};
-use crate::sql::staging::StageKind;
+use crate::sql::rewrite::staging::StageKind;
+use crate::sql::utility::set_sequence::{self, SetSequence};
 use crate::wire::{self, FieldDescription, originate};
 
 impl Session {

@@ -8,7 +8,8 @@ use crate::error::PgError;
 use crate::session::{Failure, Session};
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
-use crate::sql::{Context, clock, clock_literals};
+use crate::sql::Context;
+use crate::sql::rewrite::{clock, clock_literals};
 use crate::wire;
 
 /// As PostgreSQL prints them in UTC, which it reads back under any settings.

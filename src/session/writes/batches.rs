@@ -22,7 +22,7 @@ use crate::session::protocol::diversion::StoredRows;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::sql::analysis::Splice;
-use crate::sql::staging::{Answer, Stage, StageKind, Stages, spliced};
+use crate::sql::rewrite::staging::{Answer, Stage, StageKind, Stages, spliced};
 
 /// What a query of a statement in stages has answered.
 pub(in crate::session) enum Answered {

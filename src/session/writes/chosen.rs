@@ -1,4 +1,4 @@
-//! Writes whose rows and values a query chooses first, by [`crate::sql::chosen`].
+//! Writes whose rows and values a query chooses first, by [`crate::sql::rewrite::chosen`].
 //!
 //! All of it is in one transaction: the rows are locked before they are looked at for the last time, so that what is written is
 //! right for them as they are.
@@ -13,9 +13,9 @@ use super::write::{Request, Shown};
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId, ShardState};
-use crate::sql::chosen::{Chosen, ROWS, star_name};
 use crate::sql::copies_locked::lock_before_write;
-use crate::sql::staging::{Answer, Stage, StageKind};
+use crate::sql::rewrite::chosen::{Chosen, ROWS, star_name};
+use crate::sql::rewrite::staging::{Answer, Stage, StageKind};
 
 impl Session {
     /// `text`: the statement. The transaction is open. Returns the tag.

@@ -7,7 +7,7 @@
 use super::staged::sqlstate;
 use crate::error::{PgError, SqlState};
 use crate::session::Failure;
-use crate::sql::staging::{Stage, Stages};
+use crate::sql::rewrite::staging::{Stage, Stages};
 use crate::wire::{self, FRAME_HEADER_BYTES};
 
 /// What has become of a query. More rows than there may be become constants, of which PostgreSQL says so if it gets there.
@@ -45,7 +45,7 @@ fn refused(message: &str) -> PgError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::staging::StageKind;
+    use crate::sql::rewrite::staging::StageKind;
 
     #[test]
     fn what_fails_is_told_unless_it_might_not_have_been_evaluated() {

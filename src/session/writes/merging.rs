@@ -12,7 +12,7 @@ use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Splice;
-use crate::sql::staging::{Answer, Merging, is_under_with, spliced};
+use crate::sql::rewrite::staging::{Answer, Merging, is_under_with, spliced};
 
 impl Session {
     /// What its condition and actions evaluate once, as constants. A sub-select that names the rows stays where it is.

@@ -1,6 +1,6 @@
 //! UPDATE of a shard key: the rows are deleted where they are and inserted where they belong, in one transaction.
 //!
-//! Which statements that is right for [`crate::sql::moving`] says. What is left to see is whether old and new keys overlap: then
+//! Which statements that is right for [`crate::sql::rewrite::moving`] says. What is left to see is whether old and new keys overlap: then
 //! one UPDATE might find a row in its way that this one has deleted before, and it is refused.
 
 use std::collections::HashSet;
@@ -12,8 +12,8 @@ use crate::session::protocol::statement::Statement;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::analysis::Analysis;
-use crate::sql::moving::{Item, Moving, moving};
-use crate::sql::staging::{Answer, AnswerColumn};
+use crate::sql::rewrite::moving::{Item, Moving, moving};
+use crate::sql::rewrite::staging::{Answer, AnswerColumn};
 use crate::wire::{self, originate};
 
 impl Session {

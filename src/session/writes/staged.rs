@@ -27,15 +27,16 @@ use crate::session::route::Route;
 use crate::session::transaction::instant::Instant;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
+use crate::sql::Context;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
-use crate::sql::chosen::chosen;
-use crate::sql::clock_literals::clock_literals;
-use crate::sql::lexer::Literals;
-use crate::sql::moving::moving;
-use crate::sql::staging::{
+use crate::sql::parse::lexer::Literals;
+use crate::sql::rewrite::chosen::chosen;
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::clock_literals::clock_literals;
+use crate::sql::rewrite::moving::moving;
+use crate::sql::rewrite::staging::{
     Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
 };
-use crate::sql::{Context, clock};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 /// A write and what is answered before it.

@@ -1,6 +1,6 @@
 //! Queries of WITH, where a statement over several shards is answered in parts. One that writes is run as a statement of its own, with
 //! all that this may need, and what it returns is kept. That the parts do not see each other's writes has been seen before
-//! ([`crate::sql::staging`]).
+//! ([`crate::sql::rewrite::staging`]).
 //!
 //! What follows them may be a query: it is answered last, over what they have returned, before all of it is committed.
 
@@ -9,8 +9,8 @@ use super::write::{Request, Shown, WritingKind};
 use crate::error::PgError;
 use crate::session::{Failure, Session};
 use crate::sql::analysis::Splice;
-use crate::sql::returned::insert_apart;
-use crate::sql::staging::{Answer, CteStage, Stage, StageKind, Stages, are_run, returned, under_with};
+use crate::sql::rewrite::returned::insert_apart;
+use crate::sql::rewrite::staging::{Answer, CteStage, Stage, StageKind, Stages, are_run, returned, under_with};
 
 impl Session {
     /// The queries of WITH, in their order: by name what those after them see, and what stands in their places in the text.

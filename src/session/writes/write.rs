@@ -32,10 +32,10 @@ use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::copies_locked::CopiesLock;
-use crate::sql::copy_in::CopyIn;
-use crate::sql::lexer::{self, TokenKind};
-use crate::sql::moving::Moving;
-use crate::sql::value_rows::{value_rows, with_rows};
+use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::rewrite::moving::Moving;
+use crate::sql::rewrite::value_rows::{value_rows, with_rows};
+use crate::sql::utility::copy_in::CopyIn;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
 /// Where a statement writes.

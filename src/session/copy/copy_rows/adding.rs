@@ -11,8 +11,8 @@ use crate::session::sequences::numbers::with_position;
 use crate::session::sequences::sequence_rights::Right;
 use crate::shard_key::Oid;
 use crate::shardmap::ShardId;
-use crate::sql::copy_in::{AddedValue, CopyFormat, CopyIn};
-use crate::sql::staging::{StageKind, type_name};
+use crate::sql::rewrite::staging::{StageKind, type_name};
+use crate::sql::utility::copy_in::{AddedValue, CopyFormat, CopyIn};
 
 /// What is put before each row.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use super::Target;
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{AddedCell, Value, values};
 use crate::routing::StoredPlace;
-use crate::sql::copy_in::{CopyFormat, CopyIn};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 
 impl StoredPlace {
     /// The place of its shard among these.
