@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use shardgate::execute::copy_in::{PieceKind, Splitter, values};
 use shardgate::shard_key::KeyType;
-use shardgate::sql::copy_in::{CopyFormat, CopyIn, CopyKey, KeySource};
+use shardgate::sql::utility::copy_in::{CopyFormat, CopyIn, CopyKey, KeySource};
 
 const ROW_BYTES_MAX: usize = 1 << 20;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shardgate::sql::lexer;
+use shardgate::sql::parse::lexer;
 
 fuzz_target!(|text: &str| {
     let mut end = 0;

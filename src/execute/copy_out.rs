@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::sql::copy_in::CopyFormat;
+use crate::sql::utility::copy_in::CopyFormat;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, data_row_columns, originate, shard_tag};
 
 /// What PostgreSQL says around the rows.

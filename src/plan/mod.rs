@@ -12,8 +12,8 @@ use crate::error::{PgError, SqlState};
 use crate::routing::Target;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Scope};
-use crate::sql::clock;
 use crate::sql::gather::{HomeTables, Recipe};
+use crate::sql::rewrite::clock;
 
 /// How a statement runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

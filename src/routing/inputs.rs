@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, Oid, oid};
 use crate::sql::analysis::{Count, KeyValue};
-use crate::sql::lexer::Literal;
+use crate::sql::parse::lexer::Literal;
 use crate::wire::Bind;
 
 /// A bound parameter.
@@ -54,7 +54,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// A statement without parameters; `literals` as [`crate::sql::lexer::scan`] finds them in the text.
+    /// A statement without parameters; `literals` as [`crate::sql::parse::lexer::scan`] finds them in the text.
     pub fn literals(text: &'a str, literals: &'a [Literal]) -> Self {
         Self::listed(text, literals, &[])
     }
@@ -263,7 +263,7 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::lexer::scan;
+    use crate::sql::parse::lexer::scan;
 
     /// The first literal of the text, perhaps negated and cast: its type, its text.
     fn literal(text: &str, negative: bool, cast: Option<Oid>) -> Option<(Oid, String)> {

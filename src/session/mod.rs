@@ -15,85 +15,21 @@
 //! The state of the transaction is the session's. Nothing of one session reaches another: a connection goes back to its pool
 //! only when it is proven clean, with the settings it has on record.
 
-mod abandoned;
-mod altered;
-mod at_once;
-mod batches;
 mod cancel;
-mod chosen;
-mod client;
-mod command;
-mod commit;
-mod common_snapshot;
-mod constants;
+mod commands;
 mod copy;
-mod copy_out;
-mod copy_rows;
-mod current_user;
 mod cursor;
-mod decider;
-mod describe;
-mod diversion;
-mod drain;
-mod drift;
-mod elsewhere;
-mod every_shard;
-mod everywhere;
-mod explain;
-mod extended;
+mod ddl;
 mod failure;
-mod foreign_oids;
 mod gateway;
-mod gather;
-mod greet;
-mod held;
-mod inner_query;
-mod instant;
-mod join;
-mod last_step;
-mod left_out;
-mod listening;
-mod lock_rows;
-mod map_database;
-mod merging;
-mod moved;
-mod numbered;
-mod numbers;
-mod outside;
-mod overflow;
-mod parameter;
-mod participant;
-mod patient;
-mod permitted;
-mod prepare;
-mod printed;
-mod ranking;
-mod redefined;
-mod reference_keys;
-mod relations;
-mod relay;
-mod restarts;
+mod protocol;
+mod reads;
 mod route;
-mod schema;
-mod sequence_calls;
-mod sequence_rights;
-mod set_config;
-mod set_sequence;
-mod setting;
-mod simple;
-mod snapshot;
-mod staged;
-mod staged_with;
-mod statement;
-mod staying;
+mod sequences;
+mod settings;
 mod stop;
-mod table_as;
-mod temporary;
-mod told;
 mod transaction;
-mod unsettled;
-mod waits;
-mod write;
+mod writes;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -106,7 +42,7 @@ use futures::future::BoxFuture;
 use tokio::time::error::Elapsed;
 
 pub use cancel::{CancelKey, CancelRegistry};
-pub use drift::DriftLook;
+pub use ddl::drift::DriftLook;
 pub use gateway::Gateway;
 
 use crate::auth::BackendCredentials;
@@ -119,21 +55,22 @@ use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
-use client::Client;
-use current_user::ShardUsers;
+use commands::listening::{Listening, name_sender};
+use commands::relations::{ClientRow, Held};
+use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
-use extended::Batch;
+use ddl::schema::SchemaChange;
 use failure::{Failure, SessionEnd};
-use greet::Greeting;
-use listening::Listening;
-use numbers::DrawnNumbers;
-use participant::Participant;
-use relations::{ClientRow, Held};
-use schema::SchemaChange;
-use statement::{Portal, Statement};
-use staying::NotStaying;
-use temporary::TemporaryTables;
+use protocol::client::Client;
+use protocol::extended::Batch;
+use protocol::greet::Greeting;
+use protocol::relay;
+use protocol::statement::{Portal, Statement};
+use reads::staying::NotStaying;
+use sequences::numbers::DrawnNumbers;
+use settings::current_user::ShardUsers;
 use transaction::Transaction;
+use transaction::participant::Participant;
 
 /// Who the client is, as login found out.
 pub struct Identity {
@@ -596,7 +533,7 @@ impl Session {
             let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
             if !notifications.is_empty() {
-                listening::name_sender(notifications, backend, own);
+                name_sender(notifications, backend, own);
                 self.client.output.extend_from_slice(&notifications.split());
             }
         }

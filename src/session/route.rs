@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::common_snapshot::is_by_key;
-use super::copy_out::has_ascii_inside;
+use super::copy::copy_out::has_ascii_inside;
 use super::cursor::{self, HELD_CURSOR, Life, OnShard};
-use super::write::{Writing, WritingKind};
+use super::transaction::common_snapshot::is_by_key;
+use super::writes::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
@@ -19,9 +19,10 @@ use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
 use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
-use crate::sql::clock_literals::clock_literals;
 use crate::sql::copies_locked::{CopiesLock, lock_before_write};
-use crate::sql::{Read, clock, gather, is_access_share};
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::clock_literals::clock_literals;
+use crate::sql::{Read, gather, is_access_share};
 use crate::telemetry::RouteKind;
 
 /// Where to send it.
@@ -186,7 +187,7 @@ impl Session {
             self.settle_spares(statement, &route).await?;
         }
         if self.transaction.has_own_numbers() {
-            super::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
+            super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
         self.check_decider(statement, &route)?;
         Ok(route)
@@ -197,10 +198,10 @@ impl Session {
         let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
         if statement.session_calls.iter().any(is_set) {
-            return Err(super::set_config::not_alone().into());
+            return Err(super::settings::set_config::not_alone().into());
         }
         if let Some(shard) = self.hinted(statement)? {
-            super::restarts::check_not_alone(&statement.command)?;
+            super::sequences::restarts::check_not_alone(&statement.command)?;
             return self.admit(statement, shard.id).await;
         }
         if cursor::concerns(&statement.command)

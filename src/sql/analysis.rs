@@ -1,19 +1,19 @@
 //! What reading one statement yields: the vocabulary between `sql`, `routing`, `plan` and `session`.
 //!
-//! Made once per text (or per template, see [`super::lexer`]) and shared; holds no value of a parameter or literal, only where
+//! Made once per text (or per template, see [`super::parse::lexer`]) and shared; holds no value of a parameter or literal, only where
 //! to find it, so that one analysis serves every execution.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ddl::ddl_locks::TableLocks;
+use super::ddl::redefined::Redefined;
+pub use super::ddl::schema_guard::{AlteredSequences, NumberedColumns};
+use super::utility::copy_in::CopyIn;
+use super::utility::table_as::TableAs;
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::{GroupId, TableName};
-use crate::sql::copy_in::CopyIn;
-use crate::sql::ddl_locks::TableLocks;
-use crate::sql::redefined::Redefined;
-pub use crate::sql::schema_guard::{AlteredSequences, NumberedColumns};
-use crate::sql::table_as::TableAs;
 
 /// One statement of a query string.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub enum Numbers {
     AtHome,
     /// From cluster-wide sequences, by the shards: the proxy does not see which.
     Unseen,
-    /// From cluster-wide sequences, by the proxy, which puts them into the text first ([`super::drawing`]).
+    /// From cluster-wide sequences, by the proxy, which puts them into the text first ([`super::rewrite::drawing`]).
     Drawn,
 }
 
@@ -228,7 +228,7 @@ pub enum KeyValue {
         number: u16,
         cast: Option<Oid>,
     },
-    /// The n-th literal of the text, 0-based, as [`super::lexer`] counts them.
+    /// The n-th literal of the text, 0-based, as [`super::parse::lexer`] counts them.
     Literal {
         ordinal: u16,
         negative: bool,

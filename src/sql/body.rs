@@ -7,10 +7,10 @@
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
+use super::parse::tree;
 use crate::catalog::{BodyName, BodyReader, BodyReferences};
 use crate::sql::ddl;
 use crate::sql::parse::parse;
-use crate::sql::tree;
 
 mod plpgsql;
 

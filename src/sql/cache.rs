@@ -10,8 +10,8 @@ use moka::sync::Cache;
 
 use super::analysis::{Analysis, Command, Opinion};
 use super::context::Context;
-use super::lexer::{self, Literal, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
 use super::parse;
+use super::parse::lexer::{self, Literal, Literals, SHAPE_BYTES_MAX, SHAPE_LITERALS_MAX, Scanned};
 use super::statement::{self, Source};
 use crate::error::PgError;
 

@@ -28,9 +28,10 @@ use pg_raw_parse::{Node, nodes};
 
 use super::body::SqlBodyReader;
 use super::context::Context;
-use super::lexer::{self, TokenKind};
+use super::parse;
+use super::parse::lexer::{self, TokenKind};
+use super::parse::tree;
 use super::query::{Resolved, placed, resolve};
-use super::{parse, tree};
 use crate::catalog::{Access, Closure, Column, Oid, Relation, RelationKind, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;

@@ -2,8 +2,9 @@
 
 use super::context::Context;
 use super::copies_locked::CopiesLock;
+use super::parse;
+use super::parse::tree;
 use super::query::{Resolved, placed, resolve};
-use super::{parse, tree};
 use crate::catalog::Relation;
 
 /// Those in the text; all that there are where it names none, since views and functions may hide them.

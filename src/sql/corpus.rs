@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::analysis::{Analysis, Effect, Fact, KeyCondition, Opinion, Part, Scope};
 use super::cache::Analyzer;
 use super::context::Context;
-use super::lexer::Literal;
+use super::parse::lexer::Literal;
 use super::testing;
 
 #[test]

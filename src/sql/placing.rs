@@ -7,10 +7,10 @@ use pg_raw_parse::nodes;
 
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
-use super::copy_in::CopyIn;
 use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
+use super::utility::copy_in::CopyIn;
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 

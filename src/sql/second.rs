@@ -20,7 +20,7 @@ use sqlparser::parser::Parser;
 
 use super::analysis::{KeyCondition, Opinion, Part};
 use super::context::Context;
-use super::lexer::{self, Literal, TokenKind};
+use super::parse::lexer::{self, Literal, TokenKind};
 
 mod claims;
 mod names;

@@ -8,17 +8,17 @@ use super::analysis::{
     Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, SessionCall, ShardgateCall,
 };
 use super::context::Context;
-use super::lexer::{self, Literal, TokenKind};
+use super::ddl::redefined::{self, Redefined, introduced, redefined};
+use super::ddl::{ddl_locks, do_block, schema_guard, truncate};
+use super::parse::lexer::{self, Literal, TokenKind};
+use super::parse::tokens::{Tokens, identifier, may_spell_names};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader, Resolved, resolve};
-use super::redefined::{self, Redefined, introduced, redefined};
-use super::shardgate_call::{self, Naming};
-use super::table_as::{self, TableAs};
-use super::tokens::{Tokens, identifier, may_spell_names};
-use super::{
-    clock, ddl, ddl_locks, do_block, drawing, execute, own_relations, parse, schema_guard, session_command, set_config,
-    set_sequence, truncate,
-};
+use super::rewrite::{clock, drawing};
+use super::utility::shardgate_call::{self, Naming};
+use super::utility::table_as::{self, TableAs};
+use super::utility::{execute, own_relations, session_command, set_config, set_sequence};
+use super::{ddl, parse};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.

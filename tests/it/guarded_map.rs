@@ -1,7 +1,7 @@
 //! What a client that is no admin may do with the relations of the schema `shardgate`: read them, whatever its settings and its role
 //! are, and nothing else. The map database belongs to the proxy, whose login there may be a superuser's.
 
-use shardgate::sql::own_relations::COMPUTING;
+use shardgate::sql::utility::own_relations::COMPUTING;
 
 use crate::sessions::succeed;
 use crate::support::{Cluster, Message, Proxy, ProxyOptions, ProxyUser, WireClient};

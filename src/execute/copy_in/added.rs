@@ -6,7 +6,7 @@
 use super::values::Csv;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::oid;
-use crate::sql::copy_in::{CopyFormat, CopyIn};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 
 /// In the format of the data; `None`: NULL.
 pub type AddedCell = Option<Vec<u8>>;
@@ -158,7 +158,7 @@ mod tests {
     use super::super::values::{Value, values};
     use super::*;
     use crate::shard_key::KeyType;
-    use crate::sql::copy_in::{AddedColumn, AddedValue, CopyKey, KeySource};
+    use crate::sql::utility::copy_in::{AddedColumn, AddedValue, CopyKey, KeySource};
 
     fn copy(format: CopyFormat) -> CopyIn {
         let column = |name: &str| AddedColumn {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::added::without_cells;
 use crate::error::SqlState;
-use crate::sql::copy_in::CopyIn;
+use crate::sql::utility::copy_in::CopyIn;
 use crate::wire::{self, FRAME_HEADER_BYTES};
 
 /// Lines that one shard was sent.
@@ -142,7 +142,7 @@ const LINES_MAX: usize = 1 << 18;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::copy_in::{AddedColumn, AddedValue, CopyFormat};
+    use crate::sql::utility::copy_in::{AddedColumn, AddedValue, CopyFormat};
 
     #[test]
     fn a_shards_line_is_the_clients() {

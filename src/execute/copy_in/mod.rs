@@ -20,7 +20,7 @@ mod values;
 use bytes::{Buf, BytesMut};
 
 use crate::error::{PgError, SqlState};
-use crate::sql::copy_in::{CopyFormat, CopyIn};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 pub use added::{AddedCell, not_binary, number_cell, put_header, put_row, uuid_cell};
 pub use line_map::{LineMap, line_of, with_line};
 use lines::{FoundLine, Lines};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::added::AddedCell;
 use super::tuples;
-use crate::sql::copy_in::{CopyFormat, CopyIn, CopyKey, KeySource};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn, CopyKey, KeySource};
 
 /// What a row has in one column of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::describe::put_with_formats;
-use super::super::extended::cannot_be_run;
-use super::super::inner_query::Bound;
 use super::super::route::Route;
-use super::super::statement::Statement;
 use super::super::{Failure, Session};
 use super::held::not_held;
 use super::merged::{MergedCursor, NotMerged};
@@ -19,6 +15,10 @@ use crate::error::{PgError, SqlState};
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
 use crate::routing::Inputs;
+use crate::session::commands::inner_query::Bound;
+use crate::session::protocol::describe::put_with_formats;
+use crate::session::protocol::extended::cannot_be_run;
+use crate::session::protocol::statement::Statement;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
 use crate::wire::{self, originate};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::super::gather::{moved, release};
-use super::super::statement::Statement;
 use super::super::{Failure, Session, lost};
 use super::{Cursor, Life, Source};
 use crate::backend::{CANCEL_TIMEOUT, Pooled, Settings};
 use crate::error::PgError;
 use crate::execute::gather::{self, Fetch, GatherError, Opening};
 use crate::plan::Gathering;
+use crate::session::protocol::statement::Statement;
+use crate::session::reads::gather::{moved, release};
 use crate::sql::analysis::Scroll;
 use crate::wire::{self, FieldDescription};
 

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::describe::error_frame;
-use super::super::gather::moved;
 use super::super::{Failure, Session, SessionEnd, lost};
 use super::gathered::GatheredCursor;
 use super::{Cursors, Source};
 use crate::backend::ConnectionError;
 use crate::error::PgError;
+use crate::session::protocol::describe::error_frame;
+use crate::session::reads::gather::moved;
 use crate::shardmap::ShardId;
 
 /// A cursor that DECLARE has made on one shard.

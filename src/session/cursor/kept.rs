@@ -5,12 +5,12 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::super::diversion::Kept;
-use super::super::inner_query::has_inner_query;
-use super::super::statement::Portal;
 use super::super::{Failure, Session};
 use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
+use crate::session::commands::inner_query::has_inner_query;
+use crate::session::protocol::diversion::Kept;
+use crate::session::protocol::statement::Portal;
 use crate::sql::analysis::Scroll;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 

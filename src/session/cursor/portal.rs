@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::extended::cannot_be_run;
-use super::super::statement::{Portal, Statement};
 use super::super::{Failure, Session, SessionEnd};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
@@ -17,6 +15,8 @@ use crate::backend::Connection;
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
+use crate::session::protocol::extended::cannot_be_run;
+use crate::session::protocol::statement::{Portal, Statement};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Merge;
 use crate::wire::{self, originate, shard_tag};

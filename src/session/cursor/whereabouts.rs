@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::super::describe::{Description, describe_unnamed_on, unless_gone};
 use super::super::gateway::MAP_DATABASE;
-use super::super::statement::{Portal, Statement};
 use super::super::{Failure, Participant, Session};
 use crate::catalog::quoted_literal;
 use crate::error::PgError;
+use crate::session::protocol::describe::{Description, describe_unnamed_on, unless_gone};
+use crate::session::protocol::statement::{Portal, Statement};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Command;
 

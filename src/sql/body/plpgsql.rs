@@ -6,7 +6,7 @@
 //! is not recognised. Assignments to NEW are noted, since a trigger may change a row's key by them.
 
 use super::{BODY_BYTES_MAX, Found, UNREADABLE, expression, statements};
-use crate::sql::lexer::{self, TokenKind};
+use crate::sql::parse::lexer::{self, TokenKind};
 
 pub(super) fn read(body: &str, found: &mut Found) {
     if body.len() > BODY_BYTES_MAX {

@@ -27,11 +27,12 @@ use super::survey::{Step, Survey};
 use super::{Input, Source, survey_text};
 use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{Combination, Combine, DistinctRows, Effect, Groups, Merge, Part};
-use crate::sql::clock_literals::mentions_time;
 use crate::sql::context::Context;
+use crate::sql::parse;
+use crate::sql::parse::lexer;
+use crate::sql::parse::tokens::Tokens;
 use crate::sql::query::Reader;
-use crate::sql::tokens::Tokens;
-use crate::sql::{lexer, parse};
+use crate::sql::rewrite::clock_literals::mentions_time;
 
 /// A sub-select and what takes its place.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use crate::catalog::quoted_literal;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// What a column is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::Keys;
 use super::constants::{Value, value};
 use crate::catalog::{Column, Relation, quoted_identifier, quoted_literal};
 use crate::shard_key::{Oid, oid};
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// A conjunct of one query level.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::semijoins::{Known, Place};
 use super::survey::{Level, Survey};
 use crate::catalog::{Catalog, quoted_identifier, quoted_name};
 use crate::shard_key::oid;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// GROUP BY and HAVING of one level.
 #[derive(Debug)]

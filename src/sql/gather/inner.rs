@@ -5,8 +5,8 @@ use std::ops::Range;
 use pg_raw_parse::{Node, nodes};
 
 use super::survey::Survey;
-use crate::sql::tokens::Tokens;
-use crate::sql::tree;
+use crate::sql::parse::tokens::Tokens;
+use crate::sql::parse::tree;
 
 /// A SELECT below the outermost: what of the survey is of it, and of what is inside of it.
 #[derive(Clone, Debug)]

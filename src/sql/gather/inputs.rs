@@ -20,8 +20,8 @@ use crate::shard_key::oid;
 use crate::shardmap::TableKind;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
+use crate::sql::parse::tokens::{Tokens, identifier};
 use crate::sql::query::{Resolved, means_temporary, placed, resolve_name};
-use crate::sql::tokens::{Tokens, identifier};
 
 /// What becomes of a relation in FROM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

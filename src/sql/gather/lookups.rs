@@ -9,7 +9,7 @@ use pg_raw_parse::{Node, nodes};
 use super::filters::{COMPARED, ColumnName, column};
 use super::survey::Survey;
 use crate::catalog::Relation;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// Equalities between columns in the WHERE of one sub-select.
 #[derive(Clone, Debug, PartialEq, Eq)]

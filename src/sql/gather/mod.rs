@@ -44,13 +44,13 @@ use std::collections::BTreeMap;
 use pg_raw_parse::Node;
 
 use super::analysis::{Effect, Splice};
-use super::clock_literals::mentions_time;
 use super::context::Context;
-use super::lexer;
 use super::parse;
+use super::parse::lexer;
+use super::parse::tokens::Tokens;
 use super::query::{Nature, Reader, nature};
-use super::staging::with_parameters;
-use super::tokens::Tokens;
+use super::rewrite::clock_literals::mentions_time;
+use super::rewrite::staging::with_parameters;
 use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 use computed::{Computed, computed};

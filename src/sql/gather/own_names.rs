@@ -10,7 +10,7 @@ use super::refusals;
 use super::survey::{Call, Survey};
 use crate::error::PgError;
 use crate::sql::context::Context;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// A cast, by the name of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,11 +24,11 @@ use super::steps::steps;
 use super::survey::{Call, Survey};
 use super::{HomeTables, survey_text};
 use crate::catalog::{quoted_identifier, quoted_name};
-use crate::sql::clock;
 use crate::sql::context::Context;
 use crate::sql::parse;
+use crate::sql::parse::tokens::Tokens;
 use crate::sql::query::{Nature, nature};
-use crate::sql::tokens::Tokens;
+use crate::sql::rewrite::clock;
 
 /// What one shard is asked for, and what becomes of the others' text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::survey::{ColumnUse, RelationUse, Step, Survey};
 use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::sql::analysis::Splice;
-use crate::sql::tokens::Tokens;
+use crate::sql::parse::tokens::Tokens;
 
 /// What stands in a relation's place.
 #[derive(Clone, Debug, PartialEq, Eq)]

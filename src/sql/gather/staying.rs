@@ -29,11 +29,11 @@ use super::{HomeTables, Input, Recipe, Source, cooked};
 use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_literal, type_anywhere};
 use crate::shard_key::oid;
 use crate::sql::analysis::{Combination, Combine, Count, DistinctRows, Groups, Merge, Splice};
-use crate::sql::clock_literals::mentions_time;
 use crate::sql::context::Context;
-use crate::sql::lexer;
 use crate::sql::parse;
-use crate::sql::tokens::Tokens;
+use crate::sql::parse::lexer;
+use crate::sql::parse::tokens::Tokens;
+use crate::sql::rewrite::clock_literals::mentions_time;
 
 /// A statement of which some inputs may stay where they are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::own_names::{self, Cast};
 use super::reading::{ConditionRead, Operand, Reading};
 use super::refusals;
 use crate::error::PgError;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// Everything that was met, in the order of the walk.
 #[derive(Debug, Default)]

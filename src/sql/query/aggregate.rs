@@ -18,8 +18,8 @@ use super::{Block, Distinct, OrderBy, OrderItem, Output};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::sql::analysis::{Combination, Combine, Groups, Merge, RowKeyColumn, SortKey, TextOrder};
-use crate::sql::lexer::{self, TokenKind};
-use crate::sql::tree;
+use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::parse::tree;
 
 /// The outermost query, as its groups are read.
 pub struct GroupedQuery<'q, 'n> {

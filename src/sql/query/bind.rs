@@ -22,8 +22,8 @@ use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyType, oid};
 use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part, SessionCall};
 use crate::sql::context::Context;
-use crate::sql::lexer::{Literal, LiteralClass};
 use crate::sql::notes::Notes;
+use crate::sql::parse::lexer::{Literal, LiteralClass};
 
 /// Queries nest no deeper: a limit of ours, so that no text overflows the stack.
 pub const QUERY_DEPTH_MAX: usize = 40;

@@ -12,7 +12,7 @@ use super::select_list::{item_order, quoted_path};
 use super::{ColumnProperties, ItemOrder};
 use crate::shard_key::KeyType;
 use crate::sql::analysis::TextOrder;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 impl Reader<'_> {
     /// Whether an expression, if it is text, has a collation that sorts bytewise: the database's and every column's do, or it

@@ -13,7 +13,7 @@ use super::leaves::{Leaf, LeafKind};
 use super::modify::{Target, TargetKind};
 use crate::catalog::{Column, Relation};
 use crate::shard_key::oid;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// Rows of constants in FROM.
 struct Constants<'n> {

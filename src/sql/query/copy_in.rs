@@ -16,8 +16,8 @@ use crate::catalog::{Column, Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::sql::analysis::{KeyCondition, Numbers, Part};
-use crate::sql::copy_in::{AddedColumn, AddedValue, CopyIn, CopyKey, KeySource, is_listed, listed_columns};
-use crate::sql::staging::clock_default;
+use crate::sql::rewrite::staging::clock_default;
+use crate::sql::utility::copy_in::{AddedColumn, AddedValue, CopyIn, CopyKey, KeySource, is_listed, listed_columns};
 
 impl<'c> Reader<'c> {
     /// `None`: a table of another kind.

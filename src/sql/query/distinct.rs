@@ -9,7 +9,7 @@ use super::scope::{Frame, Resolution};
 use super::{Bound, OrderBy, Output};
 use crate::error::PgError;
 use crate::sql::analysis::{Combine, DistinctRows, RowKeyColumn};
-use crate::sql::tree;
+use crate::sql::parse::tree;
 use pg_raw_parse::Node;
 
 /// What tells rows apart, before hidden columns have their places.

@@ -12,7 +12,7 @@ use super::catalog_functions;
 use super::scope::{Frame, Resolution};
 use crate::catalog::Catalog;
 use crate::shard_key::{Oid, oid};
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// A type, with its typmod, whose equal values look alike; under a deterministic collation, where it has one.
 pub fn has_equal_image(type_oid: Oid, typmod: i32, catalog: &Catalog) -> bool {

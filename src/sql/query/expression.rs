@@ -13,7 +13,7 @@ use super::scope::{Frame, Level, Resolution};
 use super::with::CteList;
 use super::{Facts, Subquery, Term};
 use crate::error::PgError;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::catalog::RelationKind;
 use crate::error::PgError;
 use crate::shard_key::{Oid, oid};
 use crate::sql::notes::Notes;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// What a query is there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

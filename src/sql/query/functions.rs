@@ -11,9 +11,9 @@ use crate::catalog::{Access, Closure, Function, References, RelationKind};
 use crate::error::PgError;
 use crate::sql::analysis::{Numbers, SessionCall};
 use crate::sql::body::SqlBodyReader;
-use crate::sql::drawing;
-use crate::sql::shardgate_call::{self, Naming};
-use crate::sql::tree;
+use crate::sql::parse::tree;
+use crate::sql::rewrite::drawing;
+use crate::sql::utility::shardgate_call::{self, Naming};
 
 impl<'c> Reader<'c> {
     /// The function's name when it can only mean one of `pg_catalog`.

@@ -22,7 +22,8 @@ use crate::catalog::TriggerEvents;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
-use crate::sql::{drawing, parse};
+use crate::sql::parse;
+use crate::sql::rewrite::drawing;
 
 /// An INSERT with its target read.
 struct MadeRows<'t, 'c> {

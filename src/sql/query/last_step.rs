@@ -17,8 +17,8 @@ use super::scope::Frame;
 use super::{Column, Distinct, OrderBy};
 use crate::catalog::quoted_identifier;
 use crate::sql::analysis::{ColumnUse, Combination, LastStep, Merge};
-use crate::sql::lexer::{self, TokenKind};
-use crate::sql::tree;
+use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::parse::tree;
 
 /// The alias of the groups.
 const GROUPS: &str = "shardgate_groups";

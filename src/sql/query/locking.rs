@@ -13,7 +13,7 @@ use super::scope::{Frame, VisibleColumns};
 use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::sql::analysis::{LockWait, Locking};
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 impl Reader<'_> {
     /// `None`: they cannot.

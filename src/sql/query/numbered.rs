@@ -9,7 +9,7 @@ use super::bind::Reader;
 use crate::catalog::Column;
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::Numbers;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// What an INSERT says of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

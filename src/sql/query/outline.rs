@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::sql::lexer::{self, Token, TokenKind};
+use crate::sql::parse::lexer::{self, Token, TokenKind};
 
 /// Byte ranges of the text, from first to last token.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::scope::{Frame, Resolution};
 use super::{Predicate, Term};
 use crate::shard_key::{FunctionArgument, KeyFunction, KeyType, Oid, oid};
 use crate::sql::analysis::{Comparison, KeyValue, Test};
-use crate::sql::lexer::LiteralClass;
-use crate::sql::tree;
+use crate::sql::parse::lexer::LiteralClass;
+use crate::sql::parse::tree;
 
 /// AND, OR and NOT nest no deeper; beyond, nothing is proven.
 const DEPTH_MAX: usize = 48;

@@ -8,7 +8,7 @@ use pg_raw_parse::nodes;
 use crate::catalog::{Relation, RelationKind};
 use crate::shardmap::{Group, Table, TableKind};
 use crate::sql::context::Context;
-use crate::sql::shardgate_call;
+use crate::sql::utility::shardgate_call;
 
 /// What a relation's name means.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::shard_key::oid;
 use crate::sql::analysis::TextOrder;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 impl<'c> Reader<'c> {
     pub fn targets<'n>(

@@ -14,8 +14,8 @@ use super::functions::one_server;
 use crate::catalog::{BodyReader, Function, Oid};
 use crate::sql::analysis::SessionCall;
 use crate::sql::body::SqlBodyReader;
-use crate::sql::clock::mentions_clock;
-use crate::sql::tree;
+use crate::sql::parse::tree;
+use crate::sql::rewrite::clock::mentions_clock;
 
 impl Reader<'_> {
     /// A call that answers for one server.

@@ -9,7 +9,9 @@ use super::bind::Reader;
 use super::modify::{Target, TargetKind};
 use crate::catalog::Column;
 use crate::error::PgError;
-use crate::sql::{clock, parse, tree};
+use crate::sql::parse;
+use crate::sql::parse::tree;
+use crate::sql::rewrite::clock;
 
 impl Reader<'_> {
     /// One assignment of an UPDATE, of ON CONFLICT, or of a MERGE.

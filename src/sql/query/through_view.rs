@@ -16,7 +16,7 @@ use crate::catalog::Relation;
 use crate::error::PgError;
 use crate::shardmap::TableKind;
 use crate::sql::parse;
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 impl<'c> Reader<'c> {
     /// The target of an INSERT, UPDATE or DELETE.

@@ -9,7 +9,7 @@ use pg_raw_parse::{Node, nodes};
 use super::Grouping;
 use super::bind::Reader;
 use super::found_first::{Known, Level};
-use crate::sql::tree;
+use crate::sql::parse::tree;
 
 /// OVER, with what it takes from the WINDOW clause.
 struct Window<'n> {

@@ -2,7 +2,8 @@
 
 use crate::sql::analysis::Scope;
 use crate::sql::cache::Analyzer;
-use crate::sql::{explain, testing};
+use crate::sql::testing;
+use crate::sql::utility::explain;
 
 /// The shards' text and the merge; why not, where the answers are not merged.
 /// Each added column has the same name, which is left out here.

@@ -1,0 +1,537 @@
+//! EXPLAIN: where a statement goes and why, then each shard's own plan.
+//!
+//! `EXPLAIN (SHARDS)` is the head alone and runs nothing. Plain EXPLAIN sends the same EXPLAIN to every shard that would run the
+//! statement, collects what they say, and answers once: the head, then the plans, or one document that holds both. Nothing goes
+//! to the client before all have answered, so an error stands alone as PostgreSQL's would. What the statement is refused for is
+//! the head's to tell, except with ANALYZE, which would have run it.
+
+mod document;
+mod head;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes};
+
+use self::document::ShardPlan;
+use self::head::Head;
+use super::command::{drop_row_description, is_own, text_field};
+use super::prepare::not_in_the_text;
+use crate::backend::Frame;
+use crate::error::{PgError, SqlState};
+use crate::execute::gather::Sent;
+use crate::routing::Inputs;
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::protocol::describe::{frame, prepare_on};
+use crate::session::protocol::statement::Statement;
+use crate::session::reads::elsewhere::{fragment_text, with_shard_named};
+use crate::session::reads::gather::FragmentRun;
+use crate::session::route::Route;
+use crate::session::writes::write::WritingKind;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shard_key::oid;
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
+use crate::sql::gather::Source;
+
+use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
+
+/// A statement's EXPLAIN, taken apart.
+struct Explained<'a> {
+    statement: &'a Analysis,
+    inner: &'a Analysis,
+    text: &'a str,
+    is_analyze: bool,
+    /// In the extended protocol: the types of the parameters, and their values as the rest of a Bind.
+    values: Option<(&'a [u32], &'a [u8])>,
+}
+
+/// Which shards have a plan, and what each is sent.
+struct Asked {
+    shards: Vec<ShardId>,
+    sql: String,
+}
+
+/// How the shards are asked.
+enum Ask<'a> {
+    /// The simple protocol.
+    Query,
+    /// The extended one: the statement as it was prepared, the portal's name, which shards name in errors, and the parameters.
+    Bound { prepared: &'a Arc<Statement>, portal: &'a [u8], after_names: &'a [u8] },
+}
+
+impl Session {
+    /// EXPLAIN in any form. `bound`: in the extended protocol, the prepared statement and its values.
+    pub(in crate::session) async fn explain(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        bound: Option<(&Arc<Statement>, &wire::Bind<'_>)>,
+    ) -> Result<(), Failure> {
+        let Command::Explain { shards, analyze, format, inner } = &statement.command else {
+            return Err(PgError::internal("not an EXPLAIN").into());
+        };
+        if let Command::Execute { .. } = &inner.command {
+            return Box::pin(self.explain_execution(statement, inner, text, bound.is_some())).await;
+        }
+        let types = match bound {
+            Some((prepared, _)) if statement.parameter_count > 0 => self.described_types(prepared).await?,
+            Some(_) | None => Vec::new(),
+        };
+        let after_names = bound.map(|(_, bind)| bind.with_result_formats(&[]));
+        let values = after_names.as_deref().map(|after_names| (&types[..], after_names));
+        let explained = Explained { statement, inner, text, is_analyze: *analyze && !*shards, values };
+        let read = self.read(text).await?;
+        let inputs = match bound {
+            Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
+            None => Inputs::literals(text, &read.literals),
+        };
+        let why = inner.why.iter().map(|fact| fact.sentence(text, &read.literals)).collect();
+        let (head, asked, analyzed) = self.explain_head(&explained, why, &inputs, *format).await?;
+        let plans = match (asked, bound) {
+            _ if *shards => Vec::new(),
+            _ if !analyzed.is_empty() => analyzed,
+            (None, bound) => {
+                if bound.is_none() {
+                    // What PostgreSQL has to say against the statement comes first.
+                    self.check_explained(&explained).await?;
+                }
+                Vec::new()
+            }
+            (Some(asked), None) => self.plans(&explained, &asked, Ask::Query).await?,
+            (Some(asked), Some((prepared, bind))) => {
+                let after_names = after_names.as_deref().unwrap_or_default();
+                self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names }).await?
+            }
+        };
+        if bound.is_none() {
+            originate::row_description(&mut self.client.output, &[plan_field(*format)]);
+        }
+        for row in document::rows(*format, &head, &plans) {
+            originate::data_row(&mut self.client.output, &[Some(row)]);
+        }
+        originate::command_complete(&mut self.client.output, "EXPLAIN");
+        Ok(())
+    }
+
+    /// Of a prepared statement: what it runs with these arguments. `is_bound`: the client has got the description.
+    async fn explain_execution(
+        &mut self,
+        statement: &Analysis,
+        execution: &Analysis,
+        text: &str,
+        is_bound: bool,
+    ) -> Result<(), Failure> {
+        if let Scope::Refused(refusal) = &execution.scope {
+            return Err(refusal.clone().into());
+        }
+        let prepared = self.text_of_execution(execution, text).await?;
+        let explain = text.get(statement.start..execution.start).unwrap_or_default();
+        let text = format!("{explain}{prepared}");
+        let read = self.read(&text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is explained"))?;
+        let before = self.client.output.len();
+        Box::pin(self.explain(statement, &text, None)).await.map_err(not_in_the_text)?;
+        if is_bound {
+            drop_row_description(&mut self.client.output, before);
+        }
+        Ok(())
+    }
+
+    /// As the home shard infers them; what it cannot describe has parameters of text.
+    async fn described_types(&mut self, prepared: &Arc<Statement>) -> Result<Vec<u32>, Failure> {
+        match self.describe_own(prepared) {
+            Some(description) => Ok(description.parameter_types),
+            None => Ok(self.describe(prepared).await?.parameter_types.clone()),
+        }
+    }
+
+    async fn check_explained(&mut self, explained: &Explained<'_>) -> Result<(), Failure> {
+        let Explained { statement, text, .. } = explained;
+        if !describes_at_home(statement) || statement.parameter_count > 0 {
+            return Ok(());
+        }
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
+        self.describe(&prepared).await.map(|_| ())
+    }
+
+    /// The head, and what the shards are asked for, nothing where nothing would run; or the plan of what has been run.
+    async fn explain_head(
+        &mut self,
+        explained: &Explained<'_>,
+        mut why: Vec<String>,
+        inputs: &Inputs<'_>,
+        format: ExplainFormat,
+    ) -> Result<(Head, Option<Asked>, Vec<ShardPlan>), Failure> {
+        let Explained { statement, inner, text, is_analyze, values } = *explained;
+        if why.is_empty() {
+            why.push("The statement names no sharded table.".to_owned());
+        }
+        if is_own(&inner.command) && !is_temporary(inner) {
+            check_own(inner, is_analyze)?;
+            return Ok((Head::new("local", why), None, Vec::new()));
+        }
+        if is_temporary(inner) && is_analyze {
+            return Err(creates_a_table().into());
+        }
+        let alone = text.get(inner.start..inner.end).unwrap_or(text);
+        let explain = text.get(statement.start..inner.start).unwrap_or_default();
+        let (head, merge, shards) = match self.route(inner, inputs).await {
+            Ok(Route::Shard(shard)) => {
+                let route = if shard == MAP_DATABASE { "local" } else { "single shard" };
+                (Head::new(route, why), None, vec![shard])
+            }
+            Ok(Route::Scatter(_)) if is_analyze && inner.effect == Effect::ReadLocking => return Err(locks_not_analyzed().into()),
+            Ok(Route::Scatter(shards)) => {
+                let merge = inner.merge.clone()?;
+                why.extend(self.told_of_reference_keys(&fragment_text(inner, &merge, text), &merge));
+                (
+                    Head { merge: Some(crate::sql::utility::explain::merge(&merge)), ..Head::new("scatter", why) },
+                    Some(merge),
+                    shards,
+                )
+            }
+            Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
+            Ok(Route::Write(writing)) if writing.shards.is_empty() => {
+                // Where it writes is not known before its queries are answered.
+                let merge = Some(match &writing.kind {
+                    WritingKind::Moved(_) => "rows are deleted where they are and inserted where their new keys belong".to_owned(),
+                    _ => "the queries in it are answered first, and their rows are written as constants".to_owned(),
+                });
+                return Ok((Head { merge, ..Head::new("split write", why) }, None, Vec::new()));
+            }
+            Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
+            Ok(Route::Gather(gathering)) if is_analyze => {
+                let field = plan_field(format);
+                let (fragments, answer) = self.gather_explained(&gathering, (inner, text), (explain, &field), values).await?;
+                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let actual = |run: FragmentRun| {
+                    let Sent { rows, bytes, elapsed } = run.sent;
+                    let time = elapsed.as_secs_f64() * 1000.0;
+                    (run.shard, format!("{} (actual rows={rows} bytes={bytes} time={time:.3} ms)", one_line(&run.sql)))
+                };
+                let on = fragments.into_iter().map(actual).collect();
+                let home = self.home()?.name.clone();
+                let rows = answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
+                let merge = Some(format!("PostgreSQL on {home}"));
+                let head = Head { shards, on, merge, ..Head::new("gather", why) };
+                return Ok((head, None, vec![ShardPlan { shard: home, rows }]));
+            }
+            // Where it would run is not there before its rows are: no plan of it can be shown.
+            Ok(Route::Gather(gathering)) => {
+                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let home = self.home()?.name.clone();
+                let staying = Box::pin(self.staying(&gathering, alone, &|_| None)).await?;
+                let recipe = staying.as_ref().unwrap_or(&gathering.recipe);
+                let inputs = &recipe.inputs;
+                let own = inputs.iter().filter(|input| input.source != Source::Shards).map(|input| (home.clone(), input.shown()));
+                let shipped = |shard: &String| {
+                    let shipped = inputs.iter().filter(|input| input.source == Source::Shards);
+                    shipped.map(|input| (shard.clone(), input.shown())).collect::<Vec<_>>()
+                };
+                let on = own.chain(shards.iter().flat_map(shipped)).collect();
+                let merge = Some(format!("PostgreSQL on {home}: {}", one_line(&recipe.text)));
+                return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));
+            }
+            Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {
+                let why = std::iter::once(refusal.message).chain(refusal.detail).collect();
+                return Ok((Head { hint: refusal.hint, ..Head::new("refused", why) }, None, Vec::new()));
+            }
+            Err(failure) => return Err(failure),
+        };
+        let sql = merge.map_or_else(|| alone.to_owned(), |merge| fragment_text(inner, &merge, text));
+        let names: Vec<String> = shards.iter().map(|shard| self.shard_name(*shard)).collect();
+        let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
+        let asked = Asked { shards, sql: format!("{explain}{sql}") };
+        Ok((Head { shards: names, on, ..head }, Some(asked), Vec::new()))
+    }
+
+    fn shard_name(&self, id: ShardId) -> String {
+        self.gateway.shard(id).map_or_else(|_| id.0.to_string(), |shard| shard.name.clone())
+    }
+
+    /// Each shard's answer, in the order of the shards.
+    async fn plans(&mut self, explained: &Explained<'_>, asked: &Asked, ask: Ask<'_>) -> Result<Vec<ShardPlan>, Failure> {
+        let is_one_of_several = asked.shards.len() > 1;
+        let fragment = match &ask {
+            Ask::Query => None,
+            Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, &asked.sql).await?),
+            Ask::Bound { prepared, .. } => Some(Arc::clone(prepared)),
+        };
+        // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
+        for shard in &asked.shards {
+            let index = self.join(*shard).await?;
+            match ask {
+                Ask::Query => self.sync(index).await?,
+                Ask::Bound { .. } => self.drain_with_flush(index).await?,
+            }
+            if explained.is_analyze {
+                self.pin_if_needed(index, explained.statement);
+            }
+        }
+        for shard in &asked.shards {
+            match (&fragment, &ask) {
+                (Some(fragment), Ask::Bound { portal, after_names, .. }) => {
+                    self.ask_bound(explained, *shard, fragment, (portal, after_names)).await?
+                }
+                _ => self.ask_by_query(explained, *shard, &asked.sql).await,
+            }
+        }
+        let mut plans = Vec::with_capacity(asked.shards.len());
+        let mut first_failure = None;
+        let mut bytes_left = PLAN_BYTES_MAX;
+        for shard in &asked.shards {
+            match self.collect_plan(*shard, fragment.as_deref(), &mut bytes_left).await {
+                Ok(rows) => plans.push(ShardPlan { shard: self.shard_name(*shard), rows }),
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(Failure::Shard(frame)) if is_one_of_several => {
+                    first_failure.get_or_insert(Failure::Shard(with_shard_named(&frame, &self.shard_name(*shard))));
+                }
+                Err(failure) => {
+                    first_failure.get_or_insert(failure);
+                }
+            }
+        }
+        first_failure.map_or(Ok(plans), Err)
+    }
+
+    /// As a Query: the answer ends with ReadyForQuery.
+    async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, sql: &str) {
+        let Explained { statement, text, is_analyze, .. } = *explained;
+        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
+        participant.has_written |= is_analyze && statement.effect == Effect::Write;
+        let connection = &mut *participant.connection;
+        connection.unnamed = None;
+        // Error positions are those of the client's text.
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        originate::query(&mut connection.output, format!("{:blanks$}{sql}", "").as_bytes());
+        self.start_asked(shard).await;
+    }
+
+    /// Within the client's pipeline, whose Sync is still to come: the answer ends with the portal's.
+    async fn ask_bound(
+        &mut self,
+        explained: &Explained<'_>,
+        shard: ShardId,
+        fragment: &Arc<Statement>,
+        (portal, after_names): (&[u8], &[u8]),
+    ) -> Result<(), Failure> {
+        let Explained { statement, is_analyze, .. } = *explained;
+        let prepared_max = self.gateway.prepared_max();
+        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return Ok(()) };
+        participant.has_written |= is_analyze && statement.effect == Effect::Write;
+        participant.needs_sync = true;
+        let connection = &mut *participant.connection;
+        prepare_on(connection, fragment, false, prepared_max);
+        fragment.id.with_name(|name| originate::bind(&mut connection.output, portal, name, after_names));
+        originate::execute(&mut connection.output, portal, 0);
+        originate::close(&mut connection.output, b'P', portal);
+        originate::flush(&mut connection.output);
+        self.start_asked(shard).await;
+        Ok(())
+    }
+
+    /// What was asked leaves.
+    async fn start_asked(&mut self, shard: ShardId) {
+        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
+        let connection = &mut *participant.connection;
+        // The answers are read here, not by the relay.
+        connection.pending.clear();
+        self.cancel.started(connection);
+        connection.send().await;
+    }
+
+    /// The text that each of several shards explains, as a statement of the client's types.
+    async fn fragment_of(&mut self, prepared: &Arc<Statement>, sql: &str) -> Result<Arc<Statement>, Failure> {
+        let types = self.described_types(prepared).await?;
+        Ok(Arc::new(self.made_of(prepared, Bytes::copy_from_slice(sql.as_bytes()), types.into())))
+    }
+
+    /// Reads one shard's answer to its end. Notices go to the client as they come.
+    async fn collect_plan(
+        &mut self,
+        shard: ShardId,
+        fragment: Option<&Statement>,
+        bytes_left: &mut usize,
+    ) -> Result<Vec<String>, Failure> {
+        let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let mut rows = Vec::new();
+        let mut refusal = None;
+        let (mut is_too_large, mut is_complete) = (false, false);
+        loop {
+            let (tag, body) = self.next_of(index).await?;
+            match tag {
+                shard_tag::DATA_ROW => match bytes_left.checked_sub(body.len()) {
+                    Some(left) => {
+                        *bytes_left = left;
+                        let column = wire::data_row_columns(&body).next().and_then(Result::ok).flatten().unwrap_or_default();
+                        rows.push(String::from_utf8_lossy(column).into_owned());
+                    }
+                    None => is_too_large = true,
+                },
+                shard_tag::NOTICE => self.client.output.extend_from_slice(&frame(tag, &body)),
+                shard_tag::PARAMETER_STATUS => self.take_parameter(index, &body)?,
+                shard_tag::ERROR => {
+                    let fields = wire::error_fields(&body).map_err(SessionEnd::from)?;
+                    if fields.is_fatal() {
+                        let error = PgError::new(SqlState::CONNECTION_FAILURE, "the shard ended the connection");
+                        return Err(self.remove_lost(index, error.with_detail(format!("It said: {}.", fields.message())), true));
+                    }
+                    refusal = Some(frame(tag, &body));
+                }
+                shard_tag::COMMAND_COMPLETE => is_complete = true,
+                shard_tag::READY => {
+                    if let Some(participant) = self.participants.get_mut(index) {
+                        participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
+                    }
+                }
+                _ => {}
+            }
+            let is_last = match fragment {
+                None => tag == shard_tag::READY,
+                // After an error the shard skips until Sync.
+                Some(_) => tag == shard_tag::ERROR || (is_complete && tag == shard_tag::CLOSE_COMPLETE),
+            };
+            if is_last {
+                break;
+            }
+        }
+        if let (Some(fragment), Some(_), Some(participant)) = (fragment, &refusal, self.participants.get_mut(index)) {
+            participant.connection.prepared.doubt(fragment.id);
+        }
+        match refusal {
+            Some(frame) => Err(Failure::Shard(frame)),
+            None if is_too_large => Err(plans_too_large().into()),
+            None => Ok(rows),
+        }
+    }
+
+    fn take_parameter(&mut self, index: usize, body: &[u8]) -> Result<(), SessionEnd> {
+        let (name, value) = wire::parameter_status(body)?;
+        let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.connection.note_parameter(&name, &value);
+        }
+        self.report_parameter(&name, &value);
+        Ok(())
+    }
+
+    /// The next whole message of a participant. A client that has gone ends the session.
+    async fn next_of(&mut self, index: usize) -> Result<(u8, Bytes), Failure> {
+        loop {
+            let Some(participant) = self.participants.get_mut(index) else {
+                return Err(PgError::internal("participant is gone").into());
+            };
+            match participant.connection.peek() {
+                Ok(Some(Frame { header, is_complete: true })) => {
+                    let mut frame = participant.connection.input.split_to(header.total).freeze();
+                    frame.advance(FRAME_HEADER_BYTES);
+                    return Ok((header.tag, frame));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            }
+            let client = &mut self.client;
+            let filled = poll_fn(|context| {
+                if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                    return Poll::Ready(Ok(filled));
+                }
+                client.poll_gone(context).map(Err)
+            })
+            .await;
+            match filled {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(self.participant_lost(index, &error)),
+                Err(end) => return Err(end.into()),
+            }
+        }
+    }
+}
+
+/// Does the home shard describe this EXPLAIN? What is the proxy's own it does not know.
+pub(in crate::session) fn describes_at_home(explain: &Analysis) -> bool {
+    let Command::Explain { shards, inner, .. } = &explain.command else { return false };
+    let is_local = is_own(&inner.command) && !is_temporary(inner);
+    let is_elsewhere = matches!(inner.scope, Scope::Map | Scope::Proxy(_));
+    !is_local && (!*shards || (explain.parameter_count > 0 && !is_elsewhere))
+}
+
+/// The only column of a plan.
+pub(in crate::session) fn plan_field(format: ExplainFormat) -> FieldDescription {
+    let field = text_field("QUERY PLAN");
+    match format {
+        ExplainFormat::Text | ExplainFormat::Yaml => field,
+        ExplainFormat::Json => FieldDescription { type_oid: oid::JSON, ..field },
+        ExplainFormat::Xml => FieldDescription { type_oid: oid::XML, ..field },
+    }
+}
+
+/// Creates a temporary table, which runs on the home shard.
+fn is_temporary(inner: &Analysis) -> bool {
+    matches!((&inner.command, &inner.scope), (Command::Ddl { .. }, Scope::Placed { .. }))
+}
+
+/// What the proxy answers by itself has no plan; with ANALYZE it would have to be run.
+fn check_own(inner: &Analysis, is_analyze: bool) -> Result<(), PgError> {
+    match &inner.command {
+        Command::Ddl { .. } => Err(creates_a_table()),
+        _ if is_analyze => Err(PgError::unsupported(
+            "EXPLAIN ANALYZE of this statement is not supported",
+            "The proxy answers it by itself, and no shard plans it.",
+            "Run the statement without EXPLAIN.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn creates_a_table() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN of a statement that creates a table from a query is not supported",
+        "The table is made on every shard, or belongs to the session.",
+        "Explain the query itself.",
+    )
+}
+
+/// The statement cannot be run, and why is worth telling; other errors are the EXPLAIN's own.
+fn is_refusal(error: &PgError) -> bool {
+    matches!(
+        error.code,
+        SqlState::FEATURE_NOT_SUPPORTED
+            | SqlState::NO_SHARD_FOR_KEY
+            | SqlState::NO_SUCH_SHARD
+            | SqlState::CONFIGURATION_LIMIT_EXCEEDED
+    )
+}
+
+fn plans_too_large() -> PgError {
+    PgError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the plans are larger than {} MiB", PLAN_BYTES_MAX >> 20))
+        .with_hint("Explain the statement on one shard: SET shardgate.shard sends statements there unchanged.")
+}
+
+/// All plans of one statement together.
+const PLAN_BYTES_MAX: usize = 32 << 20;
+
+/// An answer of EXPLAIN has one line for each row.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn locks_not_analyzed() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of row locks over several shards is not supported",
+        "Each shard would lock rows that the statement itself would not.",
+        "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
+    )
+}
+
+fn write_not_analyzed() -> PgError {
+    PgError::unsupported(
+        "EXPLAIN ANALYZE of a write on several shards is not supported",
+        "It would run the statement on each shard for itself.",
+        "Use EXPLAIN without ANALYZE, or restrict the statement to one shard key.",
+    )
+}

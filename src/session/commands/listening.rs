@@ -1,0 +1,224 @@
+//! LISTEN on every shard: a trigger notifies on the shard of its row, and who listens hears them all.
+//!
+//! ```text
+//!   LISTEN, UNLISTEN ─► noted in the transaction ─► COMMIT ─► a connection to every shard is in hand
+//!                                                     ├─► committed
+//!                                                     └─► the same commands on every shard; the connections are kept
+//!   a shard's notification ─► put aside ─► to the client, between its transactions
+//! ```
+//! As in PostgreSQL they count from the commit on. They run after it, outside of any transaction: one with LISTEN cannot be
+//! prepared, and would keep the client's transaction on one shard. Whoever notifies does so on one shard, so that each
+//! notification comes once.
+//!
+//! What cannot be heard any more is never missed silently: a session that loses one of the connections, or whose cluster has other
+//! shards than it listens on, ends. Its client knows then that it has to look for what it may have missed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::catalog::quoted_identifier;
+use crate::error::{PgError, SqlState};
+use crate::session::transaction::participant::LISTEN;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::{Epoch, Shard, ShardState};
+use crate::sql::analysis::TransactionModes;
+use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate};
+
+/// LISTEN or UNLISTEN of an open transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) enum ListenChange {
+    Listen(String),
+    Unlisten(String),
+    UnlistenAll,
+}
+
+/// What the session listens to, committed.
+#[derive(Default)]
+pub(in crate::session) struct Listening {
+    channels: BTreeSet<String>,
+    /// Where: all that were online when it began.
+    shards: Vec<Arc<Shard>>,
+    /// Tells when the map changes.
+    epochs: Option<watch::Receiver<Epoch>>,
+}
+
+impl Listening {
+    pub fn is_active(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    /// Returns when the map has changed; never where nothing is listened to. Cancel safe.
+    pub async fn map_changed(&mut self) {
+        let has_changed = match self.epochs.as_mut().filter(|_| !self.channels.is_empty()) {
+            Some(epochs) => epochs.changed().await.is_ok(),
+            None => false,
+        };
+        if !has_changed {
+            std::future::pending().await
+        }
+    }
+
+    /// The channels once these changes are made.
+    fn after(&self, changes: &[(usize, ListenChange)]) -> BTreeSet<String> {
+        let mut channels = self.channels.clone();
+        for (_, change) in changes {
+            match change {
+                ListenChange::Listen(channel) => drop(channels.insert(channel.clone())),
+                ListenChange::Unlisten(channel) => drop(channels.remove(channel)),
+                ListenChange::UnlistenAll => channels.clear(),
+            }
+        }
+        channels
+    }
+
+    /// What a shard is told so that it sends these channels.
+    fn commands_for(&self, wanted: &BTreeSet<String>) -> String {
+        let quiet = self.channels.difference(wanted).map(|channel| format!("UNLISTEN {};", quoted_identifier(channel)));
+        let heard = wanted.difference(&self.channels).map(|channel| format!("LISTEN {};", quoted_identifier(channel)));
+        quiet.chain(heard).collect()
+    }
+}
+
+impl Session {
+    /// LISTEN and UNLISTEN: in the client's transaction, or in one of their own.
+    pub(in crate::session) async fn listen(&mut self, change: ListenChange) -> Result<(), Failure> {
+        self.home()?;
+        let tag = if matches!(change, ListenChange::Listen(_)) { "LISTEN" } else { "UNLISTEN" };
+        let begins_here = !self.transaction.is_open();
+        if begins_here && self.batch.is_open {
+            self.begin_for_pipeline();
+        } else if begins_here {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+        }
+        self.transaction.note_listen(change);
+        if begins_here && !self.batch.is_open {
+            self.commit_everywhere().await?;
+        }
+        originate::command_complete(&mut self.client.output, tag);
+        Ok(())
+    }
+
+    /// Before the commit of a transaction that listens: connections to every shard, so that nothing is committed where one of them
+    /// cannot be had.
+    pub(in crate::session) async fn prepare_to_listen(&mut self) -> Result<(), Failure> {
+        if self.listening.is_active() || self.listening.after(&self.transaction.listens).is_empty() {
+            return Ok(());
+        }
+        self.listening.epochs = Some(self.gateway.map.subscribe());
+        self.listening.shards = self.shards_to_hear();
+        for place in 0..self.listening.shards.len() {
+            let Some(shard) = self.listening.shards.get(place).map(|shard| shard.id) else { break };
+            self.attach(shard).await?;
+        }
+        Ok(())
+    }
+
+    /// After the commit. There is no way back: where a shard does not follow, the session ends.
+    pub(in crate::session) async fn change_listening(&mut self, changes: &[(usize, ListenChange)]) -> Result<(), SessionEnd> {
+        let wanted = self.listening.after(changes);
+        let commands = self.listening.commands_for(&wanted);
+        if commands.is_empty() {
+            return Ok(());
+        }
+        for shard in self.listening.shards.clone() {
+            let participant = self.participants.iter_mut().find(|participant| participant.shard == shard.id);
+            let told = match participant {
+                Some(participant) => participant.connection.simple(&commands).await.map_err(|error| error.to_string()),
+                None => Err("the connection was lost".to_owned()),
+            };
+            told.map_err(|reason| not_heard(&shard.name, &reason))?;
+        }
+        for participant in &mut self.participants {
+            if self.listening.shards.iter().any(|shard| shard.id == participant.shard) {
+                match wanted.is_empty() {
+                    true => participant.unpin(LISTEN),
+                    false => participant.pin(LISTEN),
+                }
+            }
+        }
+        self.listening.channels = wanted;
+        Ok(())
+    }
+
+    /// A session that listens elsewhere than on the shards of the cluster ends.
+    pub(in crate::session) fn check_listening(&self) -> Result<(), SessionEnd> {
+        if !self.listening.is_active() {
+            return Ok(());
+        }
+        let now = self.shards_to_hear();
+        let is_same = |(one, other): (&Arc<Shard>, &Arc<Shard>)| one.id == other.id && one.url == other.url;
+        if now.len() == self.listening.shards.len() && now.iter().zip(&self.listening.shards).all(is_same) {
+            return Ok(());
+        }
+        let error =
+            PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection because the shards of the cluster have changed")
+                .with_detail("The session listens on every shard, and could miss what is sent on others.")
+                .with_hint("Connect again and LISTEN, then look for what may have been missed.");
+        Err(SessionEnd::Fatal(error))
+    }
+
+    fn shards_to_hear(&self) -> Vec<Arc<Shard>> {
+        let snapshot = self.gateway.map.snapshot();
+        snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect()
+    }
+}
+
+/// What the session has sent itself bears the process id that its client has been given: drivers tell their own notifications by it.
+pub(in crate::session) fn name_sender(frames: &mut [u8], backend: i32, own: i32) {
+    let mut rest = frames;
+    while let Ok(Some(header)) = FrameHeader::peek(rest, usize::MAX - 8) {
+        let Some((frame, after)) = std::mem::take(&mut rest).split_at_mut_checked(header.total) else { return };
+        if let Some(sender) = frame.get_mut(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + 4)
+            && *sender == backend.to_be_bytes()
+        {
+            sender.copy_from_slice(&own.to_be_bytes());
+        }
+        rest = after;
+    }
+}
+
+fn not_heard(shard: &str, reason: &str) -> SessionEnd {
+    let error = PgError::fatal(SqlState::CONNECTION_FAILURE, format!("cannot listen on shard \"{shard}\""))
+        .with_detail(format!("After the commit, which stands: {reason}."))
+        .with_hint("Connect again and LISTEN, then look for what may have been missed.");
+    SessionEnd::Fatal(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channels(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_last_word_on_a_channel_counts() {
+        let listening = Listening { channels: channels(&["a", "b"]), ..Listening::default() };
+        let listen = |name: &str| (0, ListenChange::Listen(name.to_owned()));
+        assert_eq!(listening.after(&[]), channels(&["a", "b"]));
+        assert_eq!(listening.after(&[(0, ListenChange::Unlisten("a".to_owned())), listen("c")]), channels(&["b", "c"]));
+        assert_eq!(listening.after(&[listen("c"), (0, ListenChange::UnlistenAll), listen("d")]), channels(&["d"]));
+    }
+
+    #[test]
+    fn only_own_notifications_get_the_own_process_id() {
+        let frame = |sender: i32| [&b"A\0\0\0\x0c"[..], &sender.to_be_bytes(), b"c\0p\0"].concat();
+        let mut frames = [frame(7), frame(8), frame(7)].concat();
+        name_sender(&mut frames, 7, -99);
+        assert_eq!(frames, [frame(-99), frame(8), frame(-99)].concat());
+        name_sender(&mut [], 7, -99);
+        let mut cut = frame(7)[..6].to_vec();
+        name_sender(&mut cut, 7, -99);
+        assert_eq!(cut, frame(7)[..6]);
+    }
+
+    #[test]
+    fn shards_are_told_what_differs() {
+        let listening = Listening { channels: channels(&["a", "My \"Own\""]), ..Listening::default() };
+        assert_eq!(listening.commands_for(&channels(&["a", "My \"Own\""])), "");
+        assert_eq!(listening.commands_for(&channels(&["a", "b"])), "UNLISTEN \"My \"\"Own\"\"\";LISTEN \"b\";");
+    }
+}

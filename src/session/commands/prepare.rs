@@ -1,0 +1,593 @@
+//! PREPARE, EXECUTE and DEALLOCATE in SQL: one namespace with the statements of the extended protocol, as in PostgreSQL.
+//!
+//! The session keeps the text and the types. PREPARE is tried on the home shard, which says what is wrong with it and which types
+//! its parameters have. EXECUTE is routed by its arguments as by bound parameters; on the shard it runs as EXECUTE of the name
+//! that the text has there, with the client's own arguments, so PostgreSQL evaluates, converts and refuses them.
+//!
+//! A statement is prepared on a connection when it is first executed there: `pg_prepared_statements` shows what the home shard's
+//! connection has, under the proxy's names.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::backend::{ConnectionError, Reply};
+use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::error::{PgError, SqlState};
+use crate::execute::Spec;
+use crate::routing::{Inputs, Parameter};
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::protocol::describe::{Description, prepare_on, unless_gone};
+use crate::session::protocol::statement::Statement;
+use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
+use crate::session::reads::gather::release;
+use crate::session::reads::last_step::Asked;
+use crate::session::route::Route;
+use crate::session::writes::write::{Writing, WritingKind};
+use crate::session::{Failure, Session};
+use crate::shard_key::{Format, Oid};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
+use crate::sql::rewrite::staging::with_parameters;
+use crate::telemetry::RouteKind;
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
+
+/// EXECUTE, taken apart.
+struct Execution<'a> {
+    /// The whole text, in which the statement's offsets are.
+    text: &'a str,
+    statement: &'a Analysis,
+    /// Where the arguments begin, with their parenthesis.
+    after_name: usize,
+    prepared: &'a Arc<Statement>,
+    /// In the extended protocol: the Bind of the EXECUTE, which decides the formats of results.
+    bind: Option<&'a wire::Bind<'a>>,
+}
+
+impl Session {
+    /// PREPARE name (types) AS …
+    pub(in crate::session) async fn prepare_by_name(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let Command::Prepare { name, start, end } = &statement.command else {
+            return Err(PgError::internal("not a PREPARE").into());
+        };
+        if name.starts_with(RESERVED_PREFIX) {
+            return Err(reserved_name(name).into());
+        }
+        let prepared_text = text.get(*start..*end).unwrap_or_default();
+        let types = self.try_prepare(statement, text, name).await?;
+        self.check_name_is_free(name.as_bytes())?;
+        let prepared = self.prepare(prepared_text.as_bytes(), types).await?;
+        if let Some(analysis) = prepared.analysis()
+            && super::command::is_own(&analysis.command)
+        {
+            return Err(not_by_name().into());
+        }
+        // What it gives now it has to give at every EXECUTE.
+        self.describe(&prepared).await?;
+        self.statements.insert(Bytes::copy_from_slice(name.as_bytes()), prepared);
+        originate::command_complete(&mut self.client.output, "PREPARE");
+        Ok(())
+    }
+
+    /// Prepares it on the home shard, reads the parameters' types and forgets it again.
+    async fn try_prepare(&mut self, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let mut sql = format!(
+            "{:blanks$}{alone}\n;SELECT pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ') \
+             FROM pg_catalog.pg_prepared_statements WHERE name = ",
+            ""
+        );
+        sql.push_str(&quoted_literal(name));
+        sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
+        let rows = self.run_on_home(&sql).await?;
+        let types = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
+        let types = types.map(|types| String::from_utf8_lossy(types).into_owned()).unwrap_or_default();
+        types
+            .split_whitespace()
+            .map(|oid| oid.parse::<u32>())
+            .collect::<Result<_, _>>()
+            .map_err(|error| Failure::Error(PgError::internal(format!("parameter types from shard: {error}"))))
+    }
+
+    /// In the transaction when it is on the home shard already, or the session has something of its own there; else beside it.
+    async fn run_on_home(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+        let home = self.home()?;
+        self.keep_pipeline_on(home.id);
+        let is_ours = self
+            .participants
+            .iter()
+            .any(|participant| participant.shard == home.id && (participant.has_begun || participant.pinned_by.is_some()));
+        if !is_ours {
+            let mut connection = self.checkout(&home, &self.settings_now()).await?;
+            self.cancel.started(&connection);
+            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(sql).await) }).await?;
+            connection.is_pinned |= was_interrupted(&answered);
+            release(&self.cancel, connection);
+            return answered.map_err(|error| crate::session::settings::setting::refused(&home.name, error));
+        }
+        let index = self.join(home.id).await?;
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        self.cancel.started(&participant.connection);
+        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(sql).await) }).await?;
+        participant.connection.is_pinned |= was_interrupted(&answered);
+        match answered {
+            Ok(rows) => Ok(rows),
+            Err(ConnectionError::Refused { body, .. }) => {
+                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
+            }
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// EXECUTE name (arguments).
+    pub(in crate::session) async fn execute_by_name(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
+        let Command::Execute { name, after_name, arguments, is_repeatable } = &statement.command else {
+            return Err(PgError::internal("not an EXECUTE").into());
+        };
+        let prepared = self.current_statement(name.as_bytes()).await?;
+        let analysis = prepared.analysis().filter(|analysis| !super::command::is_own(&analysis.command)).ok_or_else(not_by_name)?;
+        let types = self.describe(&prepared).await?.parameter_types.clone();
+        check_count(types.len(), arguments.len(), name)?;
+        let mut values = self.argument_values(text, arguments, &types).await?;
+        let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind };
+        let may_decide = matches!(&analysis.scope, Scope::Placed { parts, .. } if parts.iter().any(|part| *part != Part::Home));
+        if may_decide && *is_repeatable && values.iter().any(|value| matches!(value, Value::Unknown)) {
+            values = self.evaluated(&execution, &types).await?;
+        }
+        let parameters: Vec<Parameter<'_>> = values.iter().map(Value::as_parameter).collect();
+        let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
+        let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
+        let analysis = hinted.as_ref().unwrap_or(analysis);
+        let is_named_late = analysis.asks_sequences_by_parameters();
+        let text = if is_named_late { self.with_constants(&execution, &types).await? } else { String::new() };
+        if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
+            return self.run_with_constants(&numbered, bind).await;
+        }
+        if self.draws(analysis) {
+            let text = self.with_constants(&execution, &types).await?;
+            let numbered = Box::pin(self.draw(&text)).await?;
+            return self.run_with_constants(&numbered.map_or(text, |numbered| numbered.text()), bind).await;
+        }
+        match self.route(analysis, &inputs).await {
+            Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
+            Ok(Route::Scatter(shards))
+                if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
+            {
+                self.evaluated(&execution, &types).await?;
+                Box::pin(self.lock_values(&prepared, &shards, &parameters, bind)).await
+            }
+            Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+                let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
+                let several = Box::pin(self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution));
+                let Some(reason) = several.await? else {
+                    return Ok(());
+                };
+                let gathering = self.instead(shards, analysis, prepared.text(), reason)?;
+                self.evaluated(&execution, &types).await?;
+                self.gather_values(&prepared, &gathering, &parameters, bind).await
+            }
+            Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
+            Ok(Route::Write(_)) => {
+                let text = self.with_constants(&execution, &types).await?;
+                self.run_with_constants(&text, bind).await
+            }
+            Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+                self.gateway.counters.statement(RouteKind::Gather);
+                // What PostgreSQL has to say against the arguments, with their places in this text.
+                self.evaluated(&execution, &types).await?;
+                self.gather_values(&prepared, &gathering, &parameters, bind).await
+            }
+            Ok(Route::Gather(_)) => Err(unknown_argument().into()),
+            Err(failure) => {
+                self.count_refusal(&failure);
+                Err(failure)
+            }
+        }
+    }
+
+    /// What an EXECUTE runs, with its arguments in it.
+    pub(in crate::session) async fn text_of_execution(&mut self, statement: &Analysis, text: &str) -> Result<String, Failure> {
+        let Command::Execute { name, after_name, arguments, .. } = &statement.command else {
+            return Err(PgError::internal("not an EXECUTE").into());
+        };
+        let prepared = self.current_statement(name.as_bytes()).await?;
+        if prepared.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command)) {
+            return Err(not_by_name().into());
+        }
+        let types = self.describe(&prepared).await?.parameter_types.clone();
+        check_count(types.len(), arguments.len(), name)?;
+        let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind: None };
+        self.with_constants(&execution, &types).await
+    }
+
+    /// The prepared text with its arguments in it, as PostgreSQL evaluates them.
+    async fn with_constants(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<String, Failure> {
+        let values = self.evaluated(execution, types).await?;
+        let constant = |number: u16| {
+            let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
+            crate::session::protocol::parameter::as_constant(value.oid, value.format, value.value, &self.context.catalog)
+        };
+        Ok(with_parameters(execution.prepared.text(), &constant).ok_or_else(not_written)?)
+    }
+
+    /// Runs such a text, whose values or numbers the proxy has put into it.
+    async fn run_with_constants(&mut self, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let run = match bind {
+            None => Box::pin(self.run_constants(text)).await,
+            Some(bind) => Box::pin(self.run_constants_bound(text, bind)).await,
+        };
+        run.map_err(not_in_the_text)
+    }
+
+    async fn run_constants(&mut self, text: &str) -> Result<(), Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+        let inputs = Inputs::literals(text, &read.literals);
+        let route = self.route(statement, &inputs).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(statement.numbers, &route);
+        Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await
+    }
+
+    /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
+    async fn run_constants_bound(&mut self, text: &str, bind: &wire::Bind<'_>) -> Result<(), Failure> {
+        let statement = self.prepare(text.as_bytes(), Box::default()).await?;
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+        let route = self.route(analysis, &Inputs::literals(text, &statement.literals)).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(analysis.numbers, &route);
+        let writing = match route {
+            Route::Write(writing) => writing,
+            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
+        };
+        let names = [0, 0];
+        let body = [&names[..], &after_names(&[], bind.result_formats)].concat();
+        Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing)).await
+    }
+
+    /// The arguments as values of the parameters' types, where that is certain.
+    async fn argument_values(&self, text: &str, arguments: &[Option<KeyValue>], types: &[Oid]) -> Result<Vec<Value>, Failure> {
+        let read = self.read(text).await?;
+        let inputs = Inputs::literals(text, &read.literals);
+        let value = |(argument, oid): (&Option<KeyValue>, &Oid)| match argument.as_ref().map(|value| inputs.assigned(value, *oid)) {
+            Some(Some(Some(bytes))) => Value::Known { oid: *oid, bytes },
+            Some(Some(None)) => Value::Null { oid: *oid },
+            Some(None) | None => Value::Unknown,
+        };
+        Ok(arguments.iter().zip(types).map(value).collect())
+    }
+
+    /// The arguments as the home shard evaluates them. The shard that runs the statement evaluates them again, to the same
+    /// values: they read neither tables nor clocks.
+    async fn evaluated(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<Vec<Value>, Failure> {
+        let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
+        let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
+        let (sql, shift) = execution.sql(&probe);
+        let home = self.home()?;
+        let mut connection = self.checkout(&home, &self.settings_now()).await?;
+        let prepared_max = self.gateway.prepared_max();
+        let described = crate::session::protocol::describe::describe_on(&mut connection, &probe, prepared_max).await;
+        let rows = match described {
+            Ok(_) => connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
+            Err(failure) => Err(failure),
+        };
+        connection.release();
+        let rows = rows.map_err(|failure| with_position_shifted(failure, shift))?;
+        let row = rows.into_iter().next().ok_or_else(|| PgError::internal("arguments without values"))?;
+        let value = |(value, oid): (Option<Bytes>, &Oid)| match value {
+            Some(bytes) => Value::Known { oid: *oid, bytes: bytes.to_vec() },
+            None => Value::Null { oid: *oid },
+        };
+        Ok(row.into_iter().zip(types).map(value).collect())
+    }
+
+    async fn execute_on_shard(&mut self, shard: ShardId, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
+        let Execution { prepared, bind, .. } = execution;
+        if shard == MAP_DATABASE {
+            self.check_text_for_map(execution.text)?;
+            check_constants(execution.statement)?;
+        }
+        let index = self.join(shard).await?;
+        self.check_sequence_value(index, analysis)?;
+        self.pin_if_needed(index, analysis);
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.needs_sync = true;
+        }
+        self.prepare_as_told(index, prepared, false).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.has_written |= analysis.effect == Effect::Write;
+        let connection = &mut *participant.connection;
+        let (sql, shift) = execution.sql(prepared);
+        connection.unnamed = None;
+        match bind {
+            None => {
+                originate::query(&mut connection.output, sql.as_bytes());
+                connection.expect(Reply::Query, true);
+            }
+            Some(bind) => {
+                originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
+                connection.expect(Reply::ParseUnnamed, false);
+                originate::bind(&mut connection.output, bind.portal, b"", bind.after_names);
+                connection.expect(Reply::Bind, false);
+                originate::execute(&mut connection.output, bind.portal, 0);
+                connection.expect(Reply::Execute, true);
+                originate::close(&mut connection.output, b'P', bind.portal);
+                connection.expect(Reply::Close, false);
+                originate::flush(&mut connection.output);
+            }
+        }
+        let (before, flushes) = (self.client.output.len(), self.client.flushes);
+        let drained = self.drain(index).await;
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.needs_sync &= bind.is_some() || drained.is_err();
+            // An error of the prepared text has that text's own positions.
+            let is_arguments = participant.connection.prepared.has(prepared.id);
+            if drained.is_err() && is_arguments && self.client.flushes == flushes {
+                shift_error_position(&mut self.client.output, before, shift);
+            }
+        }
+        drained
+    }
+
+    /// `bound`: the rest of a Bind of the prepared statement with the arguments' values. Returns why the answers cannot be merged,
+    /// of which the client has heard nothing then.
+    async fn execute_on_several(
+        &mut self,
+        shards: &[ShardId],
+        analysis: &Analysis,
+        (inputs, bound): (&Inputs<'_>, &[u8]),
+        execution: &Execution<'_>,
+    ) -> Result<Option<PgError>, Failure> {
+        let Execution { prepared, bind, .. } = execution;
+        let merge = analysis.merge.clone()?;
+        let description = self.describe(prepared).await?;
+        let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
+        let types = description.parameter_types.clone();
+        let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
+        let fragment = self.made_of(prepared, Bytes::from(text), types.into());
+        let (sql, shift) = execution.sql(&fragment);
+        let after_names = match bind {
+            Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
+            Some(_) | None => originate::BIND_NOTHING.to_vec(),
+        };
+        self.gateway.counters.statement(RouteKind::Scatter);
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+        }
+        let prepared_max = self.gateway.prepared_max();
+        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+            let connection = &mut *participant.connection;
+            prepare_on(connection, &fragment, false, prepared_max);
+            // The merge reads the answers by itself, up to ReadyForQuery.
+            connection.pending.clear();
+            connection.unnamed = None;
+            originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
+            originate::bind(&mut connection.output, b"", b"", &after_names);
+            originate::describe(&mut connection.output, b'P', b"");
+            originate::execute(&mut connection.output, b"", 0);
+            originate::sync(&mut connection.output);
+        }
+        let result = self.scatter_on(shards, &spec).await;
+        if result.is_err() {
+            for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+                participant.connection.prepared.doubt(fragment.id);
+            }
+        }
+        let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
+            Scattered::LastStep(text) => {
+                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                let asked = Asked { description: &description, after_names: bound, describes: bind.is_none() };
+                self.run_last_step(shard, &text, asked).await?
+            }
+            other => other,
+        };
+        match scattered {
+            Scattered::Answered => Ok(None),
+            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
+            Scattered::NotMerged(reason) => Ok(Some(reason)),
+        }
+    }
+
+    /// What Describe says of a statement that the proxy runs; `None`: the home shard is to be asked.
+    pub(in crate::session) async fn describe_by_itself(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
+        Ok(self.describe_execution(statement).await?.or_else(|| self.describe_own(statement)))
+    }
+
+    /// What Describe says of an EXECUTE: the columns of the prepared statement. Of one that does not exist PostgreSQL says
+    /// nothing yet. `None`: not an EXECUTE.
+    async fn describe_execution(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
+        let Some(Command::Execute { name, .. }) = statement.analysis().map(|analysis| &analysis.command) else { return Ok(None) };
+        if !self.statements.contains_key(name.as_bytes()) {
+            return Ok(Some(Description::default()));
+        }
+        let prepared = self.current_statement(name.as_bytes()).await?;
+        let rows = self.describe(&prepared).await?.rows.clone();
+        Ok(Some(Description::new(Vec::new(), rows)))
+    }
+}
+
+/// The rest of a Bind with these values, in text.
+fn after_names(values: &[Value], result_formats: &[u8]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    out.put_u16(0);
+    out.put_u16(u16::try_from(values.len()).unwrap_or(u16::MAX));
+    for value in values {
+        match value {
+            Value::Known { bytes, .. } => {
+                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+                out.put_slice(bytes);
+            }
+            Value::Null { .. } | Value::Unknown => out.put_i32(-1),
+        }
+    }
+    out.put_u16(u16::try_from(result_formats.len() / 2).unwrap_or(u16::MAX));
+    out.put_slice(result_formats);
+    out.to_vec()
+}
+
+impl Execution<'_> {
+    /// The EXECUTE under the statement's name on connections, with as many blanks before it as keep the arguments at the place
+    /// that they have in the client's text; and how many characters they stand too far to the right all the same.
+    fn sql(&self, prepared: &Statement) -> (String, usize) {
+        let start = prepared.id.with_name(|name| format!("EXECUTE {}", String::from_utf8_lossy(name)));
+        let place = self.text.get(..self.after_name).unwrap_or_default().chars().count();
+        let arguments = self.text.get(self.after_name..self.statement.end).unwrap_or_default();
+        let blanks = place.saturating_sub(start.len());
+        (format!("{:blanks$}{start}{arguments}", ""), start.len().saturating_sub(place))
+    }
+}
+
+/// An argument, as a value of its parameter's type.
+enum Value {
+    Null {
+        oid: Oid,
+    },
+    Known {
+        oid: Oid,
+        bytes: Vec<u8>,
+    },
+    /// PostgreSQL evaluates it; the proxy does not know it.
+    Unknown,
+}
+
+impl Value {
+    fn as_parameter(&self) -> Parameter<'_> {
+        match self {
+            Value::Null { oid } => Parameter { oid: *oid, format: Format::Text, value: None },
+            Value::Known { oid, bytes } => Parameter { oid: *oid, format: Format::Text, value: Some(bytes) },
+            // Without a type a value says nothing.
+            Value::Unknown => Parameter { oid: 0, format: Format::Text, value: Some(b"") },
+        }
+    }
+}
+
+fn with_position_shifted(failure: Failure, shift: usize) -> Failure {
+    match failure {
+        Failure::Shard(frame) => {
+            let mut frame = BytesMut::from(&frame[..]);
+            shift_error_position(&mut frame, 0, shift);
+            Failure::Shard(frame.freeze())
+        }
+        other => other,
+    }
+}
+
+/// Moves the position of the error in the output back to where it is in the client's text.
+fn shift_error_position(output: &mut BytesMut, from: usize, shift: usize) {
+    let Some(added) = output.get(from..).map(BytesMut::from) else { return };
+    let mut rest = added.as_ref();
+    let mut out = BytesMut::with_capacity(rest.len());
+    while let Some(header) = FrameHeader::peek(rest, usize::MAX - 8).ok().flatten() {
+        let Some((whole, after)) = rest.split_at_checked(header.total) else { break };
+        let fields = wire::error_fields(whole.get(FRAME_HEADER_BYTES..).unwrap_or_default()).ok();
+        match fields.filter(|_| header.tag == shard_tag::ERROR) {
+            Some(fields) => {
+                let mut body = Vec::with_capacity(whole.len());
+                for (code, value) in fields.iter() {
+                    let position = std::str::from_utf8(value).ok().and_then(|value| value.parse::<usize>().ok());
+                    body.push(code);
+                    match position.filter(|_| code == b'P') {
+                        Some(position) => body.extend_from_slice(position.saturating_sub(shift).to_string().as_bytes()),
+                        None => body.extend_from_slice(value),
+                    }
+                    body.push(0);
+                }
+                body.push(0);
+                out.extend_from_slice(&crate::session::protocol::describe::error_frame(&body));
+            }
+            None => out.extend_from_slice(whole),
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    output.truncate(from);
+    output.unsplit(out);
+}
+
+fn check_count(expected: usize, given: usize, name: &str) -> Result<(), PgError> {
+    if expected == given {
+        return Ok(());
+    }
+    let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+    Err(PgError::new(SqlState::SYNTAX_ERROR, message).with_detail(format!("Expected {expected} parameters but got {given}.")))
+}
+
+/// An error in a text that the client has not written.
+pub(in crate::session) fn not_in_the_text(failure: Failure) -> Failure {
+    match failure {
+        Failure::Shard(frame) => {
+            let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+            Failure::Shard(crate::session::reads::elsewhere::without_position(body))
+        }
+        failure => failure,
+    }
+}
+
+/// Cut short: what the first of its statements has done may be there.
+fn was_interrupted(answered: &Result<Vec<Vec<Option<Bytes>>>, ConnectionError>) -> bool {
+    match answered {
+        Err(ConnectionError::Refused { sqlstate, .. }) => {
+            ["25", "40", "53", "57", "58", "XX"].iter().any(|class| sqlstate.starts_with(class))
+        }
+        Ok(_) | Err(_) => false,
+    }
+}
+
+fn not_by_name() -> PgError {
+    PgError::unsupported(
+        "this statement cannot be prepared by PREPARE",
+        "The proxy answers it by itself, and PREPARE and EXECUTE are run by a shard.",
+        "Run the statement itself, or prepare it by the driver.",
+    )
+}
+
+fn not_written() -> PgError {
+    PgError::unsupported(
+        "EXECUTE of this statement is not supported over several shards",
+        "Its arguments are put into its text, and one of them cannot be written as a constant.",
+        "Send the statement itself, or prepare it with the driver.",
+    )
+}
+
+/// In the map database nothing is computed that is not looked through.
+fn check_constants(execution: &Analysis) -> Result<(), PgError> {
+    match &execution.command {
+        Command::Execute { arguments, .. } if arguments.iter().all(Option::is_some) => Ok(()),
+        _ => Err(PgError::unsupported(
+            "this argument of EXECUTE is not supported beside relations of the schema shardgate",
+            "It would be computed in the database of the shard map.",
+            "Give it as a constant.",
+        )),
+    }
+}
+
+fn unknown_argument() -> PgError {
+    PgError::unsupported(
+        "this argument of EXECUTE is not supported across shards",
+        "Each shard would evaluate it, and their values may differ.",
+        "Give constants, or restrict the statement to one shard key.",
+    )
+}
+
+fn reserved_name(name: &str) -> PgError {
+    PgError::unsupported(
+        format!("prepared statement name \"{name}\" is reserved"),
+        format!("On connections to shards, names that begin with {RESERVED_PREFIX} are the proxy's."),
+        "Give the statement another name.",
+    )
+}
+
+/// How the proxy names statements on connections.
+const RESERVED_PREFIX: &str = "sg_";

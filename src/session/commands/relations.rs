@@ -1,0 +1,172 @@
+//! `shardgate.pools`, `shardgate.clients` and `shardgate.transactions`: what only the proxy that answers knows, or asks the shards.
+//!
+//! In the map database these are views over settings that hold JSON; the proxy sets them on the connection before the
+//! statement runs there. So they work in any SELECT, joined with the other relations.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::catalog::quoted_literal;
+use crate::execute::recovery::InDoubt;
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::{Failure, Session};
+
+impl Session {
+    /// Gives the map database's connection this proxy's rows of the named relations.
+    pub(in crate::session) async fn publish_relations(&mut self, relations: &[String]) -> Result<(), Failure> {
+        let mut sql = String::new();
+        for relation in relations {
+            let rows = match relation.as_str() {
+                "pools" => self.gateway.pool_rows(),
+                "clients" => self.gateway.clients.rows(),
+                "transactions" => self.gateway.transaction_rows().await,
+                _ => continue,
+            };
+            sql.push_str("SELECT pg_catalog.set_config(");
+            sql.push_str(&quoted_literal(&format!("shardgate_proxy.{relation}")));
+            sql.push(',');
+            sql.push_str(&quoted_literal(&in_ascii(&Value::Array(rows).to_string())));
+            sql.push_str(",false);");
+        }
+        let index = self.join(MAP_DATABASE).await?;
+        self.sync(index).await?;
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused("map", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl crate::session::Gateway {
+    /// What is prepared on the shards, as they tell now.
+    async fn transaction_rows(&self) -> Vec<Value> {
+        let state = |is_committed: Option<bool>| match is_committed {
+            None => "in doubt",
+            Some(true) => "committed",
+            Some(false) => "aborted",
+        };
+        let row = |transaction: &InDoubt| {
+            json!({
+                "gid": transaction.id.as_str(),
+                "state": state(transaction.is_committed),
+                "participants": transaction.shards,
+                "age_seconds": transaction.age.as_secs_f64(),
+            })
+        };
+        self.recovery.in_doubt().await.iter().map(row).collect()
+    }
+
+    fn pool_rows(&self) -> Vec<Value> {
+        let mut pools: Vec<_> =
+            self.pools.all().iter().filter(|pool| pool.shard != MAP_DATABASE).map(|pool| pool.describe()).collect();
+        pools.sort_by(|a, b| (&a.shard, &a.user).cmp(&(&b.shard, &b.user)));
+        pools
+            .into_iter()
+            .map(|pool| json!({"shard": pool.shard, "user": pool.user, "active": pool.active, "idle": pool.idle, "waiting": pool.waiting}))
+            .collect()
+    }
+}
+
+/// The same JSON in characters that mean the same in every encoding: a client's, which the connection has, may take a backslash for
+/// the second byte of another one, and a string, with a user's name in it, would end elsewhere.
+fn in_ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            text.push(character);
+        } else {
+            let mut units = [0; 2];
+            character.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
+}
+
+/// What `shardgate.clients` shows of the sessions of this proxy.
+#[derive(Default)]
+pub struct Clients {
+    sessions: Mutex<HashMap<i32, Arc<ClientRow>>>,
+}
+
+/// One client, as it was at login, and what it does now.
+pub struct ClientRow {
+    address: String,
+    user: String,
+    /// The byte of the last ReadyForQuery; `A` while a statement runs.
+    state: AtomicU8,
+    held: Mutex<Held>,
+}
+
+/// What the client holds beyond a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub shards: Vec<String>,
+    pub pinned_by: Option<&'static str>,
+}
+
+impl ClientRow {
+    pub fn new(address: SocketAddr, user: &str) -> Self {
+        Self { address: address.to_string(), user: user.to_owned(), state: AtomicU8::new(b'A'), held: Mutex::default() }
+    }
+
+    #[inline]
+    pub fn set_state(&self, state: u8) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    pub fn set_held(&self, held: Held) {
+        *self.held.lock() = held;
+    }
+
+    fn to_json(&self) -> Value {
+        let state = match self.state.load(Ordering::Relaxed) {
+            b'I' => "idle",
+            b'T' => "idle in transaction",
+            b'E' => "idle in transaction (aborted)",
+            _ => "active",
+        };
+        let held = self.held.lock().clone();
+        json!({"client": self.address, "user": self.user, "state": state, "shards": held.shards, "pinned_by": held.pinned_by})
+    }
+}
+
+impl Clients {
+    pub fn insert(&self, id: i32, row: Arc<ClientRow>) {
+        self.sessions.lock().insert(id, row);
+    }
+
+    pub fn remove(&self, id: i32) {
+        self.sessions.lock().remove(&id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sessions.lock().is_empty()
+    }
+
+    fn rows(&self) -> Vec<Value> {
+        let sessions: Vec<Arc<ClientRow>> = self.sessions.lock().values().cloned().collect();
+        sessions.iter().map(|row| row.to_json()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_ascii_and_reads_back() {
+        let rows = json!([{"user": "\u{103}\\\u{1f600}'"}]);
+        let text = in_ascii(&rows.to_string());
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(rows));
+    }
+}

@@ -1,0 +1,248 @@
+//! Temporary tables: they live on the home shard's connection, which the session keeps from the first one on.
+//!
+//! Their names hide those of tables, so the session must know them exactly. It does not follow what creates and drops them (a
+//! rollback, ON COMMIT DROP, DROP OWNED …): whenever they may have changed, it asks the connection before the next statement is
+//! read. What they look like it asks when a statement needs their rows together with those of several shards.
+
+use std::sync::Arc;
+
+use crate::backend::{Reply, temporary_tables};
+use crate::catalog::{Relation, mentions};
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::session::protocol::describe::prepare_on;
+use crate::session::protocol::statement::Statement;
+use crate::session::route::Route;
+use crate::session::transaction::decider::TEMPORARY_OBJECTS;
+use crate::session::transaction::participant::Participant;
+use crate::session::{Failure, Session};
+use crate::shardmap::Shard;
+use crate::sql::analysis::{Analysis, Command, Part, Scope};
+use crate::wire::{self, originate};
+
+/// What the session knows of its temporary tables.
+#[derive(Default)]
+pub(in crate::session) struct TemporaryTables {
+    /// Of indexes too, which hide tables of their names like these.
+    pub names: Vec<String>,
+    /// The connection has, or had, some.
+    is_used: bool,
+    /// `names` may be out of date.
+    is_stale: bool,
+    /// Something was created, changed or dropped since `version` was taken, or this was taken back.
+    has_changed: bool,
+    /// Stands for what the names mean; no other state of any session has the same. `None`: there are none.
+    version: Option<u64>,
+    /// What those tables look like whose rows other connections can have, and the version at which they were asked for.
+    shapes: Option<(Option<u64>, Vec<Relation>)>,
+}
+
+impl TemporaryTables {
+    /// The connection has, or had, some.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// There are some now.
+    pub fn are_there(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// One of them may be meant somewhere in a text.
+    pub fn are_named(&self, text: &[u8]) -> bool {
+        mentions(&String::from_utf8_lossy(text), &self.names.iter().cloned().collect())
+    }
+
+    /// Those that a statement may combine with rows of several shards, as far as they have been asked for.
+    pub fn shapes(&self) -> &[Relation] {
+        self.shapes.as_ref().map(|(_, shapes)| shapes.as_slice()).unwrap_or_default()
+    }
+
+    /// A transaction, or a part of one, has ended.
+    pub fn transaction_ended(&mut self) {
+        self.is_stale |= self.is_used;
+    }
+
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Session {
+    /// A schema change that concerns temporary tables only. What they are filled from must be on the home shard.
+    pub(in crate::session) async fn change_temporary(
+        &mut self,
+        statement: &Analysis,
+        text: &str,
+        bound: Option<(&Arc<Statement>, &wire::Bind<'_>)>,
+    ) -> Result<(), Failure> {
+        let bound = bound.filter(|_| statement.parameter_count > 0);
+        let types = match bound {
+            Some((prepared, _)) => self.describe(prepared).await?.parameter_types.clone(),
+            None => Vec::new(),
+        };
+        let read = self.read(text).await?;
+        let inputs = match bound {
+            Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
+            None => Inputs::literals(text, &read.literals),
+        };
+        let home = self.home()?;
+        let is_at_home = match self.route(statement, &inputs).await {
+            Ok(Route::Shard(shard)) => shard == home.id,
+            Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => false,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => false,
+            Err(failure) => return Err(failure),
+        };
+        if !is_at_home {
+            let Command::Ddl { table_as: Some(table), .. } = &statement.command else { return Err(not_at_home().into()) };
+            return Box::pin(self.create_table_as(table, statement, text)).await;
+        }
+        let index = self.keep_temporary(&home).await?;
+        self.pin_if_needed(index, statement);
+        if let Some((prepared, bind)) = bound {
+            return self.run_bound(index, prepared, bind).await;
+        }
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        self.run_on_one(&home, alone, true).await
+    }
+
+    /// The connection of the temporary tables, which are about to change.
+    pub(in crate::session) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
+        self.decide_on(home.id, TEMPORARY_OBJECTS)?;
+        let index = self.join(home.id).await?;
+        if let Some(participant) = self.participants.get_mut(index) {
+            pin(participant);
+        }
+        self.temporary_tables.is_used = true;
+        self.temporary_tables.is_stale = true;
+        self.temporary_tables.has_changed = true;
+        Ok(index)
+    }
+
+    /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
+    async fn run_bound(&mut self, index: usize, prepared: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<(), Failure> {
+        let prepared_max = self.gateway.prepared_max();
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.needs_sync = true;
+        let connection = &mut *participant.connection;
+        prepare_on(connection, prepared, false, prepared_max);
+        prepared.id.with_name(|name| originate::bind(&mut connection.output, bind.portal, name, bind.after_names));
+        connection.expect(Reply::Bind, false);
+        originate::execute(&mut connection.output, bind.portal, 0);
+        connection.expect(Reply::Execute, true);
+        originate::close(&mut connection.output, b'P', bind.portal);
+        connection.expect(Reply::Close, false);
+        originate::flush(&mut connection.output);
+        self.drain(index).await
+    }
+
+    /// Statements prepared under another version may not be used: their plans are for other tables.
+    pub(in crate::session) fn schema_version(&self) -> u64 {
+        let own = self.schema_change.as_ref().map(|change| change.version).or(self.temporary_tables.version);
+        own.unwrap_or(self.context.catalog.version)
+    }
+
+    /// What others change, the session's own version stands for too.
+    pub(in crate::session) fn note_schema_around_temporary_tables(&mut self) {
+        if let Some(version) = &mut self.temporary_tables.version {
+            *version = self.gateway.own_version();
+        }
+    }
+
+    /// DISCARD TEMP, on the connection that has the tables.
+    pub(in crate::session) async fn discard_temporary(&mut self) -> Result<(), Failure> {
+        let home = self.home()?;
+        if self.temporary_tables.is_used && self.participants.iter().any(|participant| participant.shard == home.id) {
+            self.run_on_one(&home, "DISCARD TEMP", false).await?;
+        }
+        self.temporary_tables.is_stale = self.temporary_tables.is_used;
+        Ok(())
+    }
+
+    /// Asks for the names when they may have changed. In a failed transaction nothing can be asked, and nothing is resolved.
+    pub(in crate::session) async fn refresh_temporary_tables(&mut self) -> Result<(), Failure> {
+        if !self.temporary_tables.is_stale || self.transaction.status == crate::session::transaction::Status::Failed {
+            return Ok(());
+        }
+        let home = self.home()?.id;
+        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else {
+            self.temporary_tables.forget();
+            return Ok(());
+        };
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let rows = participant
+            .connection
+            .simple(NAMES)
+            .await
+            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
+        let name = |row: &Vec<Option<bytes::Bytes>>| {
+            row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
+        };
+        let names: Vec<String> = rows.iter().filter_map(name).collect();
+        self.temporary_tables.shapes = None;
+        if self.temporary_tables.has_changed || names != self.temporary_tables.names {
+            self.temporary_tables.version = Some(self.gateway.own_version());
+            self.temporary_tables.names = names;
+        }
+        // What was changed in an open transaction may yet be taken back.
+        self.temporary_tables.has_changed &= self.transaction.is_open();
+        self.temporary_tables.is_stale = false;
+        Ok(())
+    }
+
+    /// What the tables look like, before a statement that may read them over rows of several shards is planned.
+    pub(in crate::session) async fn learn_temporary_tables(&mut self, statement: &Analysis) -> Result<(), Failure> {
+        let reads_home = matches!(&statement.scope, Scope::Placed { parts, .. } if parts.contains(&Part::Home));
+        let version = self.temporary_tables.version;
+        let is_known = self.temporary_tables.shapes.as_ref().is_some_and(|(known, _)| *known == version);
+        let is_known = is_known && !self.temporary_tables.is_stale;
+        if !reads_home || is_known || !self.temporary_tables.are_there() {
+            return Ok(());
+        }
+        let home = self.home()?.id;
+        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else { return Ok(()) };
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        // Outside of a transaction the text is one by itself.
+        let text = match participant.has_begun {
+            true => format!("{SAVEPOINT};{};{BACK}", temporary_tables::QUERY),
+            false => temporary_tables::QUERY.to_owned(),
+        };
+        let rows = participant
+            .connection
+            .simple(&text)
+            .await
+            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
+        let shapes = temporary_tables::read(&rows, self.context.catalog.is_collation_c);
+        let shapes = shapes.map_err(|error| PgError::internal(error.to_string()))?;
+        self.temporary_tables.shapes = Some((version, shapes));
+        Ok(())
+    }
+}
+
+/// Takes the values of parameters from a query: CREATE TEMP TABLE … AS.
+pub(in crate::session) fn has_parameters(statement: &Analysis) -> bool {
+    matches!((&statement.command, &statement.scope), (Command::Ddl { .. }, Scope::Placed { .. })) && statement.parameter_count > 0
+}
+
+fn not_at_home() -> PgError {
+    PgError::unsupported(
+        "a temporary table cannot be filled from tables of other shards",
+        "Temporary tables are on the home shard.",
+        "Create the table first, read the rows, and insert them.",
+    )
+}
+
+fn pin(participant: &mut Participant) {
+    participant.pin(crate::session::route::TEMPORARY_TABLE);
+}
+
+const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
+const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside;RELEASE SAVEPOINT shardgate_aside";
+const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \
+    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'i', 'I') ORDER BY relname";

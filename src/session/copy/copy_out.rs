@@ -1,0 +1,208 @@
+//! COPY to the client over several shards: the query runs as it would by itself, its rows go out as COPY data.
+//!
+//! Nothing is kept: rows are turned on their way to the client, whichever rung of the ladder they come from. The options are
+//! checked, and the header and the trailer made, by PostgreSQL at home, in a COPY of the same query without rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::backend::{Connection, ConnectionError};
+use crate::error::{PgError, SqlState};
+use crate::execute::{CopyModel, CopyRows};
+use crate::routing::Inputs;
+use crate::session::protocol::describe::{error_frame, frame, unless_gone};
+use crate::session::protocol::statement::Statement;
+use crate::session::reads::gather::{moved, release};
+use crate::session::route::Route;
+use crate::session::{Failure, Session, SessionEnd, lost};
+use crate::sql::analysis::{Analysis, Scope};
+use crate::sql::utility::copy_in::CopyFormat;
+use crate::sql::utility::copy_out::{self, CopyOut};
+use crate::wire::{self, shard_tag};
+
+/// Where its rows come from.
+enum Source {
+    /// One shard, which does all of it.
+    Shard,
+    /// No shard has to be asked for rows: PostgreSQL refuses it, at home as well as anywhere.
+    Refused,
+    Several(CopyOut, Arc<Statement>, Route),
+}
+
+impl Session {
+    /// At Bind.
+    pub(in crate::session) async fn copies_several(&mut self, statement: &Analysis, text: &str) -> Result<bool, Failure> {
+        match self.source_of_copy(statement, text).await {
+            Ok(Source::Shard) => Ok(false),
+            Ok(Source::Refused | Source::Several(..)) => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Runs it where its rows are on several shards. False: they are on one.
+    pub(in crate::session) async fn copy_out(&mut self, statement: &Analysis, text: &str, is_bound: bool) -> Result<bool, Failure> {
+        let (copy, query, route) = match self.source_of_copy(statement, text).await? {
+            Source::Shard => return Ok(false),
+            Source::Refused => {
+                let home = self.home()?.id;
+                let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+                return self.run_on_shard(home, statement, statement.alone(text), blanks).await.map(|()| true);
+            }
+            Source::Several(copy, query, route) => (copy, query, route),
+        };
+        let description = self.describe(&query).await?;
+        let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a query without columns"))?;
+        let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+        let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
+        let model = self.run_model(&copy, lead).await?;
+        self.check_encoding(&copy)?;
+        let quoted = columns.iter().map(|column| copy.quoted.has(&column.name)).collect();
+        let is_binary = copy.format == CopyFormat::Binary;
+        self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
+        let bind = Bytes::from_static(if is_binary { ALL_BINARY } else { ALL_TEXT });
+        let run = match route {
+            // By itself it is a transaction, which ends with it.
+            Route::Scatter(shards) if query.has_locks() && !is_bound => {
+                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+                Box::pin(self.lock_rows_alone(&query, &bind, &shards)).await
+            }
+            Route::Scatter(shards) => Box::pin(self.scatter_bound(&query, &bind, &shards)).await,
+            Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
+            Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),
+        };
+        let rows = self.client.copy_rows.take();
+        run?;
+        if let Some(rows) = rows {
+            rows.finish(&mut self.client.output);
+        }
+        Ok(true)
+    }
+
+    async fn source_of_copy(&mut self, statement: &Analysis, text: &str) -> Result<Source, Failure> {
+        if !matches!(statement.scope, Scope::Placed { .. }) || statement.shard_hint.is_some() {
+            return Ok(Source::Shard);
+        }
+        let Some(copy) = copy_out::read(statement.alone(text), &self.context)? else { return Ok(Source::Refused) };
+        let start = copy.start.map_or(0, |start| statement.start + start);
+        let blanks = text.get(..start).unwrap_or_default().chars().count();
+        let padded = format!("{:blanks$}{}", "", copy.query);
+        let query = self.prepare(padded.as_bytes(), Box::default()).await?;
+        let analysis = query.analysis().ok_or_else(|| PgError::internal("COPY of nothing"))?;
+        match self.route(analysis, &Inputs::literals(query.text(), &query.literals)).await {
+            // What writes is refused as COPY of a write.
+            Ok(Route::Shard(_) | Route::Write(_)) => Ok(Source::Shard),
+            Ok(route @ (Route::Scatter(_) | Route::Gather(_))) => Ok(Source::Several(copy, query, route)),
+            Err(failure) => {
+                // What PostgreSQL has to say against the query comes first.
+                if matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED) {
+                    self.describe(&query).await?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Values are put between delimiters as the bytes they are.
+    fn check_encoding(&self, copy: &CopyOut) -> Result<(), PgError> {
+        let session = self.effective("client_encoding").unwrap_or("UTF8");
+        let same = |a: &str, b: &str| {
+            let plain = |name: &str| -> String { name.chars().filter(char::is_ascii_alphanumeric).collect() };
+            plain(a).eq_ignore_ascii_case(&plain(b))
+        };
+        let is_other = copy.encoding.as_deref().is_some_and(|encoding| !same(encoding, session));
+        if !is_other && !has_ascii_inside(session) {
+            return Ok(());
+        }
+        let encoding = copy.encoding.as_deref().unwrap_or(session);
+        Err(PgError::unsupported(
+            format!("COPY in the encoding \"{encoding}\" is not supported across shards"),
+            "The rows of several shards would have to be converted.",
+            "Copy in UTF8, as client_encoding.",
+        ))
+    }
+
+    /// On the transaction's own connection, if it has one: it may hold locks that another would wait for. The same of the session's
+    /// temporary tables.
+    async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
+        let home = self.home()?;
+        self.keep_pipeline_on(home.id);
+        let heard = match self.is_asked_itself(home.id) {
+            true => {
+                let index = self.join(home.id).await?;
+                self.sync(index).await?;
+                let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+                self.cancel.started(&participant.connection);
+                let heard = model(&mut participant.connection, &copy.model);
+                match unless_gone(&mut self.client, async { Ok(heard.await) }).await? {
+                    Ok(heard) => heard,
+                    Err(error) => return Err(self.participant_lost(index, &error)),
+                }
+            }
+            false => {
+                let settings = self.settings_now();
+                let mut connection = self.checkout(&home, &settings).await?;
+                self.cancel.started(&connection);
+                let heard = model(&mut connection, &copy.model);
+                let heard = unless_gone(&mut self.client, async { Ok(heard.await) }).await?;
+                release(&self.cancel, connection);
+                heard.map_err(|error| lost(&home.name, &error))?
+            }
+        };
+        let (ours, theirs) = copy.options_at;
+        let place = |position: usize| if position > ours { position - ours + theirs + lead } else { 0 };
+        heard.map_err(|frame| Failure::Shard(moved(&frame, place)))
+    }
+}
+
+/// What PostgreSQL says around the rows, or its refusal.
+async fn model(connection: &mut Connection, text: &str) -> Result<Result<CopyModel, Bytes>, ConnectionError> {
+    wire::originate::query(&mut connection.output, text.as_bytes());
+    connection.unnamed = None;
+    let mut heard = CopyModel::default();
+    let mut refusal = None;
+    loop {
+        let (tag, body) = connection.next_frame().await?;
+        match tag {
+            shard_tag::COPY_OUT => heard.response = frame(tag, &body),
+            shard_tag::COPY_DATA => heard.data.push(body),
+            shard_tag::ERROR => refusal = Some(error_frame(&body)),
+            shard_tag::READY => {
+                connection.note_ready(body.first().copied().unwrap_or(b'E'));
+                return Ok(refusal.map_or(Ok(heard), Err));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A Bind of nothing to nothing, all results in one format.
+const ALL_TEXT: &[u8] = b"\0\0\0\0\0\0\0\x01\0\0";
+const ALL_BINARY: &[u8] = b"\0\0\0\0\0\0\0\x01\0\x01";
+/// Characters beyond ASCII may have bytes of ASCII in this encoding.
+pub(in crate::session) fn has_ascii_inside(encoding: &str) -> bool {
+    let plain: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
+    WIDE_ENCODINGS.iter().any(|wide| plain.eq_ignore_ascii_case(wide))
+}
+
+/// With PostgreSQL's other names for them.
+const WIDE_ENCODINGS: [&str; 18] = [
+    "SJIS",
+    "ShiftJIS",
+    "mskanji",
+    "WIN932",
+    "Windows932",
+    "BIG5",
+    "WIN950",
+    "Windows950",
+    "GBK",
+    "WIN936",
+    "Windows936",
+    "UHC",
+    "WIN949",
+    "Windows949",
+    "GB18030",
+    "JOHAB",
+    "SHIFTJIS2004",
+    "SJIS2004",
+];

@@ -1,0 +1,780 @@
+//! COPY FROM STDIN into a table of several shards: each row goes to the shard of its key while the data streams; rows of a
+//! reference table go to every shard.
+//!
+//! ```text
+//!   COPY on every shard ─► all wait for data ─► CopyInResponse to the client
+//!   client ─ CopyData ─► split ─► a shard's output ─┬─ full: the client is not read until it has drained
+//!                                                   └─ the shard's own words: an error ends the COPY on all
+//!   CopyDone ─► CopyDone to all ─► tags are summed
+//! ```
+//! The caller has opened a transaction, and commits or rolls it back. However the COPY ends, every shard has answered it to its
+//! ReadyForQuery then, or its connection is gone.
+//!
+//! Columns that the client leaves out and the shards would each fill for themselves are put before those of each row.
+//!
+//! A row that has no shard ends the COPY. It is sent to a shard all the same, followed by CopyFail: if PostgreSQL has something to
+//! say against the row, that is what the client hears. Of several errors the client hears the one of the first line.
+
+mod adding;
+mod outcome;
+mod placing;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use adding::Adding;
+use outcome::{first_failure, tag_of};
+use placing::{is_other_encoding, place_of};
+
+use crate::backend::{Connection, ConnectionError, Frame};
+use crate::catalog::quoted_literal;
+use crate::error::{PgError, SqlState};
+use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
+use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
+use crate::session::{Failure, Participant, Session, SessionEnd};
+use crate::shard_key::Format;
+use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
+use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, shard_tag};
+
+/// A COPY over several shards.
+struct Stream<'c> {
+    copy: &'c CopyIn,
+    targets: Vec<Target>,
+    /// `None`: the data is not looked at, every shard gets it as it is.
+    split: Option<Split>,
+    /// A reference table: every shard gets every row.
+    is_copied: bool,
+    /// Bytes that are still to come of the client's current CopyData.
+    data_left: usize,
+    /// There may be more in the client's input than was looked at, since a shard's output is full.
+    is_held_back: bool,
+    /// Syncs of the client that came meanwhile: a shard reads them with the data, and answers them where it has failed before.
+    syncs: u32,
+}
+
+/// One shard of a COPY.
+struct Target {
+    shard: ShardId,
+    name: String,
+    lines: LineMap,
+    /// Where the message begins in the connection's output that rows are being put into.
+    open: Option<usize>,
+    answer: Answer,
+    /// It has answered to its ReadyForQuery.
+    is_ready: bool,
+}
+
+/// How far a shard is.
+#[derive(Debug)]
+enum Answer {
+    /// Takes data.
+    Copying,
+    /// Has refused: the body of its ErrorResponse.
+    Refused(Bytes),
+    /// Has taken it all: its tag.
+    Done(String),
+}
+
+/// How rows are told apart and find their shards.
+struct Split {
+    splitter: Splitter,
+    adding: Adding,
+    /// `None`: every shard gets every row.
+    sharding: Option<Sharding>,
+}
+
+struct Sharding {
+    map: Arc<MapSnapshot>,
+    group: Arc<Group>,
+    /// Text that is not ASCII means something else than its bytes. Errors: even ASCII may.
+    is_other_encoding: Result<bool, PgError>,
+}
+
+/// What the client's messages have come to.
+enum Fed {
+    /// They have all been handed on.
+    Some,
+    Done,
+    /// CopyFail, and why.
+    Failed(String),
+}
+
+enum Event {
+    Client(Result<(), SessionEnd>),
+    Shard(usize, Result<(), ConnectionError>),
+}
+
+/// Why the rows cannot go on, and the line that it is about.
+struct Stop {
+    failure: Failure,
+    line: Option<u64>,
+}
+
+impl Stop {
+    fn at(line: u64, copy: &CopyIn, error: PgError) -> Self {
+        let context = format!("COPY {}, line {line}", copy.table);
+        Self { failure: error.with_context(context).into(), line: Some(line) }
+    }
+
+    /// Of the whole row, which PostgreSQL shows.
+    fn at_row(line: u64, copy: &CopyIn, row: &[u8], error: PgError) -> Self {
+        if copy.format == CopyFormat::Binary {
+            return Self::at(line, copy, error);
+        }
+        let shown = String::from_utf8_lossy(row);
+        let end = shown.floor_char_boundary(SHOWN_BYTES_MAX);
+        let dots = if end < shown.len() { "..." } else { "" };
+        let context = format!("COPY {}, line {line}: \"{}{dots}\"", copy.table, shown.get(..end).unwrap_or_default());
+        Self { failure: error.with_context(context).into(), line: Some(line) }
+    }
+}
+
+impl<F: Into<Failure>> From<F> for Stop {
+    fn from(failure: F) -> Self {
+        Self { failure: failure.into(), line: None }
+    }
+}
+
+impl Session {
+    /// Runs `text`, a COPY FROM STDIN, on these shards, which have not joined yet. `group`: of a sharded table. Returns the tag
+    /// for the client. Not cancel safe.
+    pub(in crate::session) async fn copy_rows(
+        &mut self,
+        copy: &CopyIn,
+        group: Option<GroupId>,
+        shards: &[ShardId],
+        text: &str,
+    ) -> Result<String, Failure> {
+        let split = match group.is_some() || !copy.added.is_empty() {
+            true => Some(self.split_of(copy, group, shards).await?),
+            false => None,
+        };
+        let is_copied = group.is_none();
+        self.transaction.is_everywhere |= is_copied;
+        let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+            let name = self.gateway.shard(*shard)?.name.clone();
+            stream.targets.push(Target {
+                shard: *shard,
+                name,
+                lines: LineMap::default(),
+                open: None,
+                answer: Answer::Copying,
+                is_ready: false,
+            });
+        }
+        if let Some(split) = stream.split.as_mut().filter(|_| self.are_strict(shards)) {
+            split.splitter.be_strict();
+        }
+        if is_copied {
+            self.keep_other_writers_out(copy, shards).await?;
+        }
+        match copy.added.is_empty() {
+            true => self.begin_copies(&mut stream, text).await?,
+            false => self.begin_longer_copies(&mut stream, text).await?,
+        }
+        let stop = match self.feed_copies(&mut stream).await {
+            Ok(()) => None,
+            // A message that does not belong there; a shard that has failed before skips it.
+            Err(stop @ Stop { failure: Failure::End(SessionEnd::Fatal(_)), .. }) => Some(stop),
+            Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
+            Err(stop) => Some(stop),
+        };
+        self.end_copies(stream, stop).await
+    }
+
+    /// The rest of a message whose rows are not wanted any more.
+    async fn skip_data(&mut self, mut left: usize) -> Result<(), SessionEnd> {
+        loop {
+            let length = left.min(self.client.input.len());
+            self.client.input.advance(length);
+            left -= length;
+            if left == 0 {
+                return Ok(());
+            }
+            poll_fn(|context| self.client.poll_fill(context)).await?;
+        }
+    }
+
+    /// All of these are of PostgreSQL 18 or later.
+    fn are_strict(&self, shards: &[ShardId]) -> bool {
+        let is_strict = |participant: &Participant| participant.connection.major_version() >= Some(STRICT_VERSION);
+        self.participants.iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
+    }
+
+    async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
+        let encoding = copy.encoding.as_deref().or_else(|| self.effective("client_encoding")).unwrap_or("UTF8");
+        let is_other_encoding = is_other_encoding(encoding, copy);
+        let map = self.using.clone().unwrap_or_else(|| self.gateway.map.snapshot());
+        let sharding = match group {
+            Some(group) => {
+                let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
+                Some(Sharding { map, group, is_other_encoding })
+            }
+            None => None,
+        };
+        let row_bytes_max = usize::try_from(self.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
+        let adding = self.adding_of(copy, shards).await?;
+        Ok(Split { splitter: Splitter::new(copy, row_bytes_max), adding, sharding })
+    }
+
+    /// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
+    /// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
+    async fn keep_other_writers_out(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
+        let Some(index) = shards.first().and_then(|home| self.index_of(*home)) else { return Err(gone().into()) };
+        let literal = quoted_literal(&copy.qualified);
+        let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
+        let rows = self.run_on_participant(index, &may_lock).await?;
+        let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");
+        if may_lock {
+            self.run_on_participant(index, &format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)).await?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a query of the proxy's own.
+    pub(in crate::session) async fn run_on_participant(
+        &mut self,
+        index: usize,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        self.cancel.started(&participant.connection);
+        match participant.connection.simple(sql).await {
+            Ok(rows) => Ok(rows),
+            Err(ConnectionError::Refused { body, .. }) => {
+                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
+            }
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// The statement on all shards. When all of them wait for data, so may the client's begin.
+    async fn begin_copies(&mut self, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
+        for target in &stream.targets {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            // A copy is written whole, the triggers of a statement fire without rows too.
+            participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
+            participant.connection.unnamed = None;
+            originate::query(&mut participant.connection.output, text.as_bytes());
+            self.cancel.started(&participant.connection);
+            participant.connection.send().await;
+        }
+        let mut response = None;
+        let mut stop = None;
+        for place in 0..stream.targets.len() {
+            match self.begin_copy(stream, place).await {
+                Ok(begun) => response = response.or(begun),
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(lost) => stop = Some(lost),
+            }
+        }
+        if let Some(Split { sharding: Some(Sharding { is_other_encoding: Err(refusal), .. }), .. }) = &stream.split {
+            stop.get_or_insert_with(|| refusal.clone().into());
+        }
+        let is_refused = stream.targets.iter().any(|target| !matches!(target.answer, Answer::Copying));
+        match response {
+            Some(response) if !is_refused && stop.is_none() => {
+                self.client.output.extend_from_slice(&response_of(stream.copy, response));
+                self.client.flush().await?;
+                Ok(())
+            }
+            Some(_) | None => {
+                let targets = std::mem::take(&mut stream.targets);
+                let stream = Stream { targets, split: None, ..*stream };
+                let failure = stop.map(|failure| Stop { failure, line: None });
+                self.end_copies(stream, Some(failure.unwrap_or_else(|| PgError::internal("COPY did not begin").into()))).await?;
+                Err(PgError::internal("COPY ended before it began").into())
+            }
+        }
+    }
+
+    /// One shard's answer to the statement: its CopyInResponse, or `None` when it has refused.
+    async fn begin_copy(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<Option<Bytes>, Failure> {
+        let Some(target) = stream.targets.get_mut(place) else { return Ok(None) };
+        loop {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            if tag == shard_tag::COPY_IN {
+                return Ok(Some(crate::session::protocol::describe::frame(tag, &body)));
+            }
+            self.take_answer(target, index, tag, body)?;
+            if target.is_ready {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// From the client to the shards, until the client has sent all.
+    async fn feed_copies(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
+        // What they have said with their readiness is here already.
+        for place in 0..stream.targets.len() {
+            self.read_while_copying(stream, place).await?;
+        }
+        loop {
+            match self.forward_input(stream).await? {
+                Fed::Done => return Ok(()),
+                Fed::Failed(reason) => {
+                    let line = stream.split.as_ref().map(|split| split.splitter.line());
+                    let error = PgError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
+                    return Err(match line {
+                        Some(line) => Stop::at(line, stream.copy, error),
+                        None => error.into(),
+                    });
+                }
+                Fed::Some => {}
+            }
+            match self.wait_for_copy(stream).await? {
+                Event::Client(filled) => filled?,
+                Event::Shard(place, Ok(())) => {
+                    self.read_while_copying(stream, place).await?;
+                }
+                Event::Shard(place, Err(error)) => {
+                    let index = stream.targets.get(place).and_then(|target| self.index_of(target.shard));
+                    return Err(match index {
+                        Some(index) => self.participant_lost(index, &error).into(),
+                        None => gone().into(),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn wait_for_copy(&mut self, stream: &Stream<'_>) -> Result<Event, Stop> {
+        let indexes: Option<SmallVec<[usize; 16]>> = stream.targets.iter().map(|target| self.index_of(target.shard)).collect();
+        let indexes = indexes.ok_or_else(gone)?;
+        let (client, participants) = (&mut self.client, &mut self.participants);
+        self.cancel.rest(true);
+        let event = poll_fn(|context| {
+            // What comes quickly is collected, so that it leaves in large pieces.
+            let is_due = indexes.iter().any(|index| {
+                participants.get(*index).is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MIN)
+            });
+            if !is_due
+                && !stream.is_held_back
+                && let Poll::Ready(filled) = client.poll_fill(context)
+            {
+                return Poll::Ready(Event::Client(filled));
+            }
+            let mut is_full = false;
+            for (place, index) in indexes.iter().enumerate() {
+                let Some(participant) = participants.get_mut(*index) else { continue };
+                if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                    return Poll::Ready(Event::Shard(place, filled));
+                }
+                is_full |= participant.connection.output.len() >= OUTPUT_BYTES_MAX;
+            }
+            // A shard that does not keep up holds back the client.
+            if is_full {
+                return Poll::Pending;
+            }
+            if stream.is_held_back {
+                return Poll::Ready(Event::Client(Ok(())));
+            }
+            client.poll_fill(context).map(Event::Client)
+        })
+        .await;
+        self.cancel.rest(false);
+        Ok(event)
+    }
+
+    /// What a shard says while it takes data. An error: it has ended the COPY.
+    async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<(), Stop> {
+        let Some(target) = stream.targets.get_mut(place) else { return Ok(()) };
+        loop {
+            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let header = match participant.connection.peek() {
+                Ok(Some(Frame { header, is_complete: true })) => header,
+                Ok(Some(_) | None) => break,
+                Err(error) => return Err(self.participant_lost(index, &error).into()),
+            };
+            let mut body = participant.connection.input.split_to(header.total).freeze();
+            body.advance(FRAME_HEADER_BYTES);
+            self.take_answer(target, index, header.tag, body)?;
+            if !matches!(target.answer, Answer::Copying) {
+                return Err(PgError::internal("a shard has ended the COPY").into());
+            }
+        }
+        self.client.flush().await?;
+        Ok(())
+    }
+
+    /// Takes note of one message.
+    fn take_answer(&mut self, target: &mut Target, index: usize, tag: u8, body: Bytes) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        match tag {
+            shard_tag::ERROR => {
+                if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
+                    return Err(self.participant_lost(index, &ConnectionError::Closed));
+                }
+                if matches!(target.answer, Answer::Copying) {
+                    target.answer = Answer::Refused(body);
+                }
+            }
+            shard_tag::COMMAND_COMPLETE => {
+                let tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+                target.answer = Answer::Done(tag);
+            }
+            shard_tag::NOTICE => self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
+            shard_tag::PARAMETER_STATUS => {
+                if let Ok((name, value)) = wire::parameter_status(&body) {
+                    participant.connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                }
+            }
+            shard_tag::READY => {
+                participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
+                target.is_ready = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Hands on what the client has sent, as far as the shards take it.
+    async fn forward_input(&mut self, stream: &mut Stream<'_>) -> Result<Fed, Stop> {
+        stream.is_held_back = false;
+        loop {
+            if self.is_full(stream) {
+                stream.is_held_back = true;
+                return Ok(Fed::Some);
+            }
+            if stream.data_left > 0 {
+                let length = stream.data_left.min(self.client.input.len());
+                if length == 0 {
+                    return Ok(Fed::Some);
+                }
+                stream.data_left -= length;
+                let data = self.client.input.split_to(length);
+                self.forward_data(stream, &data).await?;
+                continue;
+            }
+            // The data of one message need not fit in memory.
+            if self.client.input.first() == Some(&client_tag::COPY_DATA) {
+                match FrameHeader::peek(&self.client.input, COPY_DATA_BYTES_MAX).map_err(SessionEnd::from)? {
+                    Some(header) => {
+                        self.client.input.advance(FRAME_HEADER_BYTES);
+                        stream.data_left = header.body_bytes();
+                        continue;
+                    }
+                    None => return Ok(Fed::Some),
+                }
+            }
+            let Some(header) = self.client.peek()? else { return Ok(Fed::Some) };
+            if !is_of_copy(header.tag) {
+                let message = format!("unexpected message type 0x{:02X} during COPY from stdin", header.tag);
+                return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+            }
+            let frame = self.client.input.split_to(header.total);
+            match header.tag {
+                client_tag::COPY_DONE => {
+                    if let Some(split) = &mut stream.split {
+                        split.splitter.complete();
+                    }
+                    self.forward_data(stream, b"").await?;
+                    return Ok(Fed::Done);
+                }
+                client_tag::COPY_FAIL => {
+                    let reason = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+                    let reason = reason.strip_suffix(b"\0").unwrap_or(reason);
+                    return Ok(Fed::Failed(String::from_utf8_lossy(reason).into_owned()));
+                }
+                client_tag::SYNC => self.forward_sync(stream),
+                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Each message of data is whole in the shards' outputs.
+    fn forward_sync(&mut self, stream: &mut Stream<'_>) {
+        stream.syncs += 1;
+        for target in &stream.targets {
+            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+                originate::sync(&mut participant.connection.output);
+            }
+        }
+    }
+
+    fn is_full(&self, stream: &Stream<'_>) -> bool {
+        let is_full = |target: &Target| {
+            let participant = self.participants.iter().find(|participant| participant.shard == target.shard);
+            participant.is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MAX)
+        };
+        stream.targets.iter().any(is_full)
+    }
+
+    /// Some of the data: row by row to their shards, or all of it to all.
+    async fn forward_data(&mut self, stream: &mut Stream<'_>, data: &[u8]) -> Result<(), Stop> {
+        let Stream { copy, targets, split, .. } = stream;
+        let Some(split) = split else {
+            targets.iter_mut().for_each(|target| self.put(target, data));
+            return Ok(self.close_messages(targets)?);
+        };
+        split.splitter.feed(data);
+        let outcome = self.forward_rows(copy, targets, split).await;
+        self.close_messages(targets)?;
+        outcome
+    }
+
+    async fn forward_rows(&mut self, copy: &CopyIn, targets: &mut [Target], split: &mut Split) -> Result<(), Stop> {
+        let Split { splitter, adding, sharding } = split;
+        if let Some(Sharding { is_other_encoding: Err(refusal), .. }) = sharding {
+            return Err(refusal.clone().into());
+        }
+        let columns = copy.key.iter().map(|key| StoredColumn {
+            column_type: key.column_type,
+            function: key.function.as_ref(),
+            typmod: key.typmod,
+        });
+        let columns: SmallVec<[StoredColumn<'_>; 2]> = columns.collect();
+        loop {
+            let line = splitter.line();
+            let Some(piece) = splitter.next_piece().map_err(|error| Stop::at(line, copy, error))? else { return Ok(()) };
+            let row = match piece.kind {
+                PieceKind::Everywhere => {
+                    let bytes = adding.header(copy, piece.bytes);
+                    targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes));
+                    continue;
+                }
+                PieceKind::Broken => {
+                    self.put_row(targets, 0, piece, piece.bytes);
+                    continue;
+                }
+                PieceKind::Row { values: length } => piece.bytes.get(..length).unwrap_or_default(),
+            };
+            if let Some(denial) = adding.denial() {
+                return Err(Stop::at_row(piece.last_line, copy, row, denial.clone()));
+            }
+            self.draw_for_row(copy, adding).await?;
+            let place = match sharding {
+                Some(sharding) => self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets),
+                None => Ok(0),
+            };
+            let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
+            match (place, &sharding) {
+                (Ok(place), Some(_)) => self.put_row(targets, place, piece, bytes),
+                (Ok(_), None) => targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes)),
+                (Err(error), _) => {
+                    // Its last words.
+                    self.put_row(targets, 0, piece, bytes);
+                    return Err(Stop::at(piece.last_line, copy, error));
+                }
+            }
+        }
+    }
+
+    async fn place_of_row(
+        &mut self,
+        copy: &CopyIn,
+        columns: &[StoredColumn<'_>],
+        sharding: &Sharding,
+        row: &[u8],
+        cells: &[AddedCell],
+    ) -> Result<StoredPlace, PgError> {
+        let Sharding { map, group, is_other_encoding } = sharding;
+        let is_other_encoding = is_other_encoding.clone()?;
+        let format = if copy.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
+        let place = place_of(copy, row, cells, is_other_encoding, |values| {
+            place_stored(&*self.gateway.map, map, group, columns, values, format)
+        });
+        Ok(match place {
+            StoredPlace::Unknown(key) => {
+                let mapped = self.gateway.map.find(group, &[key]).await?;
+                StoredPlace::mapped(map, group, mapped.into_iter().next().flatten())
+            }
+            place => place,
+        })
+    }
+
+    fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {
+        if let Some(target) = targets.get_mut(place) {
+            self.put_piece(target, piece, bytes);
+            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            if let Some(participant) = participant {
+                participant.has_written = true;
+            }
+        }
+    }
+
+    /// `bytes`: of the piece, with what was put before them.
+    fn put_piece(&mut self, target: &mut Target, piece: Piece<'_>, bytes: &[u8]) {
+        target.lines.push(lines_there(target, piece), piece.last_line);
+        self.put(target, bytes);
+    }
+
+    /// Into the CopyData that is open in the shard's output.
+    fn put(&mut self, target: &mut Target, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+            let output = &mut participant.connection.output;
+            target.open.get_or_insert_with(|| {
+                output.put_slice(&[client_tag::COPY_DATA, 0, 0, 0, 0]);
+                output.len() - FRAME_HEADER_BYTES
+            });
+            output.extend_from_slice(bytes);
+        }
+    }
+
+    /// Before the outputs are sent: the length of each open CopyData.
+    fn close_messages(&mut self, targets: &mut [Target]) -> Result<(), Failure> {
+        for target in targets {
+            let Some(start) = target.open.take() else { continue };
+            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            let output = &mut participant.ok_or_else(gone)?.connection.output;
+            close_message(output, start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the COPY on all shards and reads all answers to their end.
+    async fn end_copies(&mut self, mut stream: Stream<'_>, mut stop: Option<Stop>) -> Result<String, Failure> {
+        for target in &stream.targets {
+            let Some(index) = self.index_of(target.shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let output = &mut participant.connection.output;
+            match (&target.answer, &stop) {
+                (Answer::Copying, None) => originate::bare(output, client_tag::COPY_DONE),
+                (Answer::Copying, Some(_)) => originate::copy_fail(output, FAIL_REASON),
+                (Answer::Refused(_) | Answer::Done(_), _) => {}
+            }
+        }
+        let mut unread = 0;
+        for target in &mut stream.targets {
+            // Lost already.
+            let Some(index) = self.index_of(target.shard) else { continue };
+            match self.read_copy_to_end(target, index, stream.syncs).await {
+                Ok(syncs) => unread = unread.max(syncs),
+                Err(Failure::End(end)) => return Err(end.into()),
+                Err(lost) => stop = Some(Stop { failure: lost, line: None }),
+            }
+        }
+        self.skip_data(stream.data_left).await?;
+        self.client.put_back_syncs(unread);
+        match first_failure(&stream, stop) {
+            Some(failure) => Err(failure),
+            None => tag_of(&stream),
+        }
+    }
+
+    /// How many of the client's Syncs the shard had not read before it failed.
+    async fn read_copy_to_end(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
+        while !target.is_ready {
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            self.take_answer(target, index, tag, body)?;
+        }
+        self.client.flush().await?;
+        if syncs > 0 && matches!(target.answer, Answer::Refused(_)) {
+            return self.read_unread_syncs(target, index, syncs).await;
+        }
+        // A shard that refused ignores what was sent after it; it must leave all the same.
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let connection: &mut Connection = &mut participant.connection;
+        if syncs > 0 {
+            connection.forget_owed(syncs as usize);
+        }
+        match connection.flush().await {
+            Ok(()) => Ok(0),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// The shard answers them before what is put behind them.
+    async fn read_unread_syncs(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        participant.connection.unnamed = None;
+        originate::close(&mut participant.connection.output, b'S', b"");
+        originate::sync(&mut participant.connection.output);
+        let (mut unread, mut is_past) = (0, false);
+        loop {
+            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            match tag {
+                shard_tag::CLOSE_COMPLETE => {
+                    is_past = true;
+                    participant.connection.forget_owed(syncs.saturating_sub(unread) as usize);
+                }
+                shard_tag::READY if is_past => {
+                    self.take_answer(target, index, tag, body)?;
+                    return Ok(unread);
+                }
+                tag => {
+                    unread += u32::from(tag == shard_tag::READY);
+                    self.take_answer(target, index, tag, body)?;
+                }
+            }
+        }
+    }
+}
+
+/// How many lines the shard takes the piece for. Between quotes it counts the line ends of the style that it knows, which is none
+/// before its first line has ended: PostgreSQL counts carriage returns then.
+fn lines_there(target: &Target, piece: Piece<'_>) -> u64 {
+    match piece.kind {
+        PieceKind::Row { values } if piece.lines > 1 && target.lines.is_empty() => {
+            let values = piece.bytes.get(..values).unwrap_or_default();
+            1 + values.iter().filter(|byte| **byte == b'\r').count() as u64
+        }
+        PieceKind::Row { .. } | PieceKind::Everywhere | PieceKind::Broken => piece.lines,
+    }
+}
+
+/// CopyInResponse without the columns that are added: one format for all, how many there are, and the format of each.
+fn response_of(copy: &CopyIn, response: Bytes) -> Bytes {
+    let Some(format) = response.get(FRAME_HEADER_BYTES).filter(|_| !copy.added.is_empty()) else { return response };
+    let count = u16::try_from(copy.column_count).unwrap_or(u16::MAX);
+    let mut body = vec![*format];
+    body.extend_from_slice(&count.to_be_bytes());
+    (0..count).for_each(|_| body.extend_from_slice(&[0, *format]));
+    crate::session::protocol::describe::frame(shard_tag::COPY_IN, &body)
+}
+
+/// A client may send it while the shards wait for data.
+fn is_of_copy(tag: u8) -> bool {
+    use client_tag::{COPY_DATA, COPY_DONE, COPY_FAIL, FLUSH, SYNC, TERMINATE};
+    matches!(tag, COPY_DATA | COPY_DONE | COPY_FAIL | FLUSH | SYNC | TERMINATE)
+}
+
+fn close_message(output: &mut BytesMut, start: usize) -> Option<()> {
+    let length = u32::try_from(output.len().checked_sub(start + 1)?).ok()?;
+    output.get_mut(start + 1..start + FRAME_HEADER_BYTES)?.copy_from_slice(&length.to_be_bytes());
+    Some(())
+}
+
+fn gone() -> PgError {
+    PgError::internal("participant is gone")
+}
+
+/// PostgreSQL shows as much of a line.
+const SHOWN_BYTES_MAX: usize = 100;
+/// By which the shards' answers to the proxy's own CopyFail are known.
+const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
+/// Data is sent to a shard when there is so much, or when no more comes at once.
+const OUTPUT_BYTES_MIN: usize = 32 * 1024;
+/// Data waiting for one shard; above this the client is not read.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// From this version on `\.` is a value in csv.
+const STRICT_VERSION: u32 = 18;
+/// PostgreSQL's own limit of a message.
+const COPY_DATA_BYTES_MAX: usize = 0x3fff_ffff;

@@ -1,0 +1,58 @@
+//! What the client hears of a COPY, by what each shard has said.
+
+use super::{Answer, FAIL_REASON, Stop, Stream};
+use crate::error::PgError;
+use crate::execute::copy_in::{line_of, with_line};
+use crate::session::Failure;
+use crate::session::protocol::describe::error_frame;
+use crate::session::reads::elsewhere::with_shard_named;
+use crate::session::writes::write::{copies_differ, sum_of_tags};
+use crate::wire;
+
+/// Of all that was said against the COPY, what is about the earliest line.
+pub(super) fn first_failure(stream: &Stream<'_>, stop: Option<Stop>) -> Option<Failure> {
+    let mut first: Option<(u64, Failure)> = None;
+    for target in &stream.targets {
+        let Answer::Refused(body) = &target.answer else { continue };
+        // The answer to the proxy's own CopyFail.
+        if wire::error_fields(body).is_ok_and(|fields| fields.message().contains(FAIL_REASON)) {
+            continue;
+        }
+        let named = line_of(body, &stream.copy.table);
+        let frame = match (named, &stream.split) {
+            (Some(number), Some(_)) => with_line(body, stream.copy, target.lines.at(number)),
+            (Some(_), None) | (None, _) => error_frame(body),
+        };
+        let line = named.map_or(NO_LINE, |number| target.lines.at(number).unwrap_or(0));
+        if first.as_ref().is_none_or(|(earlier, _)| line < *earlier) {
+            first = Some((line, Failure::Shard(with_shard_named(&frame, &target.name))));
+        }
+    }
+    match (first, stop) {
+        // Without a line, and before the data was at its end: PostgreSQL says so before it reads any.
+        (Some((line, _)), Some(Stop { failure, line: Some(own) })) if own < line && line != NO_LINE => Some(failure),
+        (Some((_, failure)), _) => Some(failure),
+        (None, stop) => stop.map(|stop| stop.failure),
+    }
+}
+
+/// After all lines.
+const NO_LINE: u64 = u64::MAX - 1;
+
+pub(super) fn tag_of(stream: &Stream<'_>) -> Result<String, Failure> {
+    let mut tags = Vec::with_capacity(stream.targets.len());
+    for target in &stream.targets {
+        match &target.answer {
+            Answer::Done(tag) => tags.push(tag.as_str()),
+            Answer::Copying | Answer::Refused(_) => return Err(PgError::internal("a shard has not ended its COPY").into()),
+        }
+    }
+    if !stream.is_copied {
+        return sum_of_tags(tags.into_iter());
+    }
+    let (first, rest) = tags.split_first().ok_or_else(|| PgError::internal("no shard to copy to"))?;
+    match rest.iter().zip(stream.targets.iter().skip(1)).find(|(tag, _)| *tag != first) {
+        None => Ok((*first).to_owned()),
+        Some((tag, target)) => Err(copies_differ(first, tag, &target.name).into()),
+    }
+}

@@ -1,0 +1,310 @@
+//! Schema changes: the same statement on every shard, the home shard first.
+//!
+//! All shards run it in one transaction each, and these are committed only when all have succeeded: an error anywhere leaves the
+//! schema as it was everywhere. What PostgreSQL does not allow in a transaction runs shard by shard ([`super::outside`]).
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use crate::auth::stored_password;
+use crate::backend::Reply;
+use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::config::ShardUrl;
+use crate::error::{PgError, SqlState};
+use crate::session::sequences::numbered::not_at_once;
+use crate::session::{Failure, Session};
+use crate::shardmap::Shard;
+use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
+use crate::sql::ddl::ddl_locks::TableLocks;
+use crate::sql::ddl::own_database::databases;
+use crate::sql::ddl::role_password::password;
+use crate::sql::rewrite::staging::spliced;
+use crate::wire::{self, originate, shard_tag};
+
+impl Session {
+    /// `text`: all that the statement came with.
+    pub(in crate::session) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        self.check_user_schema()?;
+        let before = text.get(..statement.start).unwrap_or_default().chars().count();
+        let text = text.get(statement.start..statement.end).unwrap_or(text);
+        let shards = self.shards_home_first()?;
+        let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
+        if let Command::Ddl { renames_distributed: true, .. } = &statement.command {
+            // The shards' change and the map's are not one: between them the new name would mean the home shard's rows alone.
+            return Err(PgError::unsupported(
+                "a sharded or reference table cannot be renamed or moved to another schema",
+                "The shard map knows it by its name.",
+                "Give it another name by a view: CREATE VIEW new_name AS SELECT * FROM old_name.",
+            )
+            .into());
+        }
+        let mut redefined = Vec::new();
+        if let Command::Ddl { tag, redefines, introduces, takes, .. } = &statement.command {
+            self.check_not_dropped(takes).await?;
+            self.announce_schema_change(tag).await?;
+            let names = self.announce_redefinition(redefines).await?;
+            // A new table is one of the home shard, where unknown names are looked for.
+            redefined.extend(names.into_iter().filter(|_| tag != "CREATE TABLE"));
+            redefined.extend(introduces.iter().cloned());
+        }
+        let is_meant_for_all = matches!(statement.command, Command::Ddl { once_per_server: false, .. });
+        if is_meant_for_all {
+            Box::pin(self.await_lease()).await?;
+        }
+        let (answered, flushes) = (self.client.output.len(), self.client.flushes);
+        if !outside {
+            self.keep_pipeline();
+        }
+        let begins_here = !outside && !self.transaction.is_open();
+        if !begins_here && !outside {
+            let depth = self.transaction.savepoints.len();
+            self.transaction.redefined.extend(redefined.into_iter().map(|name| (depth, name)));
+        }
+        if begins_here {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+        }
+        let (shards, text, is_atomic) = match self.ways_to_commit(statement, shards, text, outside).await {
+            Err(failure) if begins_here => {
+                self.rollback_everywhere().await?;
+                return Err(failure);
+            }
+            found => found?,
+        };
+        let text = &*text;
+        let run = match &statement.command {
+            _ if outside => self.run_outside(&shards, text).await,
+            Command::Ddl { numbered: Some(numbered), .. } if !is_atomic => Err(not_at_once(numbered).into()),
+            Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
+            Command::Ddl { altered: Some(altered), .. } if altered.sets_generated && !begins_here => {
+                Err(crate::session::sequences::altered::generated_in_a_block().into())
+            }
+            command => {
+                // Error positions are those of the client's text.
+                let padded = format!("{:before$}{text}", "");
+                match command {
+                    Command::Ddl { altered: Some(altered), locks, .. } => {
+                        Box::pin(self.alter_sequences(altered, locks.as_deref(), &shards, &padded)).await
+                    }
+                    Command::Ddl { locks: Some(locks), .. } if shards.len() > 1 => self.run_locked(&shards, locks, &padded).await,
+                    Command::Ddl { tag, .. } if DATABASE_TAGS.contains(&tag.as_str()) => {
+                        self.run_by_database(&shards, &padded).await
+                    }
+                    _ => self.run_on_each(&shards, &padded).await,
+                }
+            }
+        };
+        // One shard may be two when it is committed.
+        self.transaction.is_everywhere |= !outside && is_meant_for_all;
+        if !outside {
+            self.transaction.is_piecemeal |= !is_atomic;
+            self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
+                participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
+            });
+        }
+        let run = match run {
+            _ if !begins_here => run,
+            Ok(()) => self.commit_everywhere().await,
+            Err(failure) => {
+                self.rollback_everywhere().await?;
+                Err(failure)
+            }
+        };
+        if run.is_err() && flushes == self.client.flushes {
+            // What the home shard has done is undone, or at least not all.
+            keep_frames(&mut self.client.output, answered, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
+        }
+        run
+    }
+
+    /// The shards and the text of each, and whether all can commit at once.
+    async fn ways_to_commit<'t>(
+        &mut self,
+        statement: &Analysis,
+        shards: Vec<Arc<Shard>>,
+        text: &'t str,
+        outside: bool,
+    ) -> Result<(Vec<Arc<Shard>>, Cow<'t, str>, bool), Failure> {
+        let (shards, text) = match &statement.command {
+            Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => self.once_per_server(shards, text).await?,
+            _ => (shards, Cow::Borrowed(text)),
+        };
+        let is_atomic = !outside && self.can_commit_on_all(&shards).await?;
+        Ok((shards, text, is_atomic))
+    }
+
+    /// Can the change be committed on all these shards at once, and with what the transaction has written before? Where
+    /// transactions over several shards are not possible, it is committed on one after the other.
+    async fn can_commit_on_all(&mut self, shards: &[Arc<Shard>]) -> Result<bool, Failure> {
+        let written = self.participants.iter().filter(|participant| participant.has_written).map(|participant| participant.shard);
+        let mut ids: Vec<_> = shards.iter().map(|shard| shard.id).chain(written).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() < 2 {
+            return Ok(true);
+        }
+        if !self.may_write_on_several() {
+            return Ok(false);
+        }
+        match Box::pin(self.check_commit_support(&ids)).await {
+            Ok(()) => Ok(true),
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// On which shards it runs, and what, where the databases of a server share what it changes.
+    async fn once_per_server<'t>(
+        &mut self,
+        shards: Vec<Arc<Shard>>,
+        text: &'t str,
+    ) -> Result<(Vec<Arc<Shard>>, Cow<'t, str>), Failure> {
+        let shards = self.one_of_each_server(shards).await?;
+        let text = if shards.len() > 1 { self.with_stored_password(&shards, text).await? } else { Cow::Borrowed(text) };
+        Ok((shards, text))
+    }
+
+    /// The first of those that are databases of the same server. By the server's own words: two addresses may lead to one, and a
+    /// copy of a server has its identifier.
+    async fn one_of_each_server(&mut self, shards: Vec<Arc<Shard>>) -> Result<Vec<Arc<Shard>>, Failure> {
+        let mut servers = Vec::with_capacity(shards.len());
+        let mut chosen = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let server = self.ask_shard(&shard, SERVER).await?;
+            if !servers.contains(&server) {
+                servers.push(server);
+                chosen.push(shard);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// A role's password as it is stored, the same on every server.
+    async fn with_stored_password<'t>(&mut self, shards: &[Arc<Shard>], text: &'t str) -> Result<Cow<'t, str>, Failure> {
+        let (Some((place, value)), Some(shard)) = (password(text), shards.first()) else { return Ok(Cow::Borrowed(text)) };
+        let encryption = self.ask_shard(shard, "SELECT pg_catalog.current_setting('password_encryption')").await?;
+        let encryption = encryption.first().and_then(|row| row.first()).and_then(Option::as_deref);
+        if encryption != Some(b"scram-sha-256") {
+            return Ok(Cow::Borrowed(text));
+        }
+        let stored = quoted_literal(&stored_password(&value));
+        Ok(Cow::Owned(spliced(text, &[Splice { start: place.start, end: place.end, text: stored }])))
+    }
+
+    pub(in crate::session) fn shards_home_first(&self) -> Result<Vec<Arc<Shard>>, PgError> {
+        let home = self.home()?;
+        let snapshot = self.gateway.map.snapshot();
+        let others = snapshot.shards.iter().filter(|shard| !shard.is_home).cloned();
+        Ok(std::iter::once(home).chain(others).collect())
+    }
+
+    async fn run_locked(&mut self, shards: &[Arc<Shard>], locks: &TableLocks, text: &str) -> Result<(), Failure> {
+        Box::pin(self.lock_ahead(shards, locks)).await?;
+        self.run_on_each(shards, text).await
+    }
+
+    /// Where the client names the database that it is in, each shard is told its own.
+    pub(in crate::session) fn naming_its_own(
+        &self,
+        shard: &Shard,
+        text: &str,
+        named: &[(Range<usize>, String)],
+    ) -> Result<String, PgError> {
+        let database = |shard: &Shard| match ShardUrl::parse(&shard.url) {
+            Ok(url) => Ok(url.database),
+            Err(_) => Err(PgError::internal("a shard's url cannot be read")),
+        };
+        let (home, own) = (database(&*self.home()?)?, database(shard)?);
+        let is_own = |name: &str| name == self.gateway.config.database.name || name == home;
+        let splice =
+            |(place, _): &(Range<usize>, String)| Splice { start: place.start, end: place.end, text: quoted_identifier(&own) };
+        let splices: Vec<Splice> = named.iter().filter(|(_, name)| is_own(name)).map(splice).collect();
+        Ok(spliced(text, &splices))
+    }
+
+    async fn run_by_database(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+        let named = databases(text);
+        for shard in shards {
+            let text = self.naming_its_own(shard, text, &named)?;
+            self.run_on_each(std::slice::from_ref(shard), &text).await?;
+        }
+        Ok(())
+    }
+
+    /// The home shard's answer is the client's; of the others only errors and notices are.
+    pub(in crate::session) async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+        for shard in shards {
+            let before = self.client.output.len();
+            let result = self.run_patiently(shard, text).await;
+            if !shard.is_home {
+                drop_notices(&mut self.client.output, before);
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Outside of a transaction. `is_told`: its command tag is the client's.
+    pub(in crate::session) async fn run_quietly(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
+        let before = self.client.output.len();
+        let result = self.run_on_one(shard, text, is_told).await;
+        if !is_told {
+            drop_notices(&mut self.client.output, before);
+        }
+        result
+    }
+
+    pub(in crate::session) async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
+        self.keep_pipeline();
+        let index = self.join(shard.id).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let connection = &mut *participant.connection;
+        // What was filled may have been numbered.
+        connection.drawn_by = None;
+        originate::query(&mut connection.output, text.as_bytes());
+        connection.unnamed = None;
+        connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
+        let drained = self.drain(index).await;
+        if let Some(participant) = self.participants.get_mut(index)
+            && drained.is_ok()
+        {
+            participant.needs_sync = false;
+        }
+        drained
+    }
+}
+
+/// No two servers of one port have been started in the same microsecond.
+const SERVER: &str = "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time()), pg_catalog.current_setting('port')";
+/// Of statements that may name databases.
+const DATABASE_TAGS: [&str; 5] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE"];
+
+/// Notices of shards other than the home shard say again what that one has said. Warnings stay: they may concern one shard.
+fn drop_notices(output: &mut BytesMut, from: usize) {
+    keep_frames(output, from, |tag, body| {
+        let is_notice = tag == shard_tag::NOTICE
+            && wire::error_fields(body).is_ok_and(|fields| fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"NOTICE"));
+        !is_notice
+    });
+}
+
+/// Of the messages from there on, those for which this holds.
+fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
+    let Some(added) = output.get(from..).map(BytesMut::from) else { return };
+    let mut rest = added.as_ref();
+    let mut kept = BytesMut::with_capacity(rest.len());
+    while let Some(header) = wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten() {
+        let Some((frame, after)) = rest.split_at_checked(header.total) else { break };
+        if is_kept(header.tag, frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default()) {
+            kept.extend_from_slice(frame);
+        }
+        rest = after;
+    }
+    kept.extend_from_slice(rest);
+    output.truncate(from);
+    output.unsplit(kept);
+}

@@ -1,0 +1,10 @@
+//! Schema changes on every shard, and the schema as this proxy knows it.
+
+pub(super) mod abandoned;
+pub(super) mod drift;
+pub(super) mod every_shard;
+pub(super) mod held;
+pub(super) mod outside;
+pub(super) mod patient;
+pub(super) mod redefined;
+pub(super) mod schema;

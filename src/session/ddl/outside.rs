@@ -1,0 +1,187 @@
+//! What PostgreSQL does not allow in a transaction, shard by shard: indexes made concurrently, databases, VACUUM, REINDEX and
+//! their kind.
+//!
+//! Nothing undoes what is done on one shard when another fails. So the statement can be repeated until it is done everywhere: an
+//! index or a database that is there already is left alone, one that an attempt has left invalid is made anew, and the client is
+//! told what is done and what is not. The other commands can be repeated as they are.
+
+use std::sync::Arc;
+
+use crate::config::ShardUrl;
+use crate::error::{PgError, SqlState};
+use crate::session::{Failure, Session};
+use crate::shardmap::Shard;
+use crate::sql::ddl::own_database::databases;
+use crate::sql::ddl::resumable::{Resumable, Thing, resumable, waits_for_transactions};
+
+/// What it is about, on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Missing,
+    Invalid,
+    Valid,
+}
+
+/// What is to be done on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Run,
+    /// The remains of an earlier attempt go first.
+    DropFirst,
+    Skip,
+}
+
+impl Session {
+    pub(in crate::session) async fn run_outside(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+        let thing = resumable(text, &self.context);
+        let steps = match &thing {
+            None => vec![Step::Run; shards.len()],
+            Some(thing) => {
+                self.check_not_its_own(thing)?;
+                let mut found = Vec::with_capacity(shards.len());
+                for shard in shards {
+                    found.push(self.find(shard, thing).await?);
+                }
+                steps(&found, thing.is_drop)
+            }
+        };
+        if waits_for_transactions(text) {
+            self.check_nothing_in_doubt().await?;
+        }
+        let kind = thing.as_ref().map_or("", Resumable::kind);
+        let named = databases(text);
+        let mut done: Vec<&str> = Vec::new();
+        for (place, (shard, step)) in shards.iter().zip(&steps).enumerate() {
+            let text = &self.naming_its_own(shard, text, &named)?;
+            let ran = match step {
+                Step::Skip => {
+                    let state = if thing.as_ref().is_some_and(|thing| thing.is_drop) { "gone" } else { "there" };
+                    self.tell(&format!("the {kind} is {state} already on shard \"{}\"", shard.name));
+                    Ok(())
+                }
+                Step::Run => self.run_quietly(shard, text, done.is_empty()).await,
+                Step::DropFirst => match self.drop_remains(shard, thing.as_ref()).await {
+                    Ok(()) => self.run_quietly(shard, text, done.is_empty()).await,
+                    Err(failure) => Err(failure),
+                },
+            };
+            if let Err(failure) = ran {
+                let left = shards.get(place + 1..).unwrap_or_default();
+                if place > 0 {
+                    self.warn(SqlState::WARNING, &report(&done, &shard.name, left));
+                }
+                return Err(failure);
+            }
+            if *step != Step::Skip {
+                done.push(&shard.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a lost commit has left is finished first. What cannot be finished would be waited for without end, with an invalid index
+    /// when somebody gives up.
+    async fn check_nothing_in_doubt(&self) -> Result<(), PgError> {
+        let left = self.gateway.recovery.left_in_doubt().await;
+        let Some(first) = left.first() else { return Ok(()) };
+        Err(PgError::new(
+            SqlState::OBJECT_IN_USE,
+            "transactions over several shards are in doubt, and this statement waits for them",
+        )
+        .with_detail(format!("They are {}, the first one \"{first}\": the shard that decides cannot be asked.", left.len()))
+        .with_hint("Bring that shard back; SELECT * FROM shardgate.transactions shows them."))
+    }
+
+    async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable) -> Result<Found, Failure> {
+        let rows = self.ask_shard(shard, &thing.state_query()).await?;
+        let is_valid = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
+        Ok(match is_valid {
+            None => Found::Missing,
+            Some(b"t") => Found::Valid,
+            Some(_) => Found::Invalid,
+        })
+    }
+
+    async fn drop_remains(&mut self, shard: &Arc<Shard>, thing: Option<&Resumable>) -> Result<(), Failure> {
+        let Some(thing) = thing else { return Ok(()) };
+        self.tell(&format!("an invalid {} of an earlier attempt is dropped on shard \"{}\"", thing.kind(), shard.name));
+        self.ask_shard(shard, &thing.removal()).await.map(drop)
+    }
+
+    /// The databases behind the one that the client is in are no others: they can be neither dropped nor made nor copied.
+    fn check_not_its_own(&self, resumable: &Resumable) -> Result<(), PgError> {
+        let Thing::Database { name, template } = &resumable.thing else { return Ok(()) };
+        let snapshot = self.gateway.map.snapshot();
+        let behind = snapshot.shards.iter().chain([&self.gateway.map_database]);
+        let mut own: Vec<String> = behind.filter_map(|shard| Some(ShardUrl::parse(&shard.url).ok()?.database)).collect();
+        own.push(self.gateway.config.database.name.clone());
+        if own.contains(name) && resumable.is_drop {
+            return Err(PgError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
+        }
+        if own.contains(name) {
+            return Err(PgError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists")));
+        }
+        if template.as_ref().is_some_and(|template| own.contains(template)) {
+            return Err(PgError::unsupported(
+                "a sharded database cannot be the template of another",
+                "Each server would copy its shard, or several.",
+                "Use another template, or pg_dump the database.",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(in crate::session) async fn ask_shard(
+        &mut self,
+        shard: &Arc<Shard>,
+        sql: &str,
+    ) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {
+        let index = self.join(shard.id).await?;
+        self.sync(index).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.connection.simple(sql).await.map_err(|error| crate::session::settings::setting::refused(&shard.name, error))
+    }
+
+    fn tell(&mut self, message: &str) {
+        let notice =
+            PgError { severity: crate::error::Severity::Notice, ..PgError::warning(SqlState::SUCCESSFUL_COMPLETION, message) };
+        crate::wire::originate::error(&mut self.client.output, &notice);
+    }
+}
+
+/// Where every shard is alike the statement runs everywhere: PostgreSQL says itself that the index is there, or is not.
+fn steps(found: &[Found], is_drop: bool) -> Vec<Step> {
+    let is_done = |found: &Found| if is_drop { *found == Found::Missing } else { *found == Found::Valid };
+    let is_nothing_left = found.iter().all(is_done);
+    let step = |found: &Found| match found {
+        _ if is_nothing_left => Step::Run,
+        found if is_done(found) => Step::Skip,
+        Found::Invalid if !is_drop => Step::DropFirst,
+        Found::Missing | Found::Invalid | Found::Valid => Step::Run,
+    };
+    found.iter().map(step).collect()
+}
+
+fn report(done: &[&str], failed: &str, left: &[Arc<Shard>]) -> String {
+    let done = if done.is_empty() { "no shard".to_owned() } else { done.join(", ") };
+    let left: Vec<&str> = left.iter().map(|shard| shard.name.as_str()).collect();
+    let left = if left.is_empty() { String::new() } else { format!(", not begun on {}", left.join(", ")) };
+    format!("done on {done}, failed on {failed}{left}; repeat the statement to go on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Found::{Invalid, Missing, Valid};
+
+    #[test]
+    fn what_is_done_is_left_and_what_is_broken_is_made_anew() {
+        assert_eq!(steps(&[Missing, Missing], false), [Step::Run, Step::Run]);
+        assert_eq!(steps(&[Valid, Invalid, Missing], false), [Step::Skip, Step::DropFirst, Step::Run]);
+        assert_eq!(steps(&[Valid, Valid], false), [Step::Run, Step::Run], "PostgreSQL says that it exists");
+        assert_eq!(steps(&[Missing, Valid, Invalid], true), [Step::Skip, Step::Run, Step::Run]);
+        assert_eq!(steps(&[Missing, Missing], true), [Step::Run, Step::Run], "PostgreSQL says that it does not exist");
+    }
+}

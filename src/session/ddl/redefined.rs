@@ -1,0 +1,235 @@
+//! A view or function gets another definition: no statement is answered by the new one that was planned by the old one.
+//!
+//! Where a view's rows lie its definition says, so a statement that was planned before and runs after the change may ask the
+//! wrong shards and be merged wrongly, and PostgreSQL, to which it is a statement like any other, cannot tell. Hence:
+//!
+//! ```text
+//! who changes:  announce the names ─► every proxy knows, and what it had begun before is over ─► the shards ─► finish
+//! the others:   a statement with one of the names in it waits for the end, and is read anew
+//! ```
+//! As on one server, where it would wait for the lock. A statement that runs for longer than [`AWAITED_FOR`] is not waited for:
+//! by then it has its locks. A transaction that is under way on shards waits no longer than [`HELD_PATIENCE`], since the change
+//! may be waiting for it.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::schema::FOLLOWED_WITHIN;
+use crate::backend::STATEMENT_TIMEOUT;
+use crate::catalog::{mentions, quoted_literal};
+use crate::error::{PgError, SqlState};
+use crate::session::cancel::CancelTarget;
+use crate::session::protocol::client::Client;
+use crate::session::reads::gather::duration;
+use crate::session::{Failure, Session};
+use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
+use crate::sql::analysis::{Analysis, Command};
+use crate::sql::ddl::redefined::Redefined;
+
+impl Session {
+    /// Before the change, which was announced, does anything on a shard.
+    /// Returns the names.
+    pub(in crate::session) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<BTreeSet<String>, Failure> {
+        let names: Option<BTreeSet<String>> = match redefined {
+            Redefined::Nothing => return Ok(BTreeSet::new()),
+            Redefined::These(names) => {
+                // Each body of a function is looked through: elsewhere, since others wait for this core.
+                let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
+                let found = tokio::task::spawn_blocking(move || catalog.names_that_use(&names)).await;
+                found.map_err(|_| PgError::internal("the names that use a definition could not be found"))?
+            }
+            Redefined::Anything => None,
+        };
+        let told = names.clone().unwrap_or_default();
+        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(told) };
+        let map = &self.gateway.map;
+        map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
+        let epoch = map.refresh().await.map_err(PgError::from)?;
+        let behind = map.reached_by_all(epoch, self.using.as_ref(), Silent::Ignored, AWAITED_FOR).await.map_err(PgError::from)?;
+        if !behind.is_empty() && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
+            tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
+        }
+        Ok(told)
+    }
+
+    /// In the transaction that has made the change, until it is committed, the session plans by what was there before.
+    pub(in crate::session) fn check_not_redefined(&self, statement: &Analysis, text: &str) -> Result<(), PgError> {
+        let asks = matches!(
+            statement.command,
+            Command::Query(_)
+                | Command::Copy(_)
+                | Command::Call
+                | Command::Do
+                | Command::DeclareCursor { .. }
+                | Command::Truncate { .. }
+                | Command::Explain { .. }
+                | Command::SetSequence
+        );
+        if !asks || self.context.map.tables.is_empty() {
+            return Ok(());
+        }
+        let names: BTreeSet<String> = self.transaction.redefined.iter().map(|(_, name)| name.clone()).collect();
+        let Some(name) = names.iter().find(|name| mentions(text, &BTreeSet::from([(*name).clone()]))) else { return Ok(()) };
+        Err(PgError::unsupported(
+            "a statement cannot use what its own transaction has defined",
+            format!(
+                "The transaction has made or changed \"{name}\", or something that it uses, and where rows are is known when it is committed."
+            ),
+            "Commit the change first.",
+        ))
+    }
+
+    /// Before a name of the map is given to something new. Nothing else has it while its table is there; and where the transaction
+    /// has dropped that, the map would go on placing rows by the name.
+    pub(in crate::session) async fn check_not_dropped(&mut self, taken: &[TableName]) -> Result<(), Failure> {
+        if taken.is_empty() || self.begun_on_shard().is_none() {
+            return Ok(());
+        }
+        let home = self.home()?;
+        let Some(index) = self.participants.iter().position(|participant| participant.has_begun && participant.shard == home.id)
+        else {
+            return Ok(());
+        };
+        for (schema, name) in taken {
+            let is_there = format!(
+                "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
+                 ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+                 WHERE n.nspname OPERATOR(pg_catalog.=) {}::pg_catalog.name AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name)",
+                quoted_literal(schema),
+                quoted_literal(name)
+            );
+            if self.ask_participant_one(index, &is_there).await?.as_deref() == Some("f") {
+                return Err(PgError::unsupported(
+                    format!("the name of table \"{name}\" cannot be used anew in the transaction that drops it"),
+                    "The shard map knows it as a sharded or reference table until the drop is committed.",
+                    "Commit the DROP first, then make the new table and declare it.",
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Session::refresh_context`], before a text is read, or run as it was read.
+    #[inline]
+    pub(in crate::session) async fn refresh_context_for(&mut self, text: &str) -> Result<(), Failure> {
+        if self.schema_change.is_some() && !self.transaction.is_open() {
+            // Its change is committed, and the pipeline goes on.
+            Box::pin(self.finish_schema_change()).await?;
+        }
+        loop {
+            let mut is_redefined = !self.gateway.map.load().redefinitions.is_empty();
+            if !is_redefined {
+                self.refresh_context().await?;
+                // By now there may be one.
+                is_redefined = self.using.as_ref().is_some_and(|map| !map.redefinitions.is_empty());
+            }
+            if is_redefined {
+                Box::pin(self.refresh_when_defined(text)).await?;
+            }
+            if !self.context.catalog.held.may_concern(text) {
+                return Ok(());
+            }
+            Box::pin(self.wait_while_held(text)).await?;
+        }
+    }
+
+    async fn refresh_when_defined(&mut self, text: &str) -> Result<(), Failure> {
+        loop {
+            let is_under_way = self.is_under_way();
+            if !is_under_way {
+                // The change waits for those who hold an older map, and this one may say that it has not ended.
+                self.using = None;
+            }
+            self.wait_while_redefined(text, is_under_way).await?;
+            self.refresh_context().await?;
+            // A transaction keeps its map: the next change waits for it, or it has waited itself.
+            if is_under_way || self.using.as_ref().is_none_or(|map| !self.is_redefined(map, text)) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn wait_while_redefined(&mut self, text: &str, is_under_way: bool) -> Result<(), Failure> {
+        let patience = self.patience();
+        let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
+        let (gateway, cancel) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel));
+        let mut epochs = gateway.map.subscribe();
+        while self.is_redefined(&gateway.map.load(), text) {
+            if !gateway.map.lease().is_valid() {
+                return Err(schema_not_known().into());
+            }
+            tokio::select! {
+                biased;
+                _ = epochs.changed() => {}
+                failure = patience.ends(&mut self.client, &cancel) => return Err(failure),
+                () = until(held_until) => return Ok(()),
+                () = sleep(LEASE_CHECK) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Something of it runs on a shard: others may wait for what it holds there.
+    pub(in crate::session) fn is_under_way(&self) -> bool {
+        self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync)
+    }
+
+    /// For how long the client waits for what others do, from now on.
+    pub(in crate::session) fn patience(&self) -> Patience {
+        let limit = |name: &str| self.effective(name).and_then(duration).map(|limit| Instant::now() + limit);
+        Patience { statement_timeout: limit(STATEMENT_TIMEOUT), lock_timeout: limit("lock_timeout") }
+    }
+
+    /// By somebody else.
+    fn is_redefined(&self, map: &MapSnapshot, text: &str) -> bool {
+        let own = self.schema_change.as_ref().map(|change| change.id);
+        map.redefinitions.iter().any(|redefinition| Some(redefinition.change) != own && redefinition.may_concern(text))
+    }
+}
+
+/// The client's limits of a wait.
+pub(in crate::session) struct Patience {
+    statement_timeout: Option<Instant>,
+    lock_timeout: Option<Instant>,
+}
+
+impl Patience {
+    /// Comes when the client waits no longer. Cancel safe.
+    pub(in crate::session) async fn ends(&self, client: &mut Client, cancel: &CancelTarget) -> Failure {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => canceled("user request").into(),
+            () = until(self.statement_timeout) => canceled("statement timeout").into(),
+            () = until(self.lock_timeout) => {
+                PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into()
+            }
+            end = poll_fn(|context| client.poll_gone(context)) => end.into(),
+        }
+    }
+}
+
+pub(in crate::session) async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn canceled(why: &str) -> PgError {
+    PgError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
+}
+
+fn schema_not_known() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "what this statement uses is being given another definition")
+        .with_detail("The map database does not answer, so it is not known whether the change has been made.")
+        .with_hint("Repeat the statement when the map database is back.")
+}
+
+/// What a transaction holds on shards may be what the change waits for.
+const HELD_PATIENCE: Duration = Duration::from_secs(1);
+const LEASE_CHECK: Duration = Duration::from_secs(1);

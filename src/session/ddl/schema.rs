@@ -1,0 +1,288 @@
+//! The shards' schema as this proxy knows it: read from the home shard, kept as one immutable [`Catalog`].
+//!
+//! A schema change through a proxy is announced in the map database before the first shard is touched and finished after the
+//! last, so an interrupted change is seen. Each proxy plans a statement only by a catalogue that was read after the last change
+//! that its map knows of; who makes a change answers its client when every proxy's map knows of it. A table that was dropped leaves
+//! the map; renaming a distributed one is refused. Reading waits for nobody's locks: definitions that others hold are left out, and
+//! who needs one of them waits (see `held`). What was changed behind the proxy's back is found by a slow look.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use crate::backend::catalog_reader::{self, Printed, WhenHeld};
+use crate::catalog::{Catalog, Oid, SequenceName};
+use crate::config::ShardUrl;
+use crate::error::{PgError, SqlState};
+use crate::net::connect_options;
+use crate::session::gateway::Gateway;
+use crate::session::sequences::numbered::Numbered;
+use crate::session::{Failure, Session};
+use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
+use crate::sql::{Analyzed, Read};
+
+/// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
+pub(in crate::session) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+/// For the connection, and for the dozen queries, however often they are tried.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What was announced, and was there before.
+pub(in crate::session) struct SchemaChange {
+    pub id: SchemaChangeId,
+    /// As long as somebody holds this, the change is not abandoned.
+    _under_way: Arc<()>,
+    catalog: Arc<Catalog>,
+    /// Sequences of the whole cluster and their generations: those of that catalogue, and those that the transaction has declared.
+    sequences: HashMap<SequenceName, i64>,
+    /// Of these, what the transaction has declared.
+    declared: Vec<Numbered>,
+    /// It has closed sequences of the whole cluster to others.
+    pub closes_sequences: bool,
+    /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
+    pub version: u64,
+}
+
+impl SchemaChange {
+    pub fn id(&self) -> SchemaChangeId {
+        self.id
+    }
+
+    /// Dropped from the map when it is not on the home shard after the transaction.
+    pub fn has_declared(&mut self, numbered: Numbered, generation: i64) {
+        self.sequences.insert(numbered.sequence.clone(), generation);
+        self.declared.push(numbered);
+    }
+
+    /// By this transaction, which may still go back to before that.
+    pub fn is_declared(&self, sequence: &SequenceName) -> bool {
+        self.declared.iter().any(|declared| declared.sequence == *sequence)
+    }
+
+    /// The commit has failed, and what it has made may still appear.
+    pub fn keep_declared(&mut self) {
+        for declared in &self.declared {
+            self.sequences.remove(&declared.sequence);
+        }
+    }
+}
+
+/// Which changes a catalogue is known to show: those that the map knew before it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CatalogMark {
+    incarnation: i64,
+    schema_version: i64,
+    declarations_version: i64,
+}
+
+impl CatalogMark {
+    fn of(map: &MapSnapshot) -> Self {
+        let MapSnapshot { epoch, schema_version, declarations_version, .. } = map;
+        Self { incarnation: epoch.incarnation, schema_version: *schema_version, declarations_version: *declarations_version }
+    }
+}
+
+impl Gateway {
+    /// Does the catalogue show all changes that this map knows of? The map may be older than the catalogue, and often is not.
+    #[inline]
+    pub(in crate::session) fn has_catalog_for(&self, map: &MapSnapshot) -> bool {
+        **self.catalog_mark.load() == CatalogMark::of(map)
+    }
+
+    /// As [`Gateway::follow_schema`]. While the home shard is away, the catalogue that is known serves on, unless the shards'
+    /// schema itself has changed.
+    pub(in crate::session) async fn follow_schema_for(&self, map: &MapSnapshot) -> Result<(), PgError> {
+        let Err(error) = self.follow_schema().await else { return Ok(()) };
+        let (known, wanted) = (**self.catalog_mark.load(), CatalogMark::of(map));
+        if (known.incarnation, known.schema_version) == (wanted.incarnation, wanted.schema_version) {
+            tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
+    pub async fn follow_schema(&self) -> Result<(), PgError> {
+        let printed = self.refreshing.lock().await;
+        if self.has_catalog_for(&self.map.load()) {
+            return Ok(());
+        }
+        Box::pin(self.read_catalog(printed)).await
+    }
+
+    /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
+    pub async fn refresh_catalog(&self) -> Result<(), PgError> {
+        let printed = self.refreshing.lock().await;
+        Box::pin(self.read_catalog(printed)).await
+    }
+
+    pub(in crate::session) async fn read_catalog(&self, mut printed: tokio::sync::MutexGuard<'_, Printed>) -> Result<(), PgError> {
+        let mark = CatalogMark::of(&self.map.load());
+        let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
+        let mut catalog = tokio::time::timeout(READ_TIMEOUT, read(&home, &mut printed))
+            .await
+            .map_err(|_| unreadable(&home).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())))??;
+        let known = self.catalog.load_full();
+        if catalog.digest == known.digest && catalog.held == known.held && same_oids(&catalog, &known) {
+            self.catalog_mark.store(Arc::new(mark));
+            return Ok(());
+        }
+        catalog.version = known.version + 1;
+        let catalog = Arc::new(catalog);
+        self.catalog.store(Arc::clone(&catalog));
+        // After the catalogue: who finds this mark finds that catalogue, or a later one.
+        self.catalog_mark.store(Arc::new(mark));
+        // A relation for operators: it may be behind.
+        if let Err(error) = self.control.publish_home_tables(&catalog).await {
+            tracing::debug!(%error, "shardgate.tables could not be brought up to date");
+        }
+        Ok(())
+    }
+
+    /// Tables that were dropped on the shards leave the map.
+    async fn follow_tables(&self, actor: &str, change: &SchemaChange) -> Result<(), PgError> {
+        let before = &change.catalog;
+        let after = self.catalog.load_full();
+        let map = self.map.snapshot();
+        let store = self.map.store();
+        let mut has_changed = false;
+        for relation in before.relations.values().filter(|relation| map.table(&relation.schema, &relation.name).is_some()) {
+            let old = (relation.schema.as_str(), relation.name.as_str());
+            let is_there = after.relations.contains_key(&relation.oid) || after.resolve(Some(old.0), old.1, &[]).is_some();
+            if !is_there {
+                has_changed |= store.drop_table(actor, old.0, old.1).await?;
+            }
+        }
+        for (name, generation) in &change.sequences {
+            if !after.relation_names.contains_key(name) {
+                has_changed |= store.drop_sequence(actor, &name.0, &name.1, *generation).await?;
+            }
+        }
+        drop(map);
+        if has_changed {
+            self.map.refresh().await?;
+        }
+        self.declare_forgotten(actor, change, &after).await
+    }
+
+    /// What the transaction has made and the map does not know any more, since it was restored meanwhile: no row could be numbered.
+    async fn declare_forgotten(&self, actor: &str, change: &SchemaChange, after: &Catalog) -> Result<(), PgError> {
+        let made: Vec<_> =
+            change.declared.iter().filter(|declared| after.relation_names.contains_key(&declared.sequence)).collect();
+        if made.is_empty() {
+            return Ok(());
+        }
+        self.map.refresh().await?;
+        let map = self.map.load();
+        for declared in made.into_iter().filter(|declared| !map.sequences.contains_key(&declared.sequence)) {
+            tracing::warn!(sequence = declared.sequence.1, "the map has forgotten a new sequence, which is declared again");
+            self.map.store().declare_forgotten_sequence(actor, &declared.declaration()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Says in the map database that the shards' schema is about to change. Once a transaction.
+    pub(in crate::session) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
+        if self.schema_change.is_none() {
+            let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
+            let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
+            let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
+            // It would keep this proxy from following a newer map.
+            drop(map);
+            let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
+            let planned = self.context.map.epoch;
+            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy, planned).await;
+            let id = begun.map_err(PgError::from)?;
+            self.schema_change = Some(SchemaChange {
+                id,
+                _under_way: under_way,
+                catalog,
+                sequences,
+                declared: Vec::new(),
+                closes_sequences: false,
+                version: 0,
+            });
+            // So that this session's own change is not taken for somebody else's.
+            self.gateway.map.refresh().await.map_err(PgError::from)?;
+        }
+        self.note_own_change();
+        Ok(())
+    }
+
+    /// The open transaction's schema becomes another one, if it is its own.
+    pub(in crate::session) fn note_own_change(&mut self) {
+        if let Some(change) = &mut self.schema_change {
+            change.version = self.gateway.own_version();
+        }
+    }
+
+    /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
+    /// rollback too: nobody has to know which it was.
+    pub(in crate::session) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
+        let Some(change) = self.schema_change.take() else { return Ok(()) };
+        if change.closes_sequences {
+            self.settle_alterations(change.id).await?;
+        }
+        self.gateway.refresh_catalog().await?;
+        self.gateway.follow_tables(&self.identity.user, &change).await?;
+        self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        let epoch = self.gateway.map.refresh().await?;
+        self.gateway.follow_schema().await?;
+        if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
+            tracing::warn!(%epoch, "a proxy has not followed a schema change in time");
+        }
+        Ok(())
+    }
+
+    /// Reads a text that was just received. A name that is not known while somebody else changes the schema may be in the home
+    /// shard's catalogue by now.
+    pub(in crate::session) async fn read_anew(&mut self, text: &str) -> Result<Read, Failure> {
+        let read = self.read(text).await?;
+        if !self.is_in_doubt(&read.analyzed) {
+            return Ok(read);
+        }
+        self.gateway.refresh_catalog().await?;
+        Box::pin(self.refresh_context_for(text)).await?;
+        self.read(text).await
+    }
+
+    /// It names something that is not known, and the schema is being changed by somebody else.
+    pub(in crate::session) fn is_in_doubt(&self, analyzed: &Analyzed) -> bool {
+        analyzed.statements.iter().any(|statement| statement.has_unknown_names)
+            && self.gateway.map.load().open_schema_changes > usize::from(self.schema_change.is_some())
+    }
+}
+
+/// Without definitions that others hold. `printed`: what the last reading of this shard has left, if any.
+pub(in crate::session) async fn read(shard: &Shard, printed: &mut Printed) -> Result<Catalog, PgError> {
+    let options = ShardUrl::parse(&shard.url)
+        .and_then(|url| connect_options(&url, "shardgate"))
+        .map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
+    let failed = |error: &dyn std::error::Error| {
+        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        unreadable(shard).with_detail(format!("{error}{source}"))
+    };
+    let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
+    let catalog = catalog_reader::read(&mut connection, printed, WhenHeld::LeaveOut).await.map_err(|error| failed(&error))?;
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "connection for the schema not closed in order");
+    }
+    Ok(catalog)
+}
+
+fn unreadable(shard: &Shard) -> PgError {
+    let kind = if shard.is_home { "the home shard" } else { "shard" };
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name))
+}
+
+/// The digest is of definitions: a table that was made anew alike has another oid.
+fn same_oids(one: &Catalog, other: &Catalog) -> bool {
+    fn same<V>(one: &HashMap<Oid, V>, other: &HashMap<Oid, V>) -> bool {
+        one.len() == other.len() && one.keys().all(|oid| other.contains_key(oid))
+    }
+    same(&one.relations, &other.relations) && same(&one.functions, &other.functions)
+}

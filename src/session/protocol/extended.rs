@@ -1,0 +1,783 @@
+//! The extended query protocol: Parse, Bind, Describe, Execute, Close, up to Sync or Flush.
+//!
+//! Messages are handled in order and answered in order. One shard at a time is the batch's current one: its requests are
+//! collected and leave together; before another shard gets a message, or the proxy answers with an error, what the current one
+//! owes is drained. The client's statements are prepared on a connection when they are first bound there.
+//!
+//! A Parse whose text the home shard has not seen is not answered at once: when a Bind follows, the shard that will run the
+//! statement parses it, otherwise the home shard does. Either way the client hears PostgreSQL's own errors, and a statement that
+//! is used once costs one trip.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::describe::{Description, put_with_formats};
+use super::statement::{Portal, Statement};
+use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::session::cursor::is_fetch;
+use crate::session::route::Route;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers};
+use crate::sql::parse::lexer::Literals;
+use crate::telemetry::RouteKind;
+use crate::wire::{self, Target, client_tag, originate, shard_tag};
+
+/// What is known between two Syncs.
+#[derive(Default)]
+pub(in crate::session) struct Batch {
+    /// Messages have been handled since the last Sync.
+    pub is_open: bool,
+    /// An error was reported: everything is skipped until Sync.
+    pub has_failed: bool,
+    /// The shard whose answers are due.
+    pub current: Option<ShardId>,
+    /// Parsed, not answered yet.
+    pub unanswered: Option<Arc<Statement>>,
+    /// Names whose text no shard had seen when they were given.
+    pub unproven: Vec<(Bytes, StatementId)>,
+    /// Shards have been asked for the columns of these.
+    pub unheard: Vec<Arc<Statement>>,
+    /// A COPY has swallowed the Sync that came with it; the next one counts.
+    pub is_sync_swallowed: bool,
+    /// The open transaction was begun by the proxy for the statements of one Query.
+    pub is_implicit: bool,
+}
+
+impl Session {
+    pub(in crate::session) async fn extended(&mut self, tag: u8, body: &[u8]) -> Result<(), SessionEnd> {
+        if tag == client_tag::SYNC {
+            return self.on_sync().await;
+        }
+        self.batch.is_open = true;
+        if self.batch.has_failed {
+            // The error itself leaves without being asked for.
+            return Ok(());
+        }
+        let handled = match tag {
+            client_tag::PARSE => self.on_parse(body).await,
+            client_tag::BIND => self.on_bind(body).await,
+            client_tag::DESCRIBE => self.on_describe(body).await,
+            client_tag::EXECUTE => self.on_execute(body).await,
+            client_tag::CLOSE => self.on_close(body).await,
+            _ => self.on_flush().await,
+        };
+        match handled {
+            Ok(()) => Ok(()),
+            Err(failure) => self.fail_batch(failure).await,
+        }
+    }
+
+    /// The error goes out after the answers to what came before it; then everything is skipped until Sync.
+    pub(in crate::session) async fn fail_batch(&mut self, failure: Failure) -> Result<(), SessionEnd> {
+        if let Failure::End(end) = failure {
+            return Err(end);
+        }
+        let failure = match failure {
+            // Of what a shard has skipped.
+            Failure::Forwarded => Failure::Forwarded,
+            // What was parsed before it has not been proven right.
+            later => match self.answer_parse().await {
+                Ok(()) => later,
+                Err(Failure::End(end)) => return Err(end),
+                Err(earlier) => earlier,
+            },
+        };
+        if let Some(index) = self.current_index()
+            && let Err(earlier) = self.drain_with_flush(index).await
+        {
+            // An earlier message failed: that is the error the client hears.
+            self.batch.has_failed = true;
+            return self.settle(earlier);
+        }
+        self.batch.has_failed = true;
+        self.settle(failure)
+    }
+
+    async fn on_parse(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let parse = wire::parse(body).map_err(SessionEnd::from)?;
+        self.answer_parse().await?;
+        let name = Bytes::copy_from_slice(parse.name);
+        if name.is_empty() {
+            // It is gone, whatever becomes of the new one.
+            self.statements.remove(&name);
+        } else {
+            self.drain_current().await?;
+        }
+        let statement = self.prepare(parse.text, parse.types().collect()).await?;
+        if let Some(analysis) = statement.analysis() {
+            self.check_not_failed(&analysis.command)?;
+        }
+        self.check_name_is_free(&name)?;
+        self.describe_if_fetch(&statement).await?;
+        self.statements.insert(name.clone(), Arc::clone(&statement));
+        let is_described = statement.description.get().is_some() || self.describe_own(&statement).is_some();
+        if is_described || self.gateway.descriptions.contains_key(&statement.id) {
+            self.answer(shard_tag::PARSE_COMPLETE);
+        } else {
+            self.batch.unproven.push((name, statement.id));
+            self.batch.unanswered = Some(statement);
+        }
+        Ok(())
+    }
+
+    /// For one more statement, by this name.
+    pub(in crate::session) fn check_name_is_free(&self, name: &[u8]) -> Result<(), PgError> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(name));
+            return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
+        }
+        let limit = self.gateway.prepared_max();
+        if self.statements.len() >= limit {
+            let message = format!("more than {limit} prepared statements in one session");
+            return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail("The limit is cross_shard.prepared_statements_max.")
+                .with_hint("Close statements that are no longer used, or raise the limit."));
+        }
+        Ok(())
+    }
+
+    /// Reads a text that is to be prepared.
+    pub(in crate::session) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
+        let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
+        self.refresh_context_for(text_str).await?;
+        let read = self.read_anew(text_str).await?;
+        if read.analyzed.statements.len() > 1 {
+            return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
+        }
+        let key = self.statement_text(Bytes::copy_from_slice(text), types);
+        let id = self.gateway.registry.id(&key);
+        Ok(Arc::new(Statement::new(id, key, read.analyzed, self.context.id, read.literals)))
+    }
+
+    /// A text with what its names mean now.
+    pub(in crate::session) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
+        let search_path = Arc::clone(&self.statement_search_path);
+        let (constants, parsed) = self.constants_of(&text);
+        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path, constants, parsed })
+    }
+
+    /// A text that was made of a statement, to run in its place.
+    pub(in crate::session) fn made_of(&self, statement: &Statement, text: Bytes, types: Box<[u32]>) -> Statement {
+        let key = self.statement_text(text, types);
+        Statement::new(self.gateway.registry.id(&key), key, Arc::clone(&statement.analyzed), 0, Literals::new())
+    }
+
+    /// Names in it mean what they meant when it was made.
+    pub(in crate::session) fn means_the_same(&self, statement: &Statement) -> bool {
+        let key = &statement.key;
+        key.catalog_version == self.schema_version()
+            && (Arc::ptr_eq(&key.search_path, &self.statement_search_path) || *key.search_path == *self.statement_search_path)
+            && self.reads_constants_alike(&key.constants)
+    }
+
+    /// It was read as it would be now.
+    #[inline]
+    pub(in crate::session) fn is_current(&self, statement: &Statement) -> bool {
+        statement.context_id == self.context.id && self.means_the_same(statement)
+    }
+
+    /// The Parse that is still unanswered: the home shard says whether it is right.
+    pub(in crate::session) async fn answer_parse(&mut self) -> Result<(), Failure> {
+        if let Some(statement) = self.batch.unanswered.take() {
+            self.describe(&statement).await?;
+            self.answer(shard_tag::PARSE_COMPLETE);
+        }
+        Ok(())
+    }
+
+    /// A shard has refused this text: names that were given to it in this batch do not exist.
+    pub(in crate::session) fn forget_unproven(&mut self, id: StatementId) {
+        for (name, _) in self.batch.unproven.extract_if(.., |(_, unproven)| *unproven == id) {
+            if self.statements.get(&name).is_some_and(|statement| statement.id == id) {
+                self.statements.remove(&name);
+            }
+        }
+    }
+
+    /// A bodyless answer of the proxy's own, in its place among those of the current shard.
+    fn answer(&mut self, tag: u8) {
+        let current = self.batch.current;
+        let waiting = self
+            .participants
+            .iter_mut()
+            .find(|participant| Some(participant.shard) == current && !participant.connection.pending.is_empty());
+        match waiting {
+            Some(participant) => participant.connection.expect(Reply::Local(tag), true),
+            None => originate::bare(&mut self.client.output, tag),
+        }
+    }
+
+    fn statement(&self, name: &[u8]) -> Result<Arc<Statement>, PgError> {
+        self.statements.get(name).cloned().ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{}\" does not exist", String::from_utf8_lossy(name))
+            };
+            PgError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+
+    /// The statement, read again when names may mean something else by now.
+    pub(in crate::session) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
+        let statement = self.statement(name)?;
+        self.refresh_context_for(statement.text()).await?;
+        if self.is_current(&statement) && !self.is_in_doubt(&statement.analyzed) {
+            return Ok(statement);
+        }
+        let read = self.read_anew(statement.text()).await?;
+        let told = self.told(&statement);
+        let types = told.as_ref().map_or_else(|| statement.key.types.clone(), |told| told.parameter_types.clone().into());
+        let key = self.statement_text(statement.key.text.clone(), types);
+        let renewed = Statement::new(self.gateway.registry.id(&key), key, read.analyzed, self.context.id, read.literals);
+        if let Some(told) = told {
+            let known = if is_fetch(&statement) { &renewed.description } else { &*statement.told };
+            known.get_or_init(|| told);
+        }
+        let renewed = Arc::new(Statement { told: Arc::clone(&statement.told), ..renewed });
+        self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
+        Ok(renewed)
+    }
+
+    async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let statement = self.current_statement(bind.statement).await?;
+        if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
+            return Box::pin(self.bind_sequence_call(statement, body)).await;
+        }
+        if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
+            return Box::pin(self.bind_numbered(statement, body)).await;
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    /// A statement that draws numbers from sequences.
+    pub(in crate::session) async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
+        self.check_not_failed(&analysis.command)?;
+        if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
+            // What PostgreSQL has to say against the statement is about the client's own text.
+            self.answer_parse().await?;
+            self.describe(&statement).await?;
+            if let Some((changed, body)) = Box::pin(self.draw_for_bind(&statement, body)).await? {
+                let bind = wire::bind(&body).map_err(SessionEnd::from)?;
+                return self.bind_statement(changed, &bind, &body).await;
+            }
+        }
+        self.bind_statement(statement, &bind, body).await
+    }
+
+    pub(in crate::session) async fn bind_statement(
+        &mut self,
+        statement: Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if self.batch.unanswered.as_ref().is_some_and(|unanswered| unanswered.id != statement.id) {
+            self.answer_parse().await?;
+        }
+        let portal = Bytes::copy_from_slice(bind.portal);
+        self.check_portal_is_new(&portal, None)?;
+        if !self.open_cursors.is_empty() {
+            self.replace_portal(&portal).await?;
+        }
+        let Some(analysis) = statement.analysis().filter(|analysis| !crate::session::commands::command::is_own(&analysis.command))
+        else {
+            self.answer_parse().await?;
+            if let Some(analysis) = statement.analysis() {
+                self.check_not_failed(&analysis.command)?;
+                if crate::session::commands::command::takes_parameters(&analysis.command) {
+                    Self::check_parameter_count(&statement, bind)?;
+                }
+            }
+            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
+            self.answer(shard_tag::BIND_COMPLETE);
+            return Ok(());
+        };
+        self.check_not_failed(&analysis.command)?;
+        if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
+            self.answer_parse().await?;
+            return Err(mismatch.into());
+        }
+        if crate::session::commands::inner_query::has_inner_query(&analysis.command)
+            && Box::pin(self.runs_inner_query(&statement, bind)).await?
+        {
+            self.answer_parse().await?;
+            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
+            self.answer(shard_tag::BIND_COMPLETE);
+            return Ok(());
+        }
+        let described = self.parameter_types(&statement, bind).await?;
+        let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
+        let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
+        let route = match self.route(analysis, &inputs).await {
+            Ok(route) => route,
+            Err(failure) => {
+                // What PostgreSQL has to say against the statement comes first.
+                self.answer_parse().await?;
+                self.count_refusal(&failure);
+                return Err(failure);
+            }
+        };
+        if analysis.numbers != Numbers::None {
+            self.note_numbers_of(analysis.numbers, &route);
+        }
+        match route {
+            Route::Shard(shard) => {
+                self.check_portal_is_new(&portal, Some(shard))?;
+                self.bind_on_shard(shard, statement, bind, portal).await
+            }
+            Route::Scatter(shards) => {
+                self.answer_parse().await?;
+                self.describe(&statement).await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, shards });
+                Box::pin(self.portal_bound(&portal)).await?;
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
+            Route::Write(writing) => {
+                self.answer_parse().await?;
+                self.describe(&statement).await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal, Portal::Write { statement, bind, writing });
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
+            Route::Gather(gathering) => {
+                self.answer_parse().await?;
+                self.describe(&statement).await?;
+                let bind = Bytes::copy_from_slice(body);
+                self.portals.insert(portal.clone(), Portal::Gather { statement, bind, gathering });
+                Box::pin(self.portal_bound(&portal)).await?;
+                self.answer(shard_tag::BIND_COMPLETE);
+                Ok(())
+            }
+        }
+    }
+
+    /// A named portal must not exist. On the shard where it would lie, PostgreSQL knows better whether it still does.
+    fn check_portal_is_new(&self, name: &Bytes, shard: Option<ShardId>) -> Result<(), PgError> {
+        let is_elsewhere = |portal: &Portal| portal.shard().is_none_or(|known| shard.is_some_and(|shard| shard != known));
+        let is_known = self.portals.get(name).is_some_and(is_elsewhere);
+        if name.is_empty() || !is_known {
+            return Ok(());
+        }
+        let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(name));
+        Err(PgError::new(SqlState::DUPLICATE_CURSOR, message))
+    }
+
+    /// As PostgreSQL says it, with the client's name of the statement.
+    pub(in crate::session) fn check_parameter_count(statement: &Statement, bind: &wire::Bind<'_>) -> Result<(), PgError> {
+        let highest = statement.analysis().map_or(0, |analysis| usize::from(analysis.parameter_count));
+        let required = highest.max(statement.key.types.len());
+        if bind.parameter_count == required {
+            return Ok(());
+        }
+        let (supplied, name) = (bind.parameter_count, String::from_utf8_lossy(bind.statement));
+        let message = format!("bind message supplies {supplied} parameters, but prepared statement \"{name}\" requires {required}");
+        Err(PgError::new(SqlState::PROTOCOL_VIOLATION, message))
+    }
+
+    /// Parameter types as PostgreSQL infers them; needed only where a key is a parameter that the client did not declare.
+    async fn parameter_types(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
+        let is_declared = statement.key.types.len() >= bind.parameter_count && !statement.key.types.contains(&0);
+        let has_key_parameters = statement.analysis().is_some_and(crate::routing::uses_parameters);
+        if is_declared || !has_key_parameters {
+            return Ok(None);
+        }
+        self.describe(statement).await.map(Some)
+    }
+
+    async fn bind_on_shard(
+        &mut self,
+        shard: ShardId,
+        statement: Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        portal: Bytes,
+    ) -> Result<(), Failure> {
+        if self.batch.current != Some(shard) {
+            if let Some(index) = self.current_index() {
+                self.drain_with_flush(index).await?;
+            }
+            self.batch.current = Some(shard);
+        }
+        let described = self.description_for_nested(shard, &statement, bind).await?;
+        let index = self.join(shard).await?;
+        if let Some(analysis) = statement.analysis() {
+            self.check_sequence_value(index, analysis)?;
+            self.pin_if_needed(index, analysis);
+        }
+        let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.needs_sync = true;
+        }
+        self.prepare_as_told(index, &statement, is_due).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
+        let connection = &mut *participant.connection;
+        let oids = Arc::clone(&connection.oids);
+        let described = described.as_ref();
+        let rows = described.and_then(|description| description.rows.as_deref());
+        let nested = rows.map_or_else(NestedValues::default, |rows| oids.nested_columns(rows, bind));
+        let there = described.and_then(|description| oids.parameters_there(&description.parameter_types, bind, bind.after_names));
+        let after_names = there.as_deref().unwrap_or(bind.after_names);
+        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
+        connection.expect(Reply::Bind, true);
+        let is_long = connection.output.len() > OUTPUT_BYTES;
+        let number = connection.unnamed_portal();
+        self.portals.insert(portal, Portal::Shard { shard, nested, number, is_run: false });
+        if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+    }
+
+    /// What the home shard says of the statement, where another one is asked for values in binary form: they may name types.
+    async fn description_for_nested(
+        &mut self,
+        shard: ShardId,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<Arc<Description>>, Failure> {
+        let has_binary = bind.has_binary_results() || bind.has_binary_parameters();
+        if !has_binary || self.gateway.map.snapshot().home().is_none_or(|home| home.id == shard) {
+            return Ok(None);
+        }
+        self.answer_parse().await?;
+        match is_fetch(statement) {
+            // Of its cursor now.
+            true => Ok(Some(Arc::new(Box::pin(self.describe_fetch(statement)).await?))),
+            false => self.describe(statement).await.map(Some),
+        }
+    }
+
+    fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
+        self.portals.get(name).ok_or_else(|| no_portal(name))
+    }
+
+    async fn on_describe(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let target = wire::describe(body).map_err(SessionEnd::from)?;
+        if matches!(target, Target::Portal(_)) {
+            self.answer_parse().await?;
+        }
+        match target {
+            Target::Statement(name) => {
+                let statement = self.statement(name)?;
+                // What returns no rows is described in a failed transaction too.
+                let has_rows = self.told(&statement).is_none_or(|told| told.rows.is_some());
+                if let Some(analysis) = statement.analysis().filter(|_| has_rows) {
+                    self.check_not_failed(&analysis.command)?;
+                }
+                self.answer_parse().await?;
+                self.describe_statement(&statement, name).await
+            }
+            Target::Portal(name) => match self.portals.get(name) {
+                Some(Portal::Shard { shard, number, .. }) => {
+                    let (shard, number) = (*shard, *number);
+                    self.describe_on_shard(shard, name, Some(number)).await
+                }
+                Some(
+                    Portal::Own { statement, bind }
+                    | Portal::Scatter { statement, bind, .. }
+                    | Portal::Write { statement, bind, .. }
+                    | Portal::Gather { statement, bind, .. }
+                    | Portal::Finished { statement, bind }
+                    | Portal::Spent { statement, bind },
+                ) => {
+                    let (statement, bind) = (Arc::clone(statement), bind.clone());
+                    self.describe_portal(&statement, &bind).await
+                }
+                None => self.describe_cursor(name).await,
+            },
+        }
+    }
+
+    /// Of a cursor that DECLARE has made: server-side cursors of drivers are asked so for their columns.
+    async fn describe_cursor(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if let Some(cursor) = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)) {
+            return self.describe_on_shard(cursor.shard, name, None).await;
+        }
+        let rows = self.open_cursors.rows(name).ok_or_else(|| no_portal(name))?;
+        self.check_transaction()?;
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        self.put_rows(Some(&rows), &[])?;
+        Ok(())
+    }
+
+    async fn describe_on_shard(&mut self, shard: ShardId, name: &[u8], number: Option<u32>) -> Result<(), Failure> {
+        let write = |connection: &mut Connection| {
+            originate::describe(&mut connection.output, b'P', name);
+            connection.expect(Reply::DescribePortal, true);
+        };
+        match number {
+            Some(number) => self.forward_to_portal(shard, name, number, write).await,
+            None => self.forward(shard, write).await,
+        }
+    }
+
+    async fn describe_statement(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<(), Failure> {
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        let is_execution = statement.analysis().is_some_and(|analysis| matches!(analysis.command, Command::Execute { .. }));
+        let told = if is_execution { None } else { self.told(statement) };
+        let described = match &told {
+            // Without rows there is nothing that could have become other; nor is what a FETCH gave when it was parsed.
+            Some(told) if told.rows.is_none() || is_fetch(statement) => Ok(Arc::clone(told)),
+            Some(_) | None => self.description_now(statement, name).await,
+        };
+        // The parameters are what they were, whatever has become of the rest.
+        let parameters = described.as_ref().ok().or(told.as_ref()).map(|description| &description.parameter_types[..]);
+        if let Some(types) = parameters.or(is_execution.then_some(&[])) {
+            originate::parameter_description(&mut self.client.output, types);
+        }
+        self.put_rows(described?.rows.as_deref(), &[])?;
+        Ok(())
+    }
+
+    async fn description_now(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<Arc<Description>, Failure> {
+        if let Some(own) = self.describe_by_itself(statement).await? {
+            return Ok(Arc::new(own));
+        }
+        let statement = self.current_statement(name).await?;
+        self.describe(&statement).await
+    }
+
+    async fn describe_portal(&mut self, statement: &Arc<Statement>, bind: &[u8]) -> Result<(), Failure> {
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let description = match self.describe_by_itself(statement).await? {
+            Some(description) => Arc::new(description),
+            None => self.describe(statement).await?,
+        };
+        self.put_rows(description.rows.as_deref(), bind.result_formats)?;
+        Ok(())
+    }
+
+    fn put_rows(&mut self, rows: Option<&[u8]>, formats: &[u8]) -> Result<(), PgError> {
+        match rows {
+            Some(rows) => put_with_formats(&mut self.client.output, rows, formats)?,
+            None => originate::bare(&mut self.client.output, shard_tag::NO_DATA),
+        }
+        Ok(())
+    }
+
+    /// A message about something that lives on one shard.
+    pub(in crate::session) async fn forward(&mut self, shard: ShardId, write: impl FnOnce(&mut Connection)) -> Result<(), Failure> {
+        if self.batch.current != Some(shard) {
+            if let Some(index) = self.current_index() {
+                self.drain_with_flush(index).await?;
+            }
+            self.batch.current = Some(shard);
+        }
+        let index = self.join(shard).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.needs_sync = true;
+        write(&mut participant.connection);
+        Ok(())
+    }
+
+    async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
+        self.answer_parse().await?;
+        match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
+            Portal::Shard { shard, nested, number, is_run } => {
+                *is_run |= limit <= 0;
+                let (shard, nested, number) = (*shard, nested.clone(), *number);
+                self.gateway.counters.statement(RouteKind::SingleShard);
+                let write = |connection: &mut Connection| {
+                    originate::execute(&mut connection.output, name, limit);
+                    if nested.is_empty() {
+                        connection.expect(Reply::Execute, true);
+                    } else {
+                        connection.expect_nested(&nested);
+                    }
+                };
+                self.forward_to_portal(shard, name, number, write).await
+            }
+            portal @ (Portal::Own { .. } | Portal::Write { .. }) => {
+                let is_write = matches!(portal, Portal::Write { .. });
+                self.gateway.counters.statement(if is_write { RouteKind::Scatter } else { RouteKind::Local });
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                if is_write {
+                    self.batch.current = None;
+                }
+                Box::pin(self.execute_to_end(name, limit)).await
+            }
+            Portal::Spent { .. } => Err(cannot_be_run(name).into()),
+            Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
+                let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
+                self.gateway.counters.statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter });
+                if let Some(index) = self.current_index() {
+                    self.drain_with_flush(index).await?;
+                }
+                self.batch.current = None;
+                Box::pin(self.execute_several(name, limit)).await
+            }
+        }
+    }
+
+    /// The portal has run, if it is still there.
+    pub(in crate::session) fn spend(&mut self, name: &[u8]) {
+        let Some(portal) = self.portals.get_mut(name) else { return };
+        // PostgreSQL answers an empty one as often as it is asked.
+        if let Portal::Own { statement, bind } | Portal::Write { statement, bind, .. } = portal
+            && statement.analysis().is_some()
+        {
+            *portal = Portal::Spent { statement: Arc::clone(statement), bind: bind.clone() };
+        }
+    }
+
+    async fn on_close(&mut self, body: &[u8]) -> Result<(), Failure> {
+        self.answer_parse().await?;
+        match wire::close(body).map_err(SessionEnd::from)? {
+            Target::Statement(name) => {
+                self.drain_current().await?;
+                self.statements.remove(name);
+                self.answer(shard_tag::CLOSE_COMPLETE);
+                Ok(())
+            }
+            Target::Portal(name) => match self.portals.remove(name) {
+                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                    let write = |connection: &mut Connection| {
+                        originate::close(&mut connection.output, b'P', name);
+                        connection.expect(Reply::Close, true);
+                    };
+                    self.forward(shard, write).await
+                }
+                Some(
+                    Portal::Shard { .. }
+                    | Portal::Own { .. }
+                    | Portal::Scatter { .. }
+                    | Portal::Write { .. }
+                    | Portal::Gather { .. }
+                    | Portal::Finished { .. }
+                    | Portal::Spent { .. },
+                )
+                | None => {
+                    if !self.open_cursors.is_empty() {
+                        self.close_cursor(name).await?;
+                    }
+                    self.answer(shard_tag::CLOSE_COMPLETE);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    pub(in crate::session) async fn on_flush(&mut self) -> Result<(), Failure> {
+        self.answer_parse().await?;
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        self.client.flush().await?;
+        Ok(())
+    }
+
+    pub(in crate::session) async fn on_sync(&mut self) -> Result<(), SessionEnd> {
+        if !self.batch.has_failed
+            && let Err(failure) = self.answer_parse().await
+        {
+            self.fail_batch(failure).await?;
+        }
+        // What ran in this batch outside a transaction must not be committed when the batch has failed elsewhere.
+        let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
+        let mut has_failed = false;
+        let current = self.current_index();
+        let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
+        let order: Vec<usize> = current.into_iter().chain(others).collect();
+        let shards: Vec<ShardId> = order.iter().filter_map(|index| Some(self.participants.get(*index)?.shard)).collect();
+        for shard in shards {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            if must_abort {
+                self.abort_implicit(index);
+            }
+            match self.sync_and_commit(index).await {
+                Ok(()) => {}
+                Err(failure) => {
+                    has_failed = true;
+                    // Heard of only now: the other shards have not been told to commit yet.
+                    must_abort = !self.transaction.is_open();
+                    self.settle(failure)?;
+                }
+            }
+        }
+        if std::mem::take(&mut self.batch.is_sync_swallowed) {
+            self.batch.has_failed |= has_failed;
+            return self.client.flush().await;
+        }
+        self.end_batch(!must_abort).await?;
+        self.ready().await
+    }
+
+    /// Nothing is owed any more. `is_right`: no shard has been told to undo what ran outside of a transaction.
+    pub(in crate::session) async fn end_batch(&mut self, is_right: bool) -> Result<(), SessionEnd> {
+        if std::mem::take(&mut self.batch.is_implicit) {
+            // Several shards were written in this pipeline: it ends as one transaction.
+            self.end_implicit().await?;
+        }
+        let has_failed = std::mem::take(&mut self.batch).has_failed;
+        let is_committed = !has_failed && is_right;
+        if !self.transaction.is_open() {
+            self.portals.clear();
+            self.forget_cursors_of_shards(is_committed);
+            if !self.open_cursors.is_empty()
+                && let Err(failure) = Box::pin(self.end_cursors_of_pipeline(is_committed)).await
+            {
+                self.settle(failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_implicit(&mut self) -> Result<(), SessionEnd> {
+        if self.batch.has_failed || self.transaction.status == crate::session::transaction::Status::Failed {
+            return self.rollback_everywhere().await;
+        }
+        match Box::pin(self.commit_everywhere()).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.settle(failure),
+        }
+    }
+
+    /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
+    /// transaction.
+    pub(in crate::session) fn abort_implicit(&mut self, index: usize) {
+        if let Some(participant) = self.participants.get_mut(index)
+            && participant.needs_sync
+        {
+            let connection = &mut *participant.connection;
+            originate::bind(&mut connection.output, b"", b"shardgate_abort", originate::BIND_NOTHING);
+            connection.expect(Reply::Abort, false);
+        }
+    }
+}
+
+/// Requests are collected up to this size before they leave.
+const OUTPUT_BYTES: usize = 64 * 1024;
+
+pub(in crate::session) fn cannot_be_run(name: &[u8]) -> PgError {
+    let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name));
+    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+}
+
+fn no_portal(name: &[u8]) -> PgError {
+    PgError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)))
+}

@@ -1,0 +1,86 @@
+//! Learns which oids a shard gives to the tables and types that the client knows by the home shard's.
+//!
+//! Read once for a shard and a version of the catalogue, on the connection that has just been checked out there, and shared by
+//! all sessions. The relay and the merge translate row descriptions by it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames};
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::{Failure, Session};
+use crate::shardmap::{Shard, ShardId};
+
+/// What all sessions have learnt.
+#[derive(Default)]
+pub struct KnownOids {
+    /// The home shard's, and the version of the catalogue that they are of.
+    home: Mutex<Option<(u64, Arc<OidNames>)>>,
+    shards: Mutex<HashMap<ShardId, Arc<ForeignOids>>>,
+}
+
+impl KnownOids {
+    fn home(&self, version: u64) -> Option<Arc<OidNames>> {
+        self.home.lock().as_ref().filter(|(known, _)| *known == version).map(|(_, names)| Arc::clone(names))
+    }
+
+    fn shard(&self, shard: ShardId, version: u64) -> Option<Arc<ForeignOids>> {
+        self.shards.lock().get(&shard).filter(|oids| oids.version == version).cloned()
+    }
+}
+
+impl Session {
+    /// Before a connection to this shard is taken: nobody holds one here while waiting for the home shard.
+    pub(in crate::session) async fn learn_home_oids(&mut self, shard: &Shard) -> Result<(), Failure> {
+        let version = self.context.catalog.version;
+        if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, version).is_some() {
+            return Ok(());
+        }
+        if self.gateway.oids.home(version).is_none() {
+            let home = self.home()?;
+            let settings = Arc::clone(&self.login_settings);
+            let mut connection = self.checkout_any(&home, &settings).await?;
+            let names = names(&mut connection, &home.name).await?;
+            connection.release();
+            *self.gateway.oids.home.lock() = Some((version, Arc::new(names)));
+        }
+        Ok(())
+    }
+
+    /// On a connection to this shard that has nothing under way.
+    pub(in crate::session) async fn learn_oids(&self, connection: &mut Connection, shard: &Shard) -> Result<(), Failure> {
+        let version = self.context.catalog.version;
+        if connection.oids.version == version || shard.is_home || shard.id == MAP_DATABASE {
+            return Ok(());
+        }
+        if let Some(known) = self.gateway.oids.shard(shard.id, version) {
+            connection.oids = known;
+            return Ok(());
+        }
+        // Another session has seen a newer catalogue: this connection goes without until it is checked out again.
+        let Some(home) = self.gateway.oids.home(version) else {
+            if connection.oids.version == 0 {
+                connection.oids = Arc::new(ForeignOids::unknown());
+            }
+            return Ok(());
+        };
+        let oids = Arc::new(ForeignOids::between(version, &names(connection, &shard.name).await?, &home));
+        self.gateway.oids.shards.lock().insert(shard.id, Arc::clone(&oids));
+        connection.oids = oids;
+        Ok(())
+    }
+}
+
+async fn names(connection: &mut Connection, shard: &str) -> Result<OidNames, Failure> {
+    let rows = connection.simple(OID_NAMES_SQL).await.map_err(|error| crate::session::settings::setting::refused(shard, error))?;
+    let entry = |row: &Vec<Option<bytes::Bytes>>| match row.as_slice() {
+        [Some(name), Some(oid), Some(letter)] => {
+            let oid = std::str::from_utf8(oid).ok()?.parse().ok()?;
+            Some((name.to_vec(), OidName { oid, nesting: Nesting::from_letter(letter) }))
+        }
+        _ => None,
+    };
+    Ok(rows.iter().filter_map(entry).collect())
+}

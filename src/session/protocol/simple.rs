@@ -1,0 +1,291 @@
+//! The simple query protocol: one message, one or more statements, one transaction.
+//!
+//! A text with one statement goes to its shard as the client sent it. Several statements are routed each by itself and run in
+//! one transaction, unless all of them belong to one shard, which then gets the text whole. A statement that is sent alone is
+//! preceded by blanks in place of what came before it, so that error positions are those of the client's text.
+
+use bytes::BytesMut;
+
+use crate::backend::Reply;
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::session::commands::inner_query::has_inner_query;
+use crate::session::route::Route;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::ShardId;
+use crate::sql::Read;
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
+use crate::sql::parse::lexer::Literals;
+use crate::telemetry::RouteKind;
+use crate::wire::{originate, query, shard_tag};
+
+impl Session {
+    /// A Query message. `body`: the text and its terminating zero.
+    ///
+    /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
+    pub(in crate::session) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
+        let text = query(&body)?;
+        if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
+            return Ok(());
+        }
+        self.statements.remove(&b""[..]);
+        let result = match std::str::from_utf8(text) {
+            Ok(text) => self.run_text(text).await,
+            Err(_) => Err(invalid_encoding().into()),
+        };
+        let is_right = result.is_ok();
+        if let Err(failure) = result {
+            self.settle(failure)?;
+        }
+        self.recover_skipping().await?;
+        if self.batch.is_open {
+            Box::pin(self.end_batch(is_right)).await?;
+        } else if !self.transaction.is_open() {
+            self.forget_cursors_of_shards(is_right);
+        }
+        self.portals.remove(&b""[..]);
+        if !self.open_cursors.is_empty() {
+            self.close_cursor(b"").await?;
+        }
+        self.ready().await
+    }
+
+    /// What came before is answered first. False: there was an error, after which all is skipped until Sync.
+    async fn join_pipeline(&mut self) -> Result<bool, SessionEnd> {
+        if !self.batch.has_failed {
+            match self.on_flush().await {
+                Ok(()) => self.keep_pipeline(),
+                Err(failure) => self.fail_batch(failure).await?,
+            }
+        }
+        Ok(!self.batch.has_failed)
+    }
+
+    async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
+        self.refresh_context_for(text).await?;
+        let read = self.read_anew(text).await?;
+        match read.analyzed.statements.as_slice() {
+            [] => {
+                originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
+                Ok(())
+            }
+            [statement] => {
+                self.check_not_failed(&statement.command)?;
+                if crate::session::commands::command::is_own(&statement.command) {
+                    self.gateway.counters.statement(RouteKind::Local);
+                    return Box::pin(self.own_command(statement, text)).await;
+                }
+                if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
+                    return Ok(());
+                }
+                if statement.numbers != Numbers::None {
+                    return Box::pin(self.run_numbered(statement, text, &read)).await;
+                }
+                let inputs = Inputs::literals(text, &read.literals);
+                let route = self.route(statement, &inputs).await;
+                match self.counted(route) {
+                    Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+                    Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
+                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+                }
+            }
+            _ => Box::pin(self.run_several(text, read)).await,
+        }
+    }
+
+    /// A statement that draws numbers from sequences.
+    async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
+        let drawn = if self.draws(statement) { Box::pin(self.draw_into(text)).await? } else { None };
+        let run = match drawn {
+            None => Box::pin(self.run_routed(statement, text, &read.literals)).await,
+            Some(drawn) => {
+                let read = self.read(&drawn).await?;
+                match read.analyzed.statements.as_slice() {
+                    [statement] => Box::pin(self.run_routed(statement, &drawn, &read.literals)).await,
+                    _ => Err(PgError::internal("a statement with numbers is not one").into()),
+                }
+            }
+        };
+        let run = run.map_err(|failure| self.with_own_place(failure));
+        self.forget_moved();
+        run
+    }
+
+    fn with_own_place(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Shard(frame) => Failure::Shard(self.with_own_position(frame)),
+            other => other,
+        }
+    }
+
+    async fn run_routed(&mut self, statement: &Analysis, text: &str, literals: &Literals) -> Result<(), Failure> {
+        let inputs = Inputs::literals(text, literals);
+        let route = self.route(statement, &inputs).await;
+        if let Ok(route) = &route {
+            self.note_numbers_of(statement.numbers, route);
+        }
+        match self.counted(route) {
+            Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+            Err(failure) => self.refuse(failure, statement, text).await,
+            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+        }
+    }
+
+    /// A statement that is wrong is told so in PostgreSQL's words, one that is right why it is not supported.
+    async fn refuse(&mut self, failure: Failure, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let is_refusal = matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED);
+        if is_refusal && matches!(statement.command, Command::Query(_)) && statement.parameter_count == 0 {
+            let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
+            self.describe(&prepared).await?;
+        }
+        self.count_refusal(&failure);
+        Err(failure)
+    }
+
+    /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
+    pub(in crate::session) async fn run_on_shard(
+        &mut self,
+        shard: ShardId,
+        statement: &Analysis,
+        text: &str,
+        blanks: usize,
+    ) -> Result<(), Failure> {
+        let index = self.join(shard).await?;
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        participant.has_written |= statement.effect == Effect::Write;
+        self.check_sequence_value(index, statement)?;
+        self.pin_if_needed(index, statement);
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let connection = &mut *participant.connection;
+        if blanks == 0 {
+            originate::query(&mut connection.output, text.as_bytes());
+        } else {
+            let padded = format!("{:blanks$}{text}", "");
+            originate::query(&mut connection.output, padded.as_bytes());
+        }
+        connection.unnamed = None;
+        connection.expect(Reply::Query, true);
+        let drained = self.drain(index).await;
+        if let Some(participant) = self.participants.get_mut(index)
+            && drained.is_ok()
+        {
+            participant.needs_sync = false;
+        }
+        drained
+    }
+
+    /// Several statements: one transaction, stopped at the first error.
+    async fn run_several(&mut self, text: &str, mut read: Read) -> Result<(), Failure> {
+        let statements = &read.analyzed.statements;
+        if let Some(shard) = self.common_shard(statements, &Inputs::literals(text, &read.literals)).await? {
+            let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
+            self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
+            let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
+            return self.run_on_shard(shard, decisive, text, 0).await;
+        }
+        for index in 0..read.analyzed.statements.len() {
+            let run = match self.read_again(&mut read, text).await {
+                Ok(()) => {
+                    let Some(statement) = read.analyzed.statements.get(index) else { break };
+                    self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = run {
+                if self.batch.is_implicit {
+                    self.settle(failure)?;
+                    self.recover_skipping().await?;
+                    self.batch.is_implicit = false;
+                    self.rollback_everywhere().await?;
+                    return Ok(());
+                }
+                return Err(failure);
+            }
+        }
+        if std::mem::take(&mut self.batch.is_implicit) {
+            self.commit_everywhere().await?;
+        }
+        Ok(())
+    }
+
+    /// Where an earlier statement has changed what names mean.
+    async fn read_again(&mut self, read: &mut Read, text: &str) -> Result<(), Failure> {
+        let context = self.context.id;
+        self.refresh_context_for(text).await?;
+        if context != self.context.id {
+            *read = self.read(text).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_one_of_several(&mut self, statement: &Analysis, text: &str, inputs: &Inputs<'_>) -> Result<(), Failure> {
+        self.check_not_failed(&statement.command)?;
+        if !self.transaction.is_open() && !matches!(statement.command, Command::Begin(_)) {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+            self.batch.is_implicit = true;
+        }
+        if crate::session::commands::command::is_own(&statement.command) {
+            self.gateway.counters.statement(RouteKind::Local);
+            return Box::pin(self.own_command(statement, text)).await;
+        }
+        if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
+            return Ok(());
+        }
+        let alone = text.get(statement.start..statement.end).unwrap_or_default();
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        if statement.numbers == Numbers::Drawn {
+            // Read again alone, with what came before it as blanks.
+            let alone = format!("{:blanks$}{alone}", "");
+            let read = self.read(&alone).await?;
+            return match read.analyzed.statements.as_slice() {
+                [statement] => Box::pin(self.run_numbered(statement, &alone, &read)).await,
+                _ => Err(PgError::internal("a statement with numbers is not one").into()),
+            };
+        }
+        let route = self.route(statement, inputs).await;
+        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
+        self.note_numbers_of(statement.numbers, &route);
+        match route {
+            Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
+            route => Box::pin(self.run_elsewhere(route, statement, text, inputs)).await,
+        }
+    }
+
+    /// The one shard that all statements belong to, when nothing among them concerns the session.
+    async fn common_shard(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<ShardId>, Failure> {
+        let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_)) && statement.numbers == Numbers::None;
+        if self.transaction.is_open() || !statements.iter().all(is_plain) {
+            return Ok(None);
+        }
+        let mut common = None;
+        for statement in statements {
+            // A statement that is refused must not keep those before it from running: then each is routed by itself.
+            match self.route(statement, inputs).await {
+                Ok(Route::Shard(shard)) if common.is_none_or(|known| known == shard) => common = Some(shard),
+                Ok(_) | Err(Failure::Error(_)) => return Ok(None),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(common)
+    }
+
+    /// After an error that came from what was put before a simple query, the shard skips until Sync.
+    async fn recover_skipping(&mut self) -> Result<(), SessionEnd> {
+        for index in (0..self.participants.len()).rev() {
+            match self.sync_and_commit(index).await {
+                Ok(()) | Err(Failure::Forwarded) => {}
+                Err(failure) => self.settle(failure)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(in crate::session) fn invalid_encoding() -> PgError {
+    PgError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+        .with_hint("Statements are read as UTF-8, whatever client_encoding says.")
+}

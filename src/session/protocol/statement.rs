@@ -1,0 +1,100 @@
+//! The client's prepared statements and portals, by the client's own names.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::describe::Description;
+use crate::backend::{NestedValues, StatementId, StatementText};
+use crate::plan::Gathering;
+use crate::session::writes::write::Writing;
+use crate::shardmap::ShardId;
+use crate::sql::Analyzed;
+use crate::sql::analysis::{Analysis, Effect};
+use crate::sql::parse::lexer::Literals;
+
+/// A text that was prepared: by Parse, or by SQL's PREPARE.
+pub(in crate::session) struct Statement {
+    pub id: StatementId,
+    pub key: Arc<StatementText>,
+    pub analyzed: Arc<Analyzed>,
+    /// The context it was analysed in; analysed again when the session's differs.
+    pub context_id: u64,
+    pub literals: Literals,
+    /// What the home shard said of it, kept here since it is asked for at every Bind.
+    pub description: OnceLock<Arc<Description>>,
+    /// What a shard first said of it, whose parameters and columns it keeps through all readings.
+    pub told: Arc<OnceLock<Arc<Description>>>,
+    /// What each of several shards runs of it, where that is the same at every execution.
+    pub fragment: OnceLock<Arc<Statement>>,
+}
+
+impl Statement {
+    pub fn new(id: StatementId, key: Arc<StatementText>, analyzed: Arc<Analyzed>, context_id: u64, literals: Literals) -> Self {
+        Self {
+            id,
+            key,
+            analyzed,
+            context_id,
+            literals,
+            description: OnceLock::new(),
+            told: Arc::default(),
+            fragment: OnceLock::new(),
+        }
+    }
+
+    /// The statement, or `None` for an empty text. A prepared text holds at most one.
+    pub fn analysis(&self) -> Option<&Analysis> {
+        self.analyzed.statements.first()
+    }
+
+    /// FOR UPDATE, FOR SHARE.
+    pub fn has_locks(&self) -> bool {
+        self.analysis().is_some_and(|analysis| analysis.effect == Effect::ReadLocking)
+    }
+
+    /// The text where it has literals: without any nobody reads it.
+    pub fn text_of_literals(&self) -> &str {
+        if self.literals.is_empty() { "" } else { self.text() }
+    }
+
+    pub fn text(&self) -> &str {
+        // Checked when it was prepared.
+        std::str::from_utf8(&self.key.text).unwrap_or_default()
+    }
+}
+
+/// A bound statement.
+#[derive(Clone)]
+pub(in crate::session) enum Portal {
+    /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns. `number`: how
+    /// many unnamed portals that connection had seen then, this one among them. `is_run`: executed without a limit.
+    Shard { shard: ShardId, nested: NestedValues, number: u32, is_run: bool },
+    /// The proxy runs it by itself when it is executed.
+    Own { statement: Arc<Statement>, bind: Bytes },
+    /// Runs on several shards when it is executed.
+    Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+    /// Writes on several shards when it is executed.
+    Write { statement: Arc<Statement>, bind: Bytes, writing: Arc<Writing> },
+    /// Runs over rows of several shards when it is executed.
+    Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
+    /// Ran on several shards; no row is left.
+    Finished { statement: Arc<Statement>, bind: Bytes },
+    /// Was run by the proxy, or has written on several shards: not a second time.
+    Spent { statement: Arc<Statement>, bind: Bytes },
+}
+
+impl Portal {
+    /// The shard whose connection has it under its name; `None`: it is the proxy's own.
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Portal::Shard { shard, .. } => Some(*shard),
+            Portal::Own { .. }
+            | Portal::Scatter { .. }
+            | Portal::Write { .. }
+            | Portal::Gather { .. }
+            | Portal::Finished { .. }
+            | Portal::Spent { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Statements that do not run on one shard: several shards, their answers merged.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::last_step::Asked;
+use crate::error::{PgError, SqlState};
+use crate::execute::{Printing, RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
+use crate::plan::{self, Gathering, Plan};
+use crate::routing::Inputs;
+use crate::session::protocol::client::Client;
+use crate::session::protocol::statement::Statement;
+use crate::session::protocol::told::{changed, changed_meanwhile};
+use crate::session::route::Route;
+use crate::session::writes::staged::sqlstate;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Combine, Count, Merge};
+use crate::sql::gather;
+use crate::sql::rewrite::clock;
+
+use crate::wire::{self, originate};
+
+/// What came of a statement on several shards.
+pub(in crate::session) enum Scattered {
+    Answered,
+    /// Groups are whole, and PostgreSQL makes the answer of them by this query.
+    LastStep(String),
+    /// Nothing was sent to the client: the answers cannot be merged exactly after all.
+    NotMerged(PgError),
+}
+
+impl RowSink for Client {
+    type Gone = SessionEnd;
+
+    fn buffer(&mut self) -> &mut BytesMut {
+        match &mut self.copy_rows {
+            Some(copy) => &mut copy.frames,
+            None => &mut self.output,
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), SessionEnd> {
+        if let Some(copy) = &mut self.copy_rows {
+            copy.turn(&mut self.output);
+        }
+        self.flush().await
+    }
+}
+
+impl Session {
+    /// A statement of the simple protocol whose route is not one shard.
+    pub(in crate::session) async fn run_elsewhere(
+        &mut self,
+        route: Route,
+        statement: &Analysis,
+        text: &str,
+        inputs: &Inputs<'_>,
+    ) -> Result<(), Failure> {
+        match route {
+            Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
+            Route::Scatter(shards) => {
+                let merge = statement.merge.clone()?;
+                if merge.locking.is_some() {
+                    return Box::pin(self.lock_text(&shards, statement, text)).await;
+                }
+                let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
+                let fragment = match self.with_instant(fragment_text(statement, &merge, text), &shards).await {
+                    Ok(fragment) => fragment,
+                    Err(Failure::Error(refusal)) => {
+                        let gathering = self.instead(shards, statement, text, refusal)?;
+                        return self.gather_text(&gathering, statement, text).await;
+                    }
+                    Err(failure) => return Err(failure),
+                };
+                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &shards)).await?;
+                for shard in &shards {
+                    self.join_clean(*shard).await?;
+                    if let Some(participant) = self.participants.last_mut() {
+                        participant.connection.unnamed = None;
+                    }
+                }
+                for participant in self.of_shards(&shards) {
+                    let text = keyed.as_ref().unwrap_or(&fragment);
+                    originate::query(&mut participant.connection.output, text.as_bytes());
+                }
+                let scattered = self.scatter_on(&shards, &spec).await;
+                if keyed.is_some() {
+                    self.end_snapshots(&shards).await;
+                }
+                let scattered = match scattered {
+                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&shards, &last, statement, text).await,
+                    scattered => scattered,
+                };
+                match scattered {
+                    Ok(Scattered::Answered) => Ok(()),
+                    Ok(Scattered::LastStep(_)) => Err(PgError::internal("a last step after the last step").into()),
+                    Ok(Scattered::NotMerged(reason)) => {
+                        let gathering = self.instead(shards, statement, text, reason)?;
+                        self.gather_text(&gathering, statement, text).await
+                    }
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || keyed.is_some() => {
+                        Err(self.told_of_the_text(frame, statement, text).await)
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
+            Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
+        }
+    }
+
+    async fn lock_text(&mut self, shards: &[ShardId], statement: &Analysis, text: &str) -> Result<(), Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        // An empty portal, an empty statement name, no parameters, results in text.
+        let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
+        match Box::pin(self.lock_rows_alone(&prepared, &bind, shards)).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            locked => locked,
+        }
+    }
+
+    async fn last_step_of_text(
+        &mut self,
+        shards: &[ShardId],
+        last: &str,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<Scattered, Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        let description = self.describe(&prepared).await?;
+        let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, describes: true };
+        self.run_last_step(shard, last, asked).await
+    }
+
+    /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
+    pub(in crate::session) fn instead(
+        &self,
+        shards: Vec<ShardId>,
+        statement: &Analysis,
+        text: &str,
+        reason: PgError,
+    ) -> Result<Gathering, Failure> {
+        let recipe = |home| gather::recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
+        match plan::gather(shards, &self.transaction_scope(), recipe) {
+            Ok(Plan::Gather(gathering)) => Ok(gathering),
+            Ok(Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split) | Err(_) => Err(reason.into()),
+        }
+    }
+
+    /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
+    pub(in crate::session) async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
+        if fields.get(b'P').is_none() {
+            return Failure::Shard(frame);
+        }
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let alone = format!("{:blanks$}{}", "", statement.alone(text));
+        match self.describe_apart(alone.as_bytes()).await {
+            Err(Failure::Shard(said)) if sqlstate(&said) != Some(SqlState::LOCK_NOT_AVAILABLE) => Failure::Shard(said),
+            // It is right in itself: the place is in a text that the client has not written.
+            Ok(_) | Err(_) => Failure::Shard(without_position(body)),
+        }
+    }
+
+    /// Execute of a portal over several shards.
+    pub(in crate::session) async fn scatter_bound(
+        &mut self,
+        statement: &Arc<Statement>,
+        client_bind: &Bytes,
+        shards: &[ShardId],
+    ) -> Result<(), Failure> {
+        let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
+        let merge = analysis.merge.clone()?;
+        if merge.locking.is_some() {
+            return Box::pin(self.lock_rows_bound(statement, &bind, shards)).await;
+        }
+        let description = self.describe(statement).await?;
+        let types = &description.parameter_types;
+        self.check_parameters(&bind, types)?;
+        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
+        let spec = Spec { told: Some(description.columns()), ..spec };
+        let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
+            Ok(fragment) => fragment,
+            Err(Failure::Error(refusal)) => {
+                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), refusal)?;
+                return self.gather_bound(statement, client_bind, &gathering).await;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let after_names =
+            if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
+        let keyed = match bind.parameters().next() {
+            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, shards)).await?,
+            Some(_) => None,
+        };
+        for shard in shards {
+            self.join_clean(*shard).await?;
+        }
+        let prepared_max = self.gateway.prepared_max();
+        for participant in self.of_shards(shards) {
+            let connection = &mut *participant.connection;
+            match &keyed {
+                Some(text) => {
+                    connection.unnamed = None;
+                    originate::parse(&mut connection.output, b"", text.as_bytes(), &[]);
+                    originate::bind(&mut connection.output, b"", b"", &after_names);
+                }
+                None => {
+                    crate::session::protocol::describe::prepare_on(connection, &fragment, false, prepared_max);
+                    // The merge reads the answers by itself, up to ReadyForQuery.
+                    connection.pending.clear();
+                    let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
+                    let after_names = there.as_deref().unwrap_or(&after_names);
+                    fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+                }
+            }
+            originate::describe(&mut connection.output, b'P', b"");
+            originate::execute(&mut connection.output, b"", 0);
+            originate::sync(&mut connection.output);
+        }
+        let result = self.scatter_on(shards, &spec).await;
+        if keyed.is_some() {
+            self.end_snapshots(shards).await;
+        } else if result.is_err() {
+            for participant in self.of_shards(shards) {
+                participant.connection.prepared.doubt(fragment.id);
+            }
+        }
+        let result = match result? {
+            Scattered::LastStep(text) => {
+                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                let asked = Asked { description: &description, after_names: bind.after_names, describes: false };
+                self.run_last_step(shard, &text, asked).await?
+            }
+            other => other,
+        };
+        match result {
+            Scattered::Answered => Ok(()),
+            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
+            Scattered::NotMerged(reason) => {
+                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
+                self.gather_bound(statement, client_bind, &gathering).await
+            }
+        }
+    }
+
+    /// What each of the shards runs. It is the same each time unless it reads the clock, and then kept with the statement.
+    async fn fragment(
+        &mut self,
+        statement: &Arc<Statement>,
+        (analysis, merge): (&Analysis, &Merge),
+        types: &[u32],
+        shards: &[ShardId],
+    ) -> Result<Arc<Statement>, Failure> {
+        if let Some(known) = statement.fragment.get().filter(|known| self.means_the_same(known)) {
+            return Ok(Arc::clone(known));
+        }
+        let text = fragment_text(analysis, merge, statement.text());
+        let reads_clock = clock::mentions_clock(&text);
+        let text = self.with_instant(text, shards).await?;
+        let fragment = Arc::new(self.made_of(statement, Bytes::from(text), types.into()));
+        if !reads_clock {
+            // The one that is there means something else.
+            statement.fragment.get_or_init(|| Arc::clone(&fragment));
+        }
+        Ok(fragment)
+    }
+
+    pub(in crate::session) fn spec(&self, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
+        // From 1 on, which is the default, every float is printed so that it can be told from any other.
+        let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
+        let cuts_floats = self.effective("extra_float_digits").is_some_and(|digits| !shows_all(digits));
+        let combine_bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let printing = Printing {
+            cuts_floats,
+            escapes_bytes: self.effective("bytea_output").is_some_and(|form| form != "hex"),
+            recodes_text: !self.reads_utf8(),
+        };
+        Ok(Spec { combine_bytes_max, printing, ..spec(merge, inputs)? })
+    }
+
+    /// A shard joins, and what had to come before the statement has been answered.
+    pub(in crate::session) async fn join_clean(&mut self, shard: ShardId) -> Result<usize, Failure> {
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        Ok(index)
+    }
+
+    pub(in crate::session) fn of_shards<'a>(
+        &'a mut self,
+        shards: &'a [ShardId],
+    ) -> impl Iterator<Item = &'a mut crate::session::Participant> {
+        self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
+    }
+
+    /// Sends what is in the outputs, merges what comes.
+    pub(in crate::session) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
+        self.participants.sort_by_key(|participant| participant.shard);
+        let mut connections = Vec::with_capacity(shards.len());
+        let mut asked = Vec::with_capacity(shards.len());
+        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+            asked.push(participant.shard);
+            self.cancel.started(&participant.connection);
+            connections.push(&mut *participant.connection);
+        }
+        // All shards get their part before any answer is read.
+        for connection in &mut connections {
+            connection.send().await;
+        }
+        let merged = scatter(connections, spec, &mut self.client).await;
+        match merged {
+            Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
+            Ok(ScatterEnd::Unranked(pieces)) => {
+                let shard = asked.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+                Box::pin(self.put_ranked(*pieces, spec, shard)).await
+            }
+            Ok(ScatterEnd::Answered(rows)) => {
+                originate::command_complete(self.client.buffer(), &format!("SELECT {rows}"));
+                Ok(Scattered::Answered)
+            }
+            Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
+                self.data_error_of_more(&frame)
+            }
+            Err(ScatterError::Shard { index, frame, .. }) => {
+                let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
+                let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
+                Err(Failure::Shard(with_shard_named(&frame, name.unwrap_or_default())))
+            }
+            Err(ScatterError::Lost { index, error }) => {
+                match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
+                    Some(index) => Err(self.participant_lost(index, &error)),
+                    None => Err(PgError::internal("shard is gone").into()),
+                }
+            }
+            Err(ScatterError::Order(reason)) => Err(PgError::unsupported(
+                "rows of several shards cannot be put in order",
+                format!("{}.", capitalised(&reason)),
+                "Add a condition on the shard key, or order by a column of a simple type.",
+            )
+            .into()),
+            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(inexact(&reason))),
+            Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
+            Err(ScatterError::Error(error)) => Err(error.into()),
+            Err(ScatterError::Gone(end)) => Err(end.into()),
+        }
+    }
+
+    /// Shards that give up to LIMIT rows each compute more rows than the answer has: an error may be of one that is not in it.
+    fn data_error_of_more(&self, frame: &[u8]) -> Result<Scattered, Failure> {
+        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+        let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
+        let refusal = PgError::unsupported(
+            "a row beyond LIMIT cannot be computed",
+            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
+            "Leave out the rows that cannot be computed by a condition in WHERE.",
+        );
+        // In a transaction the error has ended it on that shard.
+        if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
+    }
+}
+
+/// What each shard runs: the statement alone, with its pieces replaced.
+pub(in crate::session) fn fragment_text(statement: &Analysis, merge: &Merge, text: &str) -> String {
+    match &merge.fragment {
+        Some(fragment) => fragment.of(text, statement.start..statement.end),
+        None => text.get(statement.start..statement.end).unwrap_or(text).to_owned(),
+    }
+}
+
+fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+    let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
+        None => Ok(Rows::Unsaid),
+        Some(Count::Column(column)) => Ok(Rows::Column(*column)),
+        Some(count) => {
+            let negative = |_| PgError::new(SqlState(*code), format!("{name} must not be negative"));
+            inputs.count(count)?.map_or(Ok(Rows::Unsaid), |count| u64::try_from(count).map(Rows::Known).map_err(negative))
+        }
+    };
+    // In this order PostgreSQL looks at them.
+    let offset = value(&merge.offset, b"2201X", "OFFSET")?;
+    Ok(Spec {
+        merge: Arc::clone(merge),
+        limit: value(&merge.limit, b"2201W", "LIMIT")?,
+        offset,
+        combine_bytes_max: 0,
+        hidden_columns: merge.hidden_columns,
+        describes: false,
+        told: None,
+        printing: Printing::default(),
+    })
+}
+
+/// What the shards answer is for the last step to read.
+pub(in crate::session) fn has_last_step(merge: &Merge) -> bool {
+    matches!(&merge.combine, Some(Combine::Groups(groups)) if groups.last_step.is_some())
+}
+
+/// The rest of a Bind whose result formats are given one by one: text for the columns that were added.
+pub(in crate::session) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usize) -> Vec<u8> {
+    let given = bind.result_formats.len() / 2;
+    if hidden == 0 || given <= 1 {
+        return bind.after_names.to_vec();
+    }
+    bind.with_result_formats(&[bind.result_formats, &vec![0; 2 * hidden]].concat())
+}
+
+/// SQLSTATE class 22.
+fn is_data_error(frame: &[u8]) -> bool {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
+}
+
+pub(in crate::session) fn without_position(body: &[u8]) -> Bytes {
+    let Ok(fields) = wire::error_fields(body) else { return crate::session::protocol::describe::error_frame(body) };
+    let mut kept = Vec::with_capacity(body.len());
+    for (code, value) in fields.iter().filter(|(code, _)| *code != b'P') {
+        kept.push(code);
+        kept.extend_from_slice(value);
+        kept.push(0);
+    }
+    kept.push(0);
+    crate::session::protocol::describe::error_frame(&kept)
+}
+
+/// The shard's own error, with the shard named in its context.
+pub(in crate::session) fn with_shard_named(frame: &[u8], shard: &str) -> Bytes {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let Ok(fields) = wire::error_fields(body) else { return Bytes::copy_from_slice(frame) };
+    let mut named = Vec::with_capacity(body.len() + shard.len() + 16);
+    let mut context = fields.get(b'W').map(|context| [context, b"\n"].concat()).unwrap_or_default();
+    context.extend_from_slice(format!("shard \"{shard}\"").as_bytes());
+    for (code, value) in fields.iter().filter(|(code, _)| *code != b'W').chain([(b'W', context.as_slice())]) {
+        named.push(code);
+        named.extend_from_slice(value);
+        named.push(0);
+    }
+    named.push(0);
+    crate::session::protocol::describe::error_frame(&named)
+}
+
+pub(in crate::session) fn inexact(reason: &str) -> PgError {
+    PgError::unsupported(
+        "rows of several shards cannot be combined exactly",
+        format!("{}.", capitalised(reason)),
+        "Add a condition on the shard key, or group and select by the whole shard key.",
+    )
+}
+
+pub(in crate::session) fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().collect::<String>() + characters.as_str()).unwrap_or_default()
+}

@@ -1,0 +1,5 @@
+//! What the client sets, and as whom its statements run.
+
+pub(super) mod current_user;
+pub(super) mod set_config;
+pub(super) mod setting;

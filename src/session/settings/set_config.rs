@@ -1,0 +1,121 @@
+//! `SELECT set_config(…)`, answered like SET: the setting is the session's, not the connection's.
+
+use super::setting::check_allowed;
+use crate::catalog::quoted_literal;
+use crate::error::{PgError, SqlState};
+use crate::session::commands::command::{bound_text, text_field};
+use crate::session::{Failure, Session};
+use crate::shard_key::oid;
+use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};
+use crate::wire::{self, FieldDescription, originate};
+
+/// What a call has got.
+enum Given {
+    /// Value, for the transaction only.
+    Set(Option<String>, bool),
+    /// The second argument is not NULL, and what it says.
+    Read(bool, bool),
+}
+
+impl Session {
+    pub(in crate::session) async fn set_config(
+        &mut self,
+        calls: &[SetConfig],
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
+        let mut given = Vec::with_capacity(calls.len());
+        for call in calls {
+            let what = match &call.what {
+                ConfigCall::Set { value, is_local } => Given::Set(text(value, bind)?, boolean(is_local, bind)?),
+                ConfigCall::SetWhereItExists { value, is_local } => {
+                    let name = text(&call.name, bind)?.unwrap_or_default();
+                    let sql = format!(
+                        "SELECT name FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) {}",
+                        quoted_literal(&name)
+                    );
+                    if self.ask_as_session(&sql).await?.is_none() {
+                        originate::row_description(&mut self.client.output, &[text_field(&call.column)]);
+                        originate::command_complete(&mut self.client.output, "SELECT 0");
+                        return Ok(());
+                    }
+                    Given::Set(text(value, bind)?, boolean(is_local, bind)?)
+                }
+                ConfigCall::Read { missing_ok } => Given::Read(text(missing_ok, bind)?.is_some(), boolean(missing_ok, bind)?),
+            };
+            given.push((text(&call.name, bind)?, what));
+        }
+        // Before the calls, as PostgreSQL does: one that fails comes after it.
+        let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
+        originate::row_description(&mut self.client.output, &fields);
+        let mut values = Vec::with_capacity(calls.len());
+        for (name, what) in given {
+            values.push(match (name, what) {
+                (name, Given::Set(value, is_local)) => Some(self.set_one_config(name, value, is_local).await?),
+                (Some(name), Given::Read(true, missing_ok)) => self.read_config(&name, missing_ok).await?,
+                (_, Given::Read(..)) => None,
+            });
+        }
+        let row: Vec<Option<&str>> = values.iter().map(Option::as_deref).collect();
+        originate::data_row(&mut self.client.output, &row);
+        originate::command_complete(&mut self.client.output, "SELECT 1");
+        Ok(())
+    }
+
+    /// The value as PostgreSQL prints it.
+    async fn set_one_config(&mut self, name: Option<String>, value: Option<String>, is_local: bool) -> Result<String, Failure> {
+        let Some(name) = name else {
+            return Err(PgError::new(SqlState(*b"22004"), "SET requires parameter name").into());
+        };
+        let name = name.to_ascii_lowercase();
+        // NULL is the default, for the flag too.
+        let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
+        check_allowed(&name, value.as_deref())?;
+        let canonical = self.try_value(&name, value.as_deref()).await?;
+        // A setting for the transaction of this statement alone has no effect.
+        if !is_local || self.transaction.is_open() {
+            self.record(&name, value.is_some().then(|| canonical.clone()), is_local);
+            self.note_user(&name).await?;
+        }
+        Ok(canonical)
+    }
+}
+
+/// Type of a parameter that the client did not declare.
+pub(in crate::session) fn parameter_type(calls: &[SetConfig], number: u16) -> u32 {
+    let is_flag = calls.iter().any(|call| match &call.what {
+        ConfigCall::Set { is_local: flag, .. }
+        | ConfigCall::SetWhereItExists { is_local: flag, .. }
+        | ConfigCall::Read { missing_ok: flag } => *flag == ArgumentValue::Parameter(number),
+    });
+    if is_flag { oid::BOOL } else { oid::TEXT }
+}
+
+pub(in crate::session) fn not_alone() -> PgError {
+    PgError::unsupported(
+        "set_config is only supported in a SELECT of nothing else",
+        "What is set has to follow the session to other connections, so its name and value must be constants or parameters.",
+        "Write SELECT set_config(name, value, is_local), or SET.",
+    )
+}
+
+fn text(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
+    match argument {
+        ArgumentValue::Null => Ok(None),
+        ArgumentValue::Text(text) => Ok(Some(text.clone())),
+        ArgumentValue::Parameter(number) => bound_text(*number, bind),
+        ArgumentValue::Array(_) => Err(not_alone()),
+    }
+}
+
+fn boolean(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<bool, PgError> {
+    let Some(text) = text(argument, bind)? else { return Ok(false) };
+    match text.trim().to_ascii_lowercase().as_str() {
+        // One byte is how a boolean is sent in binary.
+        "t" | "true" | "on" | "yes" | "y" | "1" | "\u{1}" => Ok(true),
+        "f" | "false" | "off" | "no" | "n" | "0" | "\u{0}" => Ok(false),
+        _ => {
+            let message = format!("invalid input syntax for type boolean: \"{text}\"");
+            Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))
+        }
+    }
+}

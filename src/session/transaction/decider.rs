@@ -1,0 +1,93 @@
+//! The one shard of a transaction that cannot be prepared: it has sent notifications, has used temporary objects or holds a cursor
+//! beyond the transaction.
+//!
+//! In a commit on several shards such a shard decides, by its own commit, when the others are prepared. So there can be one in a
+//! transaction: the statement that would make a second one is refused, and a statement that would do it on several shards at once.
+
+use crate::error::PgError;
+use crate::session::Session;
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::route::Route;
+use crate::session::writes::write::WritingKind;
+use crate::shardmap::ShardId;
+use crate::sql::analysis::{Analysis, Command};
+
+/// Which shard, and what was done there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Decider {
+    pub shard: ShardId,
+    why: String,
+}
+
+impl Session {
+    /// Before the statement runs where it was routed to.
+    pub(in crate::session) fn check_decider(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
+        if let (Command::DeclareCursor { is_hold: true, .. }, Route::Shard(shard)) = (&statement.command, route) {
+            self.decide_on(*shard, HELD_CURSOR)?;
+        }
+        let Some(what) = &statement.notifies else { return Ok(()) };
+        match route {
+            Route::Shard(shard) => self.decide_on(*shard, &format!("{what} sends notifications")),
+            // What it is made into is routed by itself.
+            Route::Write(writing) if matches!(writing.kind, WritingKind::Staged(_) | WritingKind::Moved(_)) => Ok(()),
+            Route::Write(writing) => match *writing.shards {
+                [shard] => self.decide_on(shard, &format!("{what} sends notifications")),
+                _ => Err(notifies_on_several(what)),
+            },
+            Route::Scatter(_) | Route::Gather(_) => Err(notifies_on_several(what)),
+        }
+    }
+
+    /// From here on this shard cannot be prepared. Outside of a transaction nothing will be.
+    pub(in crate::session) fn decide_on(&mut self, shard: ShardId, why: &str) -> Result<(), PgError> {
+        if shard == MAP_DATABASE || !(self.transaction.is_open() || self.batch.is_open) {
+            return Ok(());
+        }
+        match &self.transaction.decider {
+            Some(decider) if decider.shard == shard => Ok(()),
+            Some(decider) => Err(self.second_decider(decider, shard, why)),
+            None => {
+                self.transaction.decider = Some(Decider { shard, why: why.to_owned() });
+                Ok(())
+            }
+        }
+    }
+
+    pub(in crate::session) fn decides(&self, shard: ShardId) -> bool {
+        self.transaction.decider.as_ref().is_some_and(|decider| decider.shard == shard)
+    }
+
+    fn second_decider(&self, first: &Decider, shard: ShardId, why: &str) -> PgError {
+        let name = |shard: ShardId| self.gateway.shard(shard).map_or_else(|_| "?".to_owned(), |shard| shard.name.clone());
+        PgError::unsupported(
+            "cannot do on a second shard what PostgreSQL cannot prepare",
+            format!(
+                "On shard \"{}\" {why}, and in the same transaction on shard \"{}\" {}: only one shard can commit without being prepared.",
+                name(shard),
+                name(first.shard),
+                first.why,
+            ),
+            "Commit before it, or write the rows of each shard in a transaction of its own.",
+        )
+    }
+}
+
+fn notifies_on_several(what: &str) -> PgError {
+    PgError::unsupported(
+        "a statement that sends notifications cannot run on several shards",
+        format!(
+            "{} sends notifications, each shard by itself, and PostgreSQL cannot prepare a transaction that has.",
+            capitalised(what)
+        ),
+        "Restrict the statement to one shard key, or to a row at a time, and commit after each.",
+    )
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+}
+
+const HELD_CURSOR: &str = "a cursor WITH HOLD is declared";
+/// Why the home shard decides where temporary tables are made or dropped.
+pub(in crate::session) const TEMPORARY_OBJECTS: &str = "temporary objects are used";

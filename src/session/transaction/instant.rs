@@ -1,0 +1,97 @@
+//! One instant for a statement over several shards, and for all such statements of a transaction.
+//!
+//! It is that of the first shard that the transaction has begun on, or of the home shard where it has begun on all at once; outside
+//! of a transaction of the statement's first shard. The shards get it as a setting, before what they run.
+
+use super::join::hidden_statement;
+use crate::error::PgError;
+use crate::session::{Failure, Session};
+use crate::shard_key::Format;
+use crate::shardmap::ShardId;
+use crate::sql::Context;
+use crate::sql::rewrite::{clock, clock_literals};
+use crate::wire;
+
+/// As PostgreSQL prints them in UTC, which it reads back under any settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Instant {
+    pub transaction: String,
+    pub statement: String,
+}
+
+impl Instant {
+    /// A query that gives it to the server that runs it. `is_local`: for the open transaction only.
+    pub fn sql(&self, is_local: bool) -> String {
+        // Digits, dashes, colons: nothing to quote.
+        format!(
+            "SELECT pg_catalog.set_config('{}', '{}', {is_local}), pg_catalog.set_config('{}', '{}', {is_local})",
+            clock::INSTANT,
+            self.transaction,
+            clock::STATEMENT_INSTANT,
+            self.statement
+        )
+    }
+
+    /// A text with this instant in place of its clocks; `None`: it has none, or none that can be told. `context`: as in
+    /// [`clock::replaced`].
+    pub fn fixed(&self, text: &str, context: Option<&Context>) -> Option<String> {
+        let value = |setting: &str| if setting == clock::INSTANT { &self.transaction } else { &self.statement }.clone();
+        clock::fixed(text, context, &value).ok().flatten()
+    }
+}
+
+impl Session {
+    /// What these shards are to run, with one instant for all.
+    pub(in crate::session) async fn with_instant(&mut self, text: String, shards: &[ShardId]) -> Result<String, Failure> {
+        let text = clock_literals::typed(&text, &self.context)?.unwrap_or(text);
+        let Some(replaced) = clock::replaced(&text, Some(&self.context))? else { return Ok(text) };
+        let instant = self.instant(shards).await?;
+        let sql = instant.sql(false);
+        for shard in shards {
+            let index = self.join(*shard).await?;
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            hidden_statement(participant, sql.as_bytes());
+            self.sync(index).await?;
+        }
+        Ok(replaced)
+    }
+
+    /// A value that several shards would each read by their own clock.
+    pub(in crate::session) fn check_parameters(&self, bind: &wire::Bind<'_>, types: &[u32]) -> Result<(), PgError> {
+        for ((format, value), type_oid) in bind.parameters().zip(types) {
+            if let (Format::Text, Some(value)) = (format, value) {
+                clock_literals::check_parameter(*type_oid, value, &self.context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asked of a shard that the transaction is on.
+    pub(in crate::session) async fn instant(&mut self, shards: &[ShardId]) -> Result<Instant, Failure> {
+        let home = if self.has_common_snapshot() { Some(self.home()?.id) } else { None };
+        let is_wanted = |shard: ShardId| home.is_none_or(|home| home == shard);
+        let mut begun = self.participants.iter().filter(|participant| participant.has_begun && !participant.is_spare);
+        let begun = begun.find(|participant| is_wanted(participant.shard));
+        let shard = begun.map(|participant| participant.shard).or(shards.first().copied());
+        let shard = shard.ok_or_else(|| PgError::internal("no shard"))?;
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let rows = match participant.connection.simple(CLOCK).await {
+            Ok(rows) => rows,
+            Err(error) => return Err(self.participant_lost(index, &error)),
+        };
+        let mut values = rows.into_iter().flatten().flatten().map(|value| String::from_utf8_lossy(&value).into_owned());
+        let (Some(transaction), Some(statement)) = (values.next(), values.next()) else {
+            return Err(PgError::internal("a clock without a time").into());
+        };
+        if !self.transaction.is_open() {
+            return Ok(Instant { transaction: statement.clone(), statement });
+        }
+        let transaction = self.transaction.instant.get_or_insert(transaction).clone();
+        Ok(Instant { transaction, statement })
+    }
+}
+
+const CLOCK: &str = "SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD HH24:MI:SS.US\"+00\"'), \
+                     pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.statement_timestamp()), 'YYYY-MM-DD HH24:MI:SS.US\"+00\"')";

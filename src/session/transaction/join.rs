@@ -1,0 +1,375 @@
+//! A shard joins the session: a connection with the session's settings, then what the transaction has done so far.
+//!
+//! BEGIN, settings made inside the transaction and savepoints travel in the packet of the first statement, as prepared
+//! statements without Sync: an error there makes the shard skip the statement too, so that a write can never run outside the
+//! transaction that it was meant for.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+
+use super::Told;
+use super::participant::Participant;
+use crate::backend::{
+    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText,
+};
+use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::config::PoolMode;
+use crate::error::{PgError, Severity, SqlState};
+use crate::session::commands::map_database;
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::{Failure, Session, SessionEnd, lost};
+use crate::shardmap::{Shard, ShardId, map_unreachable};
+use crate::wire::originate;
+
+impl Session {
+    /// The home shard.
+    pub(in crate::session) fn home(&self) -> Result<Arc<Shard>, PgError> {
+        self.gateway.map.snapshot().home().cloned().ok_or_else(no_shard_yet)
+    }
+
+    /// A connection to a shard with these settings, outside any transaction.
+    pub(in crate::session) async fn checkout(&mut self, shard: &Arc<Shard>, settings: &Arc<Settings>) -> Result<Pooled, Failure> {
+        self.checkout_as(self.checkout_kind(), shard, settings).await
+    }
+
+    /// As [`Session::checkout`], for a statement of the proxy's own that reads no custom setting.
+    pub(in crate::session) async fn checkout_any(
+        &mut self,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+    ) -> Result<Pooled, Failure> {
+        self.checkout_knowing(self.checkout_kind(), shard, settings, None).await
+    }
+
+    /// As [`Session::checkout`], for a statement that sets this custom setting: whether it was known there does not matter.
+    pub(in crate::session) async fn checkout_to_set(
+        &mut self,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+        name: &str,
+    ) -> Result<Pooled, Failure> {
+        let mut names = self.custom_names.clone();
+        names.insert(name);
+        let mut connection = self.checkout_knowing(self.checkout_kind(), shard, settings, Some(names)).await?;
+        connection.custom_names.insert(name);
+        Ok(connection)
+    }
+
+    fn checkout_kind(&self) -> Checkout {
+        let holds_any = !self.participants.is_empty() || self.open_cursors.held() > 0;
+        if holds_any { Checkout::LateJoiner } else { Checkout::First }
+    }
+
+    /// As [`Session::checkout`], for who holds other connections besides the participants.
+    pub(in crate::session) async fn checkout_as(
+        &mut self,
+        kind: Checkout,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+    ) -> Result<Pooled, Failure> {
+        let names = Some(self.custom_names.clone());
+        self.checkout_knowing(kind, shard, settings, names).await
+    }
+
+    /// A connection that knows no custom setting but these; `None`: whichever it knows.
+    async fn checkout_knowing(
+        &mut self,
+        kind: Checkout,
+        shard: &Arc<Shard>,
+        settings: &Arc<Settings>,
+        names: Option<CustomNames>,
+    ) -> Result<Pooled, Failure> {
+        let pool = self.pool(shard)?;
+        let is_map = shard.id == MAP_DATABASE;
+        let settings = if is_map { &map_database::settings_there(settings) } else { settings };
+        let names = names.filter(|_| !is_map);
+        let found = self.wait_for_connection(&pool, kind, names.as_ref()).await?;
+        let mut connection = match found {
+            Err(CheckoutError::Unavailable { .. }) if is_map => return Err(map_unreachable().into()),
+            Err(error @ CheckoutError::Unavailable { .. }) => {
+                self.gateway.recovery.was_away(shard.id);
+                return Err(error.into());
+            }
+            checked_out => checked_out?,
+        };
+        if connection.is_new && !is_map {
+            self.gateway.recovery.was_opened(shard.id);
+        }
+        if self.gateway.recovery.is_unseen(shard.id) {
+            Box::pin(self.gateway.recovery.before_use(shard.id)).await;
+        }
+        if let Err(error) = connection.apply_settings(settings, &names.unwrap_or_default()).await {
+            return Err(match error {
+                ConnectionError::Refused { sqlstate, message, .. } => {
+                    let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
+                    PgError::new(code, message).with_context(format!("setting up a connection to shard \"{}\"", shard.name)).into()
+                }
+                other => lost(&shard.name, &other).into(),
+            });
+        }
+        Ok(connection)
+    }
+
+    /// A connection, unless the client cancels while it waits for one.
+    async fn wait_for_connection(
+        &mut self,
+        pool: &Arc<Pool>,
+        kind: Checkout,
+        names: Option<&CustomNames>,
+    ) -> Result<Result<Pooled, CheckoutError>, Failure> {
+        let fits = |connection: &Connection| names.is_none_or(|names| connection.custom_names.is_subset(names));
+        let mut checkout = pin!(pool.checkout(kind, self.runtime, fits));
+        // Mostly there is nothing to wait for.
+        if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
+            return Ok(found);
+        }
+        self.note_pool_wait(pool);
+        let found = tokio::select! {
+            biased;
+            found = checkout => Ok(found),
+            () = self.cancel.cancelled() => {
+                Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
+            }
+        };
+        self.end_pool_wait();
+        found
+    }
+
+    /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
+    pub(in crate::session) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
+        if let Some(pool) = self.known_pool(shard.id) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = self.gateway.pool(shard, &self.identity.credentials, self.login)?;
+        let place = self.pools.partition_point(|(id, _)| *id < shard.id);
+        self.pools.insert(place, (shard.id, Arc::clone(&pool)));
+        Ok(pool)
+    }
+
+    /// The pool, if this client has used it since the map has changed.
+    #[inline]
+    pub(in crate::session) fn known_pool(&self, shard: ShardId) -> Option<&Arc<Pool>> {
+        let place = self.pools.binary_search_by_key(&shard, |(id, _)| *id).ok()?;
+        self.pools.get(place).map(|(_, pool)| pool)
+    }
+
+    /// Index of the shard's participant, ready for a statement: what has to come before it is in its output.
+    #[inline]
+    pub(in crate::session) async fn join(&mut self, id: ShardId) -> Result<usize, Failure> {
+        self.check_in_common_snapshot(id)?;
+        let index = self.attach(id).await?;
+        if self.transaction.is_open() {
+            self.catch_up(index);
+        }
+        Ok(index)
+    }
+
+    /// As [`Session::join`], without taking part in the transaction yet.
+    #[inline]
+    pub(in crate::session) async fn attach(&mut self, id: ShardId) -> Result<usize, Failure> {
+        let index = match self.participants.iter().position(|participant| participant.shard == id) {
+            Some(index) => {
+                self.refresh_settings(index).await?;
+                index
+            }
+            None => {
+                let shard = self.gateway.shard(id)?;
+                // What the transaction has set is replayed after BEGIN, to be undone with it.
+                let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
+                self.learn_home_oids(&shard).await?;
+                let mut connection = self.checkout(&shard, &settings).await?;
+                self.learn_oids(&mut connection, &shard).await?;
+                self.participants.push(Participant::new(id, connection));
+                if self.participants.len() > 1 {
+                    self.note_held();
+                }
+                self.participants.len() - 1
+            }
+        };
+        Ok(index)
+    }
+
+    /// A connection that the session has kept gets what was set since.
+    async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let is_map = participant.shard == MAP_DATABASE;
+        let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
+        let wanted = if is_map { &map_database::settings_there(wanted) } else { wanted };
+        let names = if is_map { &CustomNames::default() } else { &self.custom_names };
+        let has_all = participant.connection.settings == *wanted && participant.connection.custom_names == *names;
+        if participant.has_begun || has_all {
+            return Ok(());
+        }
+        let connection = &mut participant.connection;
+        if participant.needs_sync {
+            // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
+            connection.is_pinned = true;
+            let statements = connection.settings_statements(wanted, names);
+            statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            return Ok(());
+        }
+        match connection.apply_settings(wanted, names).await {
+            Ok(()) => Ok(()),
+            Err(ConnectionError::Refused { body, .. }) => {
+                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
+            }
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
+    pub(in crate::session) fn catch_up(&mut self, index: usize) {
+        let Some(participant) = self.participants.get_mut(index) else { return };
+        if !participant.has_begun {
+            let text = match participant.shard {
+                MAP_DATABASE => self.transaction.begin_text_read_only(),
+                _ => self.transaction.begin_text(),
+            };
+            let key = Self::statement_text_anywhere(text);
+            let id = self.gateway.registry.id(&key);
+            let connection = &mut *participant.connection;
+            if !connection.prepared.has(id) {
+                // Never counted against the client's texts: there are a handful.
+                for unwanted in connection.prepared.insert(id, usize::MAX) {
+                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.expect(Reply::CloseStatement(unwanted), false);
+                }
+                id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
+                connection.expect(Reply::Parse(id), false);
+            }
+            id.with_name(|name| originate::bind(&mut connection.output, b"", name, originate::BIND_NOTHING));
+            originate::execute(&mut connection.output, b"", 0);
+            connection.expect(Reply::Bind, false);
+            connection.expect(Reply::Execute, false);
+            participant.has_begun = true;
+            participant.needs_sync = true;
+        }
+        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
+        for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
+            put_settings(participant, &self.transaction.sets, savepoint.set_count);
+            let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
+            hidden_statement(participant, sql.as_bytes());
+        }
+        put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
+        participant.savepoints_known = self.transaction.savepoints.len();
+    }
+
+    /// A text that means the same under every schema.
+    fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
+        let text = Bytes::from_static(text.as_bytes());
+        Arc::new(StatementText {
+            text,
+            types: Box::default(),
+            catalog_version: 0,
+            search_path: Arc::default(),
+            constants: Arc::default(),
+            parsed: 0,
+        })
+    }
+
+    /// Gives back the connections that no transaction and no pin holds.
+    pub(in crate::session) fn release_idle(&mut self) {
+        if self.participants.is_empty() {
+            return;
+        }
+        let has_cancelled = self.cancel.finished();
+        if self.transaction.is_open() {
+            return;
+        }
+        let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
+        for index in (0..self.participants.len()).rev() {
+            if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
+                if has_cancelled {
+                    self.release(index);
+                } else {
+                    self.participants.swap_remove(index).connection.release();
+                }
+            } else if let Some(participant) = self.participants.get_mut(index) {
+                participant.forget_transaction();
+            }
+        }
+    }
+
+    pub(in crate::session) fn release(&mut self, index: usize) {
+        let participant = self.participants.swap_remove(index);
+        crate::session::reads::gather::release(&self.cancel, participant.connection);
+    }
+
+    /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
+    pub(in crate::session) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
+        let is_within_row = self.is_within_row();
+        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let error = lost(&name.unwrap_or_default(), error);
+        let failure = self.remove_lost(index, error, true);
+        // The client would read the error as the rest of the row: all that is left is to close.
+        if is_within_row { SessionEnd::Terminated.into() } else { failure }
+    }
+
+    /// `is_told`: the client hears the error now. A session whose connection held what cannot be brought back ends, as it
+    /// would with its server.
+    pub(in crate::session) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
+        let participant = self.participants.swap_remove(index);
+        participant.connection.pool().suspect();
+        if participant.shard != MAP_DATABASE {
+            self.gateway.recovery.was_away(participant.shard);
+        }
+        if let Some(reason) = participant.pinned_by {
+            let detail = format!("The session's {reason} was on that connection.");
+            return SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error.with_detail(detail) }).into();
+        }
+        if participant.has_begun && !participant.is_spare {
+            self.transaction.lose(&error, is_told);
+        }
+        error.into()
+    }
+}
+
+/// Gives the shard the transaction's settings up to this many.
+fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
+    for told in sets.iter().take(count).skip(participant.settings_known) {
+        let set = match told {
+            Told::Setting(set) if map_database::is_told(participant.shard, set) => set,
+            Told::Constraints(text) if participant.shard != MAP_DATABASE => {
+                hidden_statement(participant, text.as_bytes());
+                continue;
+            }
+            Told::Setting(_) | Told::Constraints(_) => continue,
+        };
+        let mut sql = String::from("SELECT pg_catalog.set_config(");
+        sql.push_str(&quoted_literal(&set.name));
+        sql.push(',');
+        match &set.value {
+            Some(value) => sql.push_str(&quoted_literal(value)),
+            None => sql.push_str("NULL"),
+        }
+        sql.push_str(if set.is_local { ",true)" } else { ",false)" });
+        hidden_statement(participant, sql.as_bytes());
+        participant.connection.custom_names.insert(&set.name);
+    }
+    participant.settings_known = participant.settings_known.max(count);
+}
+
+/// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement
+/// is parsed again whenever it is bound.
+pub(in crate::session) fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
+    let connection = &mut *participant.connection;
+    originate::parse(&mut connection.output, b"", sql, &[]);
+    originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
+    originate::execute(&mut connection.output, b"", 0);
+    connection.unnamed = None;
+    connection.expect(Reply::ParseUnnamed, false);
+    connection.expect(Reply::Bind, false);
+    connection.expect(Reply::Execute, false);
+    participant.needs_sync = true;
+}
+
+/// Before the first shard is added only the functions and relations of the schema `shardgate` work.
+fn no_shard_yet() -> PgError {
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, "the cluster has no shard yet")
+        .with_detail("Only the functions and relations of the schema \"shardgate\" can be used before the first shard is added.")
+        .with_hint("Add one: SELECT shardgate.add_shard('name', 'postgres://user@host:5432/database');")
+}

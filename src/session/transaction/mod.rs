@@ -1,0 +1,376 @@
+//! The session's transaction, as the client sees it.
+//!
+//! ```text
+//!            BEGIN                      an error, on any shard
+//!   Idle ─────────────► Open ───────────────────────────────────► Failed
+//!     ▲                  │ ▲                                        │ │
+//!     │ COMMIT, ROLLBACK │ └────────────── ROLLBACK TO ─────────────┘ │
+//!     └──────────────────┴────────────────────────────────────────────┘  (COMMIT of a failed one is a ROLLBACK)
+//! ```
+//!
+//! The state is the session's, never a shard's: BEGIN costs no round trip, a shard joins with its first statement and is then
+//! told what it has missed. One failed participant makes the whole transaction failed.
+
+pub(super) mod commit;
+pub(super) mod common_snapshot;
+pub(super) mod decider;
+pub(super) mod everywhere;
+pub(super) mod instant;
+pub(super) mod join;
+pub(super) mod participant;
+pub(super) mod snapshot;
+pub(super) mod waits;
+
+use std::sync::Arc;
+
+use super::commands::listening::ListenChange;
+use crate::backend::Settings;
+use crate::catalog::SequenceName;
+use crate::error::{PgError, SqlState};
+use crate::execute::numbers::{Alteration, Restart};
+use crate::session::transaction::common_snapshot::CommonSnapshot;
+use crate::session::transaction::decider::Decider;
+use crate::sql::analysis::{Isolation, TransactionModes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Idle,
+    Open,
+    Failed,
+}
+
+/// What a shard that joins later is told, in this order.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    Setting(LocalSetting),
+    /// SET CONSTRAINTS, as the client wrote it.
+    Constraints(String),
+}
+
+impl Told {
+    pub fn setting(&self) -> Option<&LocalSetting> {
+        match self {
+            Told::Setting(setting) => Some(setting),
+            Told::Constraints(_) => None,
+        }
+    }
+}
+
+/// SET inside a transaction.
+#[derive(Clone, Debug)]
+pub(super) struct LocalSetting {
+    pub name: String,
+    /// `None`: the default.
+    pub value: Option<String>,
+    pub is_local: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Savepoint {
+    pub name: String,
+    settings: Arc<Settings>,
+    /// How many settings the transaction had made before it.
+    pub set_count: usize,
+}
+
+#[derive(Debug)]
+struct Lost {
+    error: PgError,
+    /// The client has heard of it.
+    is_told: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub status: Status,
+    pub modes: TransactionModes,
+    pub savepoints: Vec<Savepoint>,
+    pub sets: Vec<Told>,
+    /// Some participants are spares: see `snapshot`.
+    pub has_spares: bool,
+    /// All shards that could have taken their snapshots: no other can join.
+    pub has_snapshots_open: bool,
+    pub common_snapshot: CommonSnapshot,
+    /// What it has written is meant for every shard.
+    pub is_everywhere: bool,
+    /// Nothing but the statement that runs has been done in it: how long the client's output was before, and how often it had been
+    /// sent. It may be begun anew as long as nothing of the answer has left.
+    pub begun_for: Option<(usize, u64)>,
+    /// It has changed the schema on shards that cannot commit at once.
+    pub is_piecemeal: bool,
+    /// Its time, once a statement over several shards has asked for it.
+    pub instant: Option<String>,
+    /// Sequences that begin anew when it is committed, and how many savepoints there were; the last of one name counts.
+    pub restarts: Vec<(usize, Restart)>,
+    /// Sequences of the whole cluster that it has altered, and how many savepoints there were; as `restarts`.
+    pub alterations: Vec<(usize, Alteration)>,
+    /// Sequences that it has dropped, likewise; others number by them until it is committed.
+    pub dropped: Vec<(usize, SequenceName)>,
+    /// Names of what it has made or defined anew, and of what uses that, and how many savepoints there were.
+    pub redefined: Vec<(usize, String)>,
+    /// Nobody else draws from these.
+    pub closed: Vec<SequenceName>,
+    /// LISTEN and UNLISTEN, and how many savepoints there were.
+    pub listens: Vec<(usize, ListenChange)>,
+    /// The shard that cannot be prepared.
+    pub decider: Option<Decider>,
+    /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
+    lost: Option<Lost>,
+    /// The session's settings at BEGIN, to go back to.
+    settings_before: Option<Arc<Settings>>,
+}
+
+impl Transaction {
+    pub fn new() -> Self {
+        Self {
+            status: Status::Idle,
+            modes: TransactionModes::default(),
+            savepoints: Vec::new(),
+            sets: Vec::new(),
+            has_spares: false,
+            has_snapshots_open: false,
+            common_snapshot: CommonSnapshot::None,
+            is_everywhere: false,
+            begun_for: None,
+            is_piecemeal: false,
+            instant: None,
+            restarts: Vec::new(),
+            alterations: Vec::new(),
+            dropped: Vec::new(),
+            redefined: Vec::new(),
+            closed: Vec::new(),
+            listens: Vec::new(),
+            decider: None,
+            lost: None,
+            settings_before: None,
+        }
+    }
+
+    /// The byte of ReadyForQuery.
+    pub fn ready_status(&self) -> u8 {
+        match self.status {
+            Status::Idle => b'I',
+            Status::Open => b'T',
+            Status::Failed => b'E',
+        }
+    }
+
+    /// It can only end, as a whole.
+    pub fn has_failed_for_good(&self) -> bool {
+        self.status == Status::Failed && self.savepoints.is_empty()
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.status != Status::Idle
+    }
+
+    pub fn begin(&mut self, modes: TransactionModes, settings: &Arc<Settings>) {
+        self.status = Status::Open;
+        self.modes = modes;
+        self.settings_before = Some(Arc::clone(settings));
+    }
+
+    /// The session's settings when it began: what a shard that joins starts from.
+    pub fn settings_before(&self) -> Option<&Arc<Settings>> {
+        self.settings_before.as_ref()
+    }
+
+    /// An error happened: fails an open transaction, means nothing outside one.
+    pub fn fail(&mut self) {
+        if self.status == Status::Open {
+            self.status = Status::Failed;
+        }
+    }
+
+    /// A shard that had joined is gone. `is_told`: the running statement ends with this error.
+    pub fn lose(&mut self, error: &PgError, is_told: bool) {
+        if self.is_open() {
+            self.status = Status::Failed;
+            self.lost.get_or_insert(Lost { error: error.clone(), is_told });
+        }
+    }
+
+    /// The loss that nobody has told the client yet: the answer to its next statement, COMMIT included.
+    pub fn take_untold_loss(&mut self) -> Option<PgError> {
+        let lost = self.lost.as_mut().filter(|lost| !lost.is_told)?;
+        lost.is_told = true;
+        Some(lost.error.clone())
+    }
+
+    /// Ends it. Returns the settings to go back to after a rollback.
+    pub fn end(&mut self) -> Option<Arc<Settings>> {
+        self.status = Status::Idle;
+        self.modes = TransactionModes::default();
+        self.savepoints.clear();
+        self.sets.clear();
+        self.has_spares = false;
+        self.has_snapshots_open = false;
+        self.common_snapshot = CommonSnapshot::None;
+        self.is_everywhere = false;
+        self.begun_for = None;
+        self.is_piecemeal = false;
+        self.instant = None;
+        self.restarts.clear();
+        self.alterations.clear();
+        self.dropped.clear();
+        self.redefined.clear();
+        self.closed.clear();
+        self.listens.clear();
+        self.decider = None;
+        self.lost = None;
+        self.settings_before.take()
+    }
+
+    pub fn savepoint(&mut self, name: String, settings: &Arc<Settings>) {
+        self.savepoints.push(Savepoint { name, settings: Arc::clone(settings), set_count: self.sets.len() });
+    }
+
+    /// Index of the newest savepoint of this name. No savepoint brings back what was done on a shard that is lost.
+    pub fn find_savepoint(&self, name: &str) -> Result<usize, PgError> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.error.clone());
+        }
+        self.savepoints
+            .iter()
+            .rposition(|savepoint| savepoint.name == name)
+            .ok_or_else(|| PgError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist")))
+    }
+
+    pub fn release_savepoint(&mut self, index: usize) {
+        self.savepoints.truncate(index);
+        self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.dropped.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.redefined.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+        self.listens.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
+    }
+
+    /// Back to the savepoint, which stays. Returns the settings at that point.
+    pub fn rollback_to(&mut self, index: usize) -> Option<Arc<Settings>> {
+        self.status = Status::Open;
+        self.savepoints.truncate(index + 1);
+        self.restarts.retain(|(depth, _)| *depth <= index);
+        self.alterations.retain(|(depth, _)| *depth <= index);
+        self.dropped.retain(|(depth, _)| *depth <= index);
+        self.redefined.retain(|(depth, _)| *depth <= index);
+        self.listens.retain(|(depth, _)| *depth <= index);
+        let savepoint = self.savepoints.get(index)?;
+        self.sets.truncate(savepoint.set_count);
+        Some(Arc::clone(&savepoint.settings))
+    }
+
+    /// What the transaction knows of a sequence that it has restarted.
+    pub fn restart_of(&mut self, sequence: &SequenceName) -> Option<&mut Restart> {
+        self.restarts.iter_mut().rev().map(|(_, restart)| restart).find(|restart| restart.sequence == *sequence)
+    }
+
+    /// What the transaction knows of a sequence that it has altered.
+    pub fn alteration_of(&mut self, sequence: &SequenceName) -> Option<&mut Alteration> {
+        let mut altered = self.alterations.iter_mut().rev().map(|(_, alteration)| alteration);
+        altered.find(|alteration| alteration.sequence == *sequence)
+    }
+
+    pub fn note_listen(&mut self, change: ListenChange) {
+        self.listens.push((self.savepoints.len(), change));
+    }
+
+    pub fn has_dropped(&self, sequence: &SequenceName) -> bool {
+        self.dropped.iter().any(|(_, dropped)| dropped == sequence)
+    }
+
+    /// Numbers that no shard has.
+    pub fn has_own_numbers(&self) -> bool {
+        !self.restarts.is_empty() || !self.alterations.is_empty()
+    }
+
+    /// The BEGIN that a shard gets when it joins.
+    pub fn begin_text(&self) -> &'static str {
+        begin_text(&self.modes)
+    }
+
+    /// The one where nothing is to be written, whatever the client has said. DEFERRABLE, it could wait where it did not.
+    pub fn begin_text_read_only(&self) -> &'static str {
+        begin_text(&TransactionModes { is_read_only: Some(true), is_deferrable: None, ..self.modes.clone() })
+    }
+}
+
+/// One fixed text for each combination of modes, so that every connection has it prepared once.
+fn begin_text(modes: &TransactionModes) -> &'static str {
+    use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable};
+    let deferrable = modes.is_deferrable == Some(true);
+    match (modes.isolation, modes.is_read_only, deferrable) {
+        (None, None, false) => "BEGIN",
+        (None, Some(true), false) => "BEGIN READ ONLY",
+        (None, Some(false), false) => "BEGIN READ WRITE",
+        (None, None, true) => "BEGIN DEFERRABLE",
+        (None, Some(true), true) => "BEGIN READ ONLY DEFERRABLE",
+        (None, Some(false), true) => "BEGIN READ WRITE DEFERRABLE",
+        (Some(ReadUncommitted), None, _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED",
+        (Some(ReadUncommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ ONLY",
+        (Some(ReadUncommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ WRITE",
+        (Some(ReadCommitted), None, _) => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        (Some(ReadCommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+        (Some(ReadCommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        (Some(RepeatableRead), None, _) => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        (Some(RepeatableRead), Some(true), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        (Some(RepeatableRead), Some(false), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+        (Some(Serializable), None, false) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        (Some(Serializable), Some(true), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        (Some(Serializable), Some(false), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE",
+        (Some(Serializable), None, true) => "BEGIN ISOLATION LEVEL SERIALIZABLE DEFERRABLE",
+        (Some(Serializable), Some(true), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+        (Some(Serializable), Some(false), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rollback_to_takes_back_settings_and_the_failure() {
+        let mut transaction = Transaction::new();
+        let before = Arc::new(Settings::default());
+        transaction.begin(TransactionModes::default(), &before);
+        transaction.savepoint("a".into(), &before);
+        let changed = Arc::new(before.with("work_mem", "1MB"));
+        let setting = LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false };
+        transaction.sets.push(Told::Setting(setting));
+        transaction.savepoint("a".into(), &changed);
+        transaction.fail();
+        assert_eq!(transaction.ready_status(), b'E');
+        let index = transaction.find_savepoint("a").unwrap();
+        assert_eq!(index, 1, "the newest of that name");
+        assert_eq!(transaction.rollback_to(index), Some(changed));
+        assert_eq!(transaction.ready_status(), b'T');
+        transaction.release_savepoint(index);
+        assert_eq!(transaction.rollback_to(0), Some(before));
+        assert!(transaction.sets.is_empty());
+        assert!(transaction.find_savepoint("b").is_err());
+    }
+
+    #[test]
+    fn an_error_outside_a_transaction_changes_nothing() {
+        let mut transaction = Transaction::new();
+        transaction.fail();
+        assert_eq!(transaction.ready_status(), b'I');
+    }
+
+    #[test]
+    fn no_savepoint_revives_a_transaction_that_has_lost_a_shard() {
+        let mut transaction = Transaction::new();
+        let settings = Arc::new(Settings::default());
+        let error = PgError::new(SqlState::CONNECTION_FAILURE, "gone");
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        transaction.lose(&error, false);
+        assert_eq!(transaction.ready_status(), b'E');
+        assert!(transaction.find_savepoint("a").is_err_and(|error| error.code == SqlState::CONNECTION_FAILURE));
+        assert!(transaction.take_untold_loss().is_some());
+        assert!(transaction.take_untold_loss().is_none(), "told once");
+        transaction.end();
+        transaction.begin(TransactionModes::default(), &settings);
+        transaction.savepoint("a".into(), &settings);
+        assert!(transaction.find_savepoint("a").is_ok());
+    }
+}

@@ -1,0 +1,800 @@
+//! Writes, and queries that lock rows, whose sub-selects are answered first.
+//!
+//! ```text
+//!   refused where it stands ─► its queries, each by the ladder ─► rows ─► constants in the client's text ─► a write like any other
+//! ```
+//! The queries run as the session's own statements: on one shard, merged, or over gathered rows, with what the transaction has
+//! written. Their answers are kept instead of sent, within a bound. Queries that take row locks run inside the transaction in which
+//! the write runs; so does the whole where the client has begun one.
+//!
+//! The client's own text is described by the home shard before: what is wrong with it is PostgreSQL's to say.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant as Moment;
+
+use super::batches::{Answered, Batches};
+use super::left_out::unless_left_out;
+use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
+use crate::catalog::quoted_identifier;
+use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
+use crate::session::protocol::describe::Description;
+use crate::session::protocol::diversion::StoredRows;
+use crate::session::protocol::statement::Statement;
+use crate::session::route::Route;
+use crate::session::transaction::instant::Instant;
+use crate::session::{Failure, Session};
+use crate::shard_key::oid;
+use crate::sql::Context;
+use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::parse::lexer::Literals;
+use crate::sql::rewrite::chosen::chosen;
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::clock_literals::clock_literals;
+use crate::sql::rewrite::moving::moving;
+use crate::sql::rewrite::staging::{
+    Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
+};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
+
+/// A write and what is answered before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Staging {
+    pub stages: Stages,
+    refusal: PgError,
+}
+
+impl Staging {
+    /// Why the statement cannot run as it is.
+    pub(in crate::session) fn refusal(&self) -> &PgError {
+        &self.refusal
+    }
+}
+
+/// A write whose text is all constants, and where it goes.
+pub(in crate::session) struct Found {
+    pub writing: Arc<Writing>,
+    pub text: String,
+}
+
+/// The time of a statement in stages.
+pub(in crate::session) struct Clock {
+    instant: Instant,
+    /// Its queries have it too.
+    is_for_queries: bool,
+}
+
+/// How the client asked.
+pub(in crate::session) enum Asked<'a> {
+    /// In the simple protocol: the rows as the home shard described them.
+    Text {
+        rows: Option<&'a Bytes>,
+    },
+    /// By the session itself, which needs a description of the rows.
+    Own,
+    Bound {
+        bind: &'a wire::Bind<'a>,
+        description: &'a Description,
+    },
+}
+
+impl<'a> Asked<'a> {
+    /// The description that the client gets before any row.
+    pub fn rows(&self) -> Option<&'a Bytes> {
+        match self {
+            Self::Text { rows } => *rows,
+            Self::Own | Self::Bound { .. } => None,
+        }
+    }
+}
+
+impl Session {
+    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
+    pub(in crate::session) fn route_staged(
+        &self,
+        refusal: Failure,
+        statement: &Analysis,
+        inputs: &Inputs<'_>,
+    ) -> Result<Route, Failure> {
+        let is_write = match statement.command {
+            Command::Query(QueryKind::Insert | QueryKind::Update | QueryKind::Delete | QueryKind::Merge) => true,
+            // Of a query what its WITH writes, or which rows it locks.
+            Command::Query(QueryKind::Select) => statement.effect != Effect::Read,
+            _ => false,
+        };
+        let refusal = match refusal {
+            Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
+            other => return Err(other),
+        };
+        let alone = statement.alone(inputs.text());
+        let stages = stages(alone, &self.context)?;
+        let kind = if !stages.is_empty() {
+            WritingKind::Staged(Arc::new(Staging { stages, refusal }))
+        } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
+            WritingKind::Moved(Arc::new(moving))
+        } else {
+            return Err(refusal.into());
+        };
+        Ok(Route::Write(Arc::new(Writing { shards: Vec::new(), kind })))
+    }
+
+    /// Runs a statement of the simple protocol. Ends the transaction that it begins.
+    pub(in crate::session) async fn write_staged_text(
+        &mut self,
+        staging: &Staging,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let alone = statement.alone(text);
+        let rows = self.described_rows(statement, text).await?;
+        let begins_here = !self.transaction.is_open();
+        let mut begun_early = false;
+        if begins_here && staging.stages.needs_transaction {
+            self.begin_one_statement();
+            begun_early = true;
+        }
+        let run =
+            Box::pin(self.run_staged(staging, alone, &Asked::Text { rows: rows.as_ref() }, begins_here && !begun_early)).await;
+        let run = match run {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            run => run,
+        };
+        match run {
+            Ok(tag) => {
+                if begins_here && self.transaction.is_open() {
+                    self.commit_everywhere().await?;
+                }
+                originate::command_complete(&mut self.client.output, &tag);
+                Ok(())
+            }
+            Err(failure) => {
+                if begins_here && self.transaction.is_open() {
+                    self.rollback_everywhere().await?;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Execute of a portal; the transaction is open. Returns the tag.
+    pub(in crate::session) async fn write_staged_bound(
+        &mut self,
+        staging: &Staging,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<String, Failure> {
+        let description = self.describe(statement).await?;
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement staged"))?;
+        let asked = Asked::Bound { bind, description: &description };
+        let mut bound = Staging { stages: staging.stages.clone(), refusal: staging.refusal.clone() };
+        let queries: Vec<&str> = staging.stages.stages().map(|stage| stage.query.as_str()).collect();
+        let queries = self.with_values_of(&asked, &queries).await?;
+        bound.stages.stages_mut().zip(queries).for_each(|(stage, query)| stage.query = query);
+        let alone = analysis.alone(statement.text());
+        match Box::pin(self.run_staged(&bound, alone, &asked, false)).await {
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
+            run => run,
+        }
+    }
+
+    /// Queries with the values that Bind has given, as constants.
+    pub(in crate::session) async fn with_values_of(&mut self, asked: &Asked<'_>, queries: &[&str]) -> Result<Vec<String>, Failure> {
+        let Asked::Bound { bind, description } = asked else { return Ok(queries.iter().copied().map(str::to_owned).collect()) };
+        let texts = self.with_values(queries, bind, &description.parameter_types).await?;
+        texts.ok_or_else(|| {
+            PgError::unsupported(
+                "a parameter of this type is not supported in this write across shards",
+                "A part of the statement is run by itself, with the parameter's value as a constant.",
+                "Pass the value as text.",
+            )
+            .into()
+        })
+    }
+
+    /// The row description of a statement of the simple protocol, by the home shard.
+    pub(in crate::session) async fn described_rows(&mut self, statement: &Analysis, text: &str) -> Result<Option<Bytes>, Failure> {
+        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+        match self.describe(&prepared).await {
+            Ok(description) => Ok(description.rows.clone()),
+            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(in crate::session) fn begin_one_statement(&mut self) {
+        self.transaction.begin(TransactionModes::default(), &self.settings);
+        self.adopt_pipeline();
+    }
+
+    /// `begins`: a transaction for the write, once its queries are answered.
+    async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
+        self.check_not_read_only(alone)?;
+        self.check_text_is_exact()?;
+        self.is_staging = true;
+        let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
+        self.is_staging = false;
+        run
+    }
+
+    pub(in crate::session) async fn run_stages(
+        &mut self,
+        staging: &Staging,
+        alone: &str,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
+        let began_at = Moment::now();
+        let clock = self.clock_of(&staging.stages).await?;
+        let (with, mut kept_with) = self.answer_with(&staging.stages, alone, clock.as_ref()).await?;
+        if staging.stages.is_query {
+            let mut splices = kept_with;
+            self.answer_sub_selects(staging, &with, clock.as_ref(), &mut splices).await?;
+            let answered = Box::pin(self.answer_rest(&spliced(alone, &splices), asked)).await;
+            return refused_if_about_the_text(answered, &staging.refusal);
+        }
+        if let Some(merging) = &staging.stages.merging {
+            let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
+            let actions = Box::pin(self.answer_actions(staging, &with, clock.as_ref())).await?;
+            return self.write_merging((staging, merging, kept_with, actions), alone, &answer, asked, begins).await;
+        }
+        let mut splices = match staging.stages.dropped {
+            Some((start, end)) => vec![Splice { start, end, text: String::new() }],
+            None => kept_with.clone(),
+        };
+        if let Some(defaults) = staging.stages.defaults.as_ref().filter(|defaults| !defaults.row_ends.is_empty()) {
+            let values = self.default_values(defaults, defaults.row_ends.len(), clock.as_ref()).await?;
+            put_defaults(defaults, &values.constants(&self.context.catalog)?, &mut splices);
+        }
+        for stage in &staging.stages.queries {
+            let answered = Box::pin(self.answer_source(stage, &with, &staging.stages, clock.as_ref())).await;
+            match unless_left_out(&staging.stages, stage, answered) {
+                Ok(Answered::Many(rows)) => {
+                    let (stages, refusal) = (&staging.stages, &staging.refusal);
+                    let batches = Batches { stage, stages, clock: clock.as_ref(), alone, others: &splices, refusal, began_at };
+                    return Box::pin(self.write_batches(*rows, &batches, asked, begins)).await;
+                }
+                Ok(Answered::Whole(answer)) => match stage.constant(&answer, &self.context.catalog)? {
+                    Some(text) => splices.push(Splice { start: stage.start, end: stage.end, text }),
+                    None => {
+                        self.check_privileges(alone, asked).await?;
+                        self.put_description(asked.rows())?;
+                        return Ok("INSERT 0 0".to_owned());
+                    }
+                },
+                // It names the outer statement's rows: it stays where it is, with what it may name of WITH.
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
+                        return Err(staging.refusal.clone().into());
+                    }
+                    if let Some((start, end)) = staging.stages.dropped
+                        && is_under_with(&with, &stage.query)
+                    {
+                        splices.retain(|splice| (splice.start, splice.end) != (start, end));
+                        splices.append(&mut kept_with);
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        let is_insert = staging.stages.queries.iter().any(|stage| stage.kind == StageKind::Source);
+        if is_insert {
+            splices = with_names(&staging.stages, splices);
+        }
+        let mut text = spliced(alone, &splices);
+        let mut found = Box::pin(self.find_write(&text, asked)).await;
+        if matches!(&found, Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED)
+            && !staging.stages.tables.is_empty()
+        {
+            for stage in &staging.stages.tables {
+                let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
+                if let Some(text) = stage.constant(&answer, &self.context.catalog)? {
+                    splices.push(Splice { start: stage.start, end: stage.end, text });
+                }
+            }
+            text = spliced(alone, &splices);
+            found = Box::pin(self.find_write(&text, asked)).await;
+        }
+        let found = match found {
+            Ok(found) => found,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED && !is_insert => {
+                tracing::debug!(%error, "refused after its sub-selects");
+                return Box::pin(self.write_row_by_row(staging, &text, asked, begins)).await;
+            }
+            // Of an INSERT what is in the way of the rows is told, rather than of the query that they came from.
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                return Box::pin(self.insert_apart(&text, error, asked, begins)).await;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if begins {
+            self.begin_one_statement();
+        }
+        if found.writing.shards.len() > 1 {
+            self.check_commit_support(&found.writing.shards).await?;
+        }
+        let written = self.write_text_of(&found.writing, &found.text, asked).await;
+        refused_if_about_the_text(written, &staging.refusal)
+    }
+
+    /// A write that cannot be planned with what was answered as constants. UPDATE and DELETE: its rows are moved, or found first and
+    /// written by their primary key. INSERT ... VALUES: what it returns is computed apart. Returns the tag.
+    async fn write_row_by_row(
+        &mut self,
+        staging: &Staging,
+        text: &str,
+        asked: &Asked<'_>,
+        begins: bool,
+    ) -> Result<String, Failure> {
+        if let Some(tag) = self.move_staged(text, asked, begins).await? {
+            return Ok(tag);
+        }
+        let Some(chosen) = chosen(text, &self.context)? else {
+            return Box::pin(self.insert_apart(text, staging.refusal.clone(), asked, begins)).await;
+        };
+        if begins {
+            self.begin_one_statement();
+        }
+        match Box::pin(self.write_chosen(&chosen, text, asked)).await {
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => {
+                tracing::debug!(%error, "refused after its rows were chosen");
+                Err(staging.refusal.clone().into())
+            }
+            written => refused_if_about_the_text(written, &staging.refusal),
+        }
+    }
+
+    /// Constants for the sub-selects that stand by themselves; the others stay.
+    pub(in crate::session) async fn answer_sub_selects(
+        &mut self,
+        staging: &Staging,
+        with: &[(String, String)],
+        clock: Option<&Clock>,
+        splices: &mut Vec<Splice>,
+    ) -> Result<(), Failure> {
+        for stage in &staging.stages.queries {
+            let answered = self.answer_stage(stage, with, &staging.stages, clock).await;
+            match unless_left_out(&staging.stages, stage, answered) {
+                Ok(answer) => {
+                    let text = stage.constant(&answer, &self.context.catalog)?;
+                    splices.extend(text.map(|text| Splice { start: stage.start, end: stage.end, text }));
+                }
+                // It names the rows around it.
+                Err(Failure::Shard(frame)) if is_about_names(&frame) => {
+                    if !clock_literals(&stage.query, &self.context).is_ok_and(|literals| literals.is_empty()) {
+                        return Err(staging.refusal.clone().into());
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// One instant for what the proxy puts into the statement, and for its queries where several of all these read the clock.
+    async fn clock_of(&mut self, stages: &Stages) -> Result<Option<Clock>, Failure> {
+        let is_put = |stage: &&Stage| stage.kind == StageKind::Value;
+        let (values, queries): (Vec<&Stage>, Vec<&Stage>) = stages.stages().partition(is_put);
+        let count = |stages: &[&Stage]| stages.iter().filter(|stage| clock::is_movable(&stage.query, Some(&self.context))).count();
+        let put = count(&values) + usize::from(stages.defaults.as_ref().is_some_and(|it| clock::is_movable(&it.query(1), None)));
+        let all = put + count(&queries);
+        if put == 0 && all < 2 {
+            return Ok(None);
+        }
+        let home = self.home()?.id;
+        Ok(Some(Clock { instant: self.instant(&[home]).await?, is_for_queries: all > 1 }))
+    }
+
+    /// A query's rows, with what an INSERT leaves to defaults.
+    pub(in crate::session) async fn answer_stage(
+        &mut self,
+        stage: &Stage,
+        with: &[(String, String)],
+        stages: &Stages,
+        clock: Option<&Clock>,
+    ) -> Result<Answer, Failure> {
+        let query = self.query_of(stage, with, clock)?;
+        let mut answer = self.answer_query(&query, &stage.kind).await?;
+        if stage.kind == StageKind::Source {
+            self.add_defaults(&mut answer, stages, clock).await?;
+        }
+        Ok(answer)
+    }
+
+    /// What is run.
+    pub(in crate::session) fn query_of(
+        &self,
+        stage: &Stage,
+        with: &[(String, String)],
+        clock: Option<&Clock>,
+    ) -> Result<String, PgError> {
+        let clock = clock.filter(|clock| clock.is_for_queries || stage.kind == StageKind::Value);
+        under_with(with, &with_clock(&stage.query, Some(&self.context), clock))
+    }
+
+    /// What an INSERT leaves to defaults, after the values of its rows.
+    pub(in crate::session) async fn add_defaults(
+        &mut self,
+        rows: &mut Answer,
+        stages: &Stages,
+        clock: Option<&Clock>,
+    ) -> Result<(), Failure> {
+        if let (Some(defaults), false) = (&stages.defaults, rows.rows.is_empty()) {
+            rows.extend(&self.default_values(defaults, rows.rows.len(), clock).await?);
+        }
+        Ok(())
+    }
+
+    pub(in crate::session) async fn default_values(
+        &mut self,
+        defaults: &Defaults,
+        row_count: usize,
+        clock: Option<&Clock>,
+    ) -> Result<Answer, Failure> {
+        self.answer_query(&with_clock(&defaults.query(row_count), None, clock), &StageKind::Source).await
+    }
+
+    /// Where the write goes now that its queries are constants. Its rows get their numbers first.
+    pub(in crate::session) async fn find_write(&mut self, text: &str, asked: &Asked<'_>) -> Result<Found, Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged write is empty"))?;
+        if self.draws(statement)
+            && let Some(numbered) = Box::pin(self.draw(text)).await?
+        {
+            let text = numbered.text();
+            let read = self.read_anew(&text).await?;
+            let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a numbered write is empty"))?;
+            return self.find_write_of(statement, text, &read.literals, asked).await;
+        }
+        self.find_write_of(statement, text.to_owned(), &read.literals, asked).await
+    }
+
+    async fn find_write_of(
+        &mut self,
+        statement: &Analysis,
+        text: String,
+        literals: &Literals,
+        asked: &Asked<'_>,
+    ) -> Result<Found, Failure> {
+        let inputs = match asked {
+            Asked::Text { .. } | Asked::Own => Inputs::literals(&text, literals),
+            Asked::Bound { bind, description } => Inputs::bound(&text, literals, bind, &description.parameter_types),
+        };
+        let route = self.route(statement, &inputs).await?;
+        self.note_numbers_of(statement.numbers, &route);
+        let writing = match route {
+            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Write(writing) => writing,
+            Route::Scatter(_) | Route::Gather(_) => return Err(PgError::internal("a write is routed as a read").into()),
+        };
+        Ok(Found { writing, text })
+    }
+
+    pub(in crate::session) async fn write_text_of(
+        &mut self,
+        writing: &Writing,
+        text: &str,
+        asked: &Asked<'_>,
+    ) -> Result<String, Failure> {
+        let texts = match &writing.kind {
+            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards.len(), shard_of_row)?,
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+                vec![text.to_owned(); writing.shards.len()]
+            }
+            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+                return Err(PgError::internal("a staged write in stages").into());
+            }
+        };
+        let is_kept = matches!(writing.kind, WritingKind::Rows(_));
+        match asked {
+            Asked::Text { rows } => {
+                self.put_description(*rows)?;
+                let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
+                self.write_on(writing, &Request::Queries(&texts), shown).await
+            }
+            Asked::Own => {
+                let shown = if is_kept { Shown::DescribedKeptRows } else { Shown::DescribedRows };
+                self.write_on(writing, &Request::Queries(&texts), shown).await
+            }
+            Asked::Bound { bind, description } => {
+                let shown = if is_kept { Shown::KeptRows } else { Shown::Rows };
+                self.write_on(writing, &Request::Rows { texts: &texts, bind, description }, shown).await
+            }
+        }
+    }
+
+    pub(in crate::session) fn put_description(&mut self, rows: Option<&Bytes>) -> Result<(), PgError> {
+        if let Some(rows) = rows {
+            let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+            originate::row_description(&mut self.client.output, &columns);
+        }
+        Ok(())
+    }
+
+    /// The columns of a query that is not run.
+    pub(in crate::session) async fn described_only(&mut self, query: &str) -> Result<Answer, Failure> {
+        let description = self.describe_aside(query.as_bytes()).await?;
+        let columns = description.rows.map_or(Ok(Vec::new()), |rows| answer_columns(&rows))?;
+        Ok(Answer { columns, rows: Vec::new() })
+    }
+
+    /// The rows of one query.
+    pub(in crate::session) async fn answer_query(&mut self, query: &str, kind: &StageKind) -> Result<Answer, Failure> {
+        let prepared = self.checked_query(query).await?;
+        let kept = self.divert();
+        let run = self.run_query(&prepared).await;
+        let mut answer = self.diverted(kept, run)?;
+        self.check_types_are_exact(&answer.columns)?;
+        if *kind != StageKind::Source {
+            self.add_collations(query, &mut answer).await?;
+        }
+        Ok(answer)
+    }
+
+    /// The same of rows that may be more than memory holds.
+    pub(in crate::session) async fn answer_rows(&mut self, query: &str) -> Result<StoredRows, Failure> {
+        let prepared = self.checked_query(query).await?;
+        let kept = self.divert_many()?;
+        let run = self.run_query(&prepared).await;
+        let rows = self.diverted_many(kept, run)?;
+        self.check_types_are_exact(&rows.columns)?;
+        Ok(rows)
+    }
+
+    /// Whether it stands by itself is said by the home shard, before it runs anywhere.
+    async fn checked_query(&mut self, query: &str) -> Result<Arc<Statement>, Failure> {
+        let prepared = self.prepare(query.as_bytes(), Box::default()).await?;
+        let analysis = prepared.analysis().filter(|analysis| matches!(analysis.command, Command::Query(QueryKind::Select)));
+        analysis.filter(|analysis| analysis.effect != Effect::Write).ok_or_else(not_answered)?;
+        self.describe_alone(&prepared).await?;
+        Ok(prepared)
+    }
+
+    async fn describe_alone(&mut self, prepared: &Arc<Statement>) -> Result<(), Failure> {
+        // In a transaction a mistake would end it on the home shard.
+        if self.transaction.is_open() {
+            let text = Bytes::clone(&prepared.key.text);
+            return self.describe_aside(&text).await.map(drop);
+        }
+        self.describe(prepared).await.map(drop)
+    }
+
+    async fn run_query(&mut self, prepared: &Arc<Statement>) -> Result<(), Failure> {
+        let analysis = prepared.analysis().ok_or_else(not_answered)?;
+        let inputs = Inputs::literals(prepared.text(), &prepared.literals);
+        let route = self.route(analysis, &inputs).await?;
+        match self.counted(Ok(route))? {
+            Route::Shard(shard) => self.run_on_shard(shard, analysis, prepared.text(), 0).await,
+            route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
+        }
+    }
+
+    /// Rows out of messages that were meant for a client; notices go on to it.
+    pub(in crate::session) fn read_answer(&mut self, frames: Bytes) -> Result<Answer, Failure> {
+        let mut answer = Answer::default();
+        let mut rest = frames;
+        let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
+        while let Some(header) = FrameHeader::peek(&rest, usize::MAX / 2).map_err(broken)? {
+            if rest.len() < header.total {
+                break;
+            }
+            let frame = rest.split_to(header.total);
+            let body = frame.slice(FRAME_HEADER_BYTES..);
+            match header.tag {
+                shard_tag::ROW_DESCRIPTION => {
+                    answer.columns = answer_columns(&body)?;
+                }
+                shard_tag::DATA_ROW => {
+                    answer.rows.push(row_of(&body)?);
+                }
+                shard_tag::ERROR => return Err(Failure::Shard(frame)),
+                shard_tag::NOTICE | shard_tag::PARAMETER_STATUS | shard_tag::NOTIFICATION => {
+                    self.client.output.extend_from_slice(&frame);
+                }
+                _ => {}
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Values travel as text under the client's own settings.
+    pub(in crate::session) fn check_text_is_exact(&self) -> Result<(), PgError> {
+        let is_utf8 = self.effective("client_encoding").is_none_or(|name| {
+            let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
+            matches!(name.as_str(), "utf8" | "unicode" | "sqlascii")
+        });
+        let has_nulls = self.effective("array_nulls").is_none_or(|value| matches!(value, "on" | "true" | "1" | "yes"));
+        if is_utf8 && has_nulls {
+            return Ok(());
+        }
+        Err(not_exact(if is_utf8 { "array_nulls" } else { "client_encoding" }))
+    }
+
+    /// Values of these columns may be written as constants.
+    pub(in crate::session) fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
+        let base = |oid: u32| match self.context.catalog.types.get(&oid) {
+            Some(found) if found.base != 0 => found.base,
+            Some(_) | None => oid,
+        };
+        for column in columns {
+            let type_oid = base(column.type_oid);
+            if OF_ONE_SERVER.contains(&type_oid) {
+                return Err(PgError::unsupported(
+                    "a sub-select of this type is not supported across shards",
+                    format!("Column \"{}\" means something on one server only.", column.name),
+                    "Select a key of the rows instead.",
+                ));
+            }
+            if XML.contains(&type_oid) {
+                return Err(PgError::unsupported(
+                    "a sub-select of this type is not supported across shards",
+                    format!("Column \"{}\" is xml, whose declaration is not part of its text.", column.name),
+                    "Cast the column to text in the sub-select.",
+                ));
+            }
+            self.check_style_of(type_oid)?;
+        }
+        Ok(())
+    }
+
+    /// Values of the type are printed so that they are read as the same.
+    pub(in crate::session) fn check_style_of(&self, type_oid: u32) -> Result<(), PgError> {
+        if EXACT_ALWAYS.contains(&type_oid) { Ok(()) } else { self.check_styles() }
+    }
+
+    /// Settings that say how floats, dates and times are printed. Intervals are read back under the style that printed them.
+    fn check_styles(&self) -> Result<(), PgError> {
+        let digits = self.effective("extra_float_digits");
+        if digits.is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) {
+            return Err(not_exact("extra_float_digits"));
+        }
+        let date_style = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case("DateStyle"));
+        if date_style.is_some_and(|(_, value)| !value.to_ascii_lowercase().starts_with("iso")) {
+            return Err(not_exact("DateStyle"));
+        }
+        Ok(())
+    }
+
+    /// Text compares and sorts by the collation of the column that it comes from. Where all collations are the database's there is
+    /// nothing to know.
+    pub(in crate::session) async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let relations = &self.context.catalog.relations;
+        let is_other =
+            |collation: &str| !collation.ends_with("\"default\"") && !collation.ends_with(".default") && collation != "default";
+        let has_others = relations
+            .values()
+            .any(|relation| relation.columns.iter().any(|column| column.collation.as_deref().is_some_and(is_other)));
+        let places: Vec<usize> = answer
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| TEXTS.contains(&column.type_oid))
+            .map(|(place, _)| place)
+            .collect();
+        // Those of temporary tables are not known.
+        if !(has_others || self.temporary_tables.are_there()) || places.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();
+        let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
+        let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
+        let mut aside = self.open_aside().await?;
+        let found = self.connection_of(&mut aside)?.simple(&sql).await;
+        self.close_aside(aside).await?;
+        let rows = found.map_err(|error| {
+            tracing::debug!(%error, "collations of a sub-select not found");
+            PgError::unsupported(
+                "a sub-select of text is not supported here across shards",
+                "By which collation its text is compared could not be found out.",
+                "Write its rows as constants.",
+            )
+        })?;
+        let row = rows.into_iter().next().unwrap_or_default();
+        for (place, collation) in places.into_iter().zip(row) {
+            let collation = collation.map(|name| String::from_utf8_lossy(&name).into_owned());
+            if let Some(column) = answer.columns.get_mut(place) {
+                column.collation = collation.filter(|name| is_other(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// By the body of a RowDescription.
+fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+    let column = |column: wire::FieldDescription| AnswerColumn {
+        name: String::from_utf8_lossy(&column.name).into_owned(),
+        type_oid: column.type_oid,
+        collation: None,
+    };
+    let columns = wire::row_description(body).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+    Ok(columns.into_iter().map(column).collect())
+}
+
+/// The columns in the list, their values in each row of VALUES.
+pub(in crate::session) fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices: &mut Vec<Splice>) {
+    splices.push(named(defaults));
+    for (end, values) in defaults.row_ends.iter().zip(values.iter().cycle()) {
+        splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
+    }
+}
+
+/// The same for the rows of a query, which have their values.
+pub(in crate::session) fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
+    // Before what stands at the same place.
+    splices.splice(0..0, stages.defaults.as_ref().map(named));
+    splices
+}
+
+fn named(defaults: &Defaults) -> Splice {
+    let names = defaults.names.iter().map(|name| quoted_identifier(name));
+    match &defaults.list {
+        ColumnList::After(end) => Splice { start: *end, end: *end, text: names.map(|name| format!(", {name}")).collect() },
+        ColumnList::New { at, columns } => {
+            let all: Vec<String> = columns.iter().map(|name| quoted_identifier(name)).chain(names).collect();
+            Splice { start: *at, end: *at, text: format!("({}) ", all.join(", ")) }
+        }
+    }
+}
+
+/// `context`: of a text of the client's.
+fn with_clock(query: &str, context: Option<&Context>, clock: Option<&Clock>) -> String {
+    clock.and_then(|clock| clock.instant.fixed(query, context)).unwrap_or_else(|| query.to_owned())
+}
+
+pub(in crate::session) fn is_about_names(frame: &[u8]) -> bool {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    // Undefined column, undefined table: what PostgreSQL says of a column of the outer statement.
+    wire::error_fields(body).is_ok_and(|fields| matches!(fields.sqlstate(), Some(b"42703" | b"42P01")))
+}
+
+/// The client's own text is right: what a shard finds wrong is what was made of it.
+pub(in crate::session) fn refused_if_about_the_text<T>(answered: Result<T, Failure>, refusal: &PgError) -> Result<T, Failure> {
+    match answered {
+        Err(Failure::Shard(frame)) if is_about_the_text(&frame) => Err(refusal.clone().into()),
+        answered => answered,
+    }
+}
+
+/// A mistake in the statement itself, of whatever kind but rights.
+fn is_about_the_text(frame: &[u8]) -> bool {
+    sqlstate(frame).is_some_and(|sqlstate| sqlstate.0.starts_with(b"42") && sqlstate != SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
+/// Of an ErrorResponse.
+pub(in crate::session) fn sqlstate(frame: &[u8]) -> Option<SqlState> {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    wire::error_fields(body).ok()?.sqlstate()?.try_into().ok().map(SqlState)
+}
+
+/// The values of a DataRow.
+pub(in crate::session) fn row_of(body: &[u8]) -> Result<Vec<Option<String>>, PgError> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| PgError::internal("a row that is not UTF-8"));
+    let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
+    wire::data_row_columns(body).map(|column| column.map_err(broken)?.map(text).transpose()).collect()
+}
+
+fn not_answered() -> PgError {
+    PgError::unsupported(
+        "a sub-select that writes is not supported across shards",
+        "It is run by itself, before the statement that it is part of.",
+        "Run the parts of the statement one after the other.",
+    )
+}
+
+fn not_exact(setting: &str) -> PgError {
+    PgError::unsupported(
+        format!("this write is not supported with this value of {setting}"),
+        "Rows of its sub-selects are written as constants, which must be read back as the same values.",
+        format!("RESET {setting} before it."),
+    )
+}
+
+/// Object, row and transaction identifiers.
+const OF_ONE_SERVER: [u32; 16] = [24, 26, 27, 28, 29, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191, 5069];
+/// And its array.
+const XML: [u32; 2] = [142, 143];
+/// Printed alike under all settings: bool, bytea, char, name, integers, text, json, bpchar, varchar, numeric, uuid, jsonb.
+const EXACT_ALWAYS: [u32; 14] = [16, 17, 18, 19, 20, 21, 23, 25, 114, 1042, 1043, 1700, 2950, 3802];
+const TEXTS: [u32; 4] = [oid::NAME, oid::TEXT, oid::VARCHAR, oid::BPCHAR];

@@ -1,0 +1,627 @@
+//! One statement that writes on several shards: UPDATE and DELETE whose rows lie on several, INSERT of rows for several, writes to
+//! reference tables.
+//!
+//! ```text
+//!   parts    every shard writes its own rows, at once          tags are summed, rows of RETURNING follow shard by shard
+//!   rows     every shard gets its rows of VALUES, at once      tags are summed, rows of RETURNING come in the order of VALUES
+//!   streamed COPY FROM STDIN: row by row while they come        (copy_rows.rs)
+//!   staged   its queries are answered first                    (staged.rs)
+//!   moved    an UPDATE of the key, as DELETE and INSERT         (moved.rs)
+//!   locks    LOCK TABLE on every shard, one after the other, home first
+//!   copies   every shard writes the same rows, home first      the tags must be equal, RETURNING is the home shard's;
+//!            what may find several rows locks the table before  (unsettled.rs)
+//! ```
+//! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
+//! one reference table meet on the home shard first, so that they wait for each other there and never across shards.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::staged::Staging;
+use super::unsettled::Difference;
+use crate::backend::{Connection, ConnectionError, NestedValues};
+use crate::error::{PgError, SqlState};
+use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
+use crate::session::protocol::describe::Description;
+use crate::session::protocol::statement::Statement;
+use crate::session::protocol::told::changed;
+use crate::session::reads::elsewhere::with_shard_named;
+use crate::session::{Failure, Session, SessionEnd};
+use crate::shard_key::{Format, oid};
+use crate::shardmap::{GroupId, ShardId};
+use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::copies_locked::CopiesLock;
+use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::rewrite::moving::Moving;
+use crate::sql::rewrite::value_rows::{value_rows, with_rows};
+use crate::sql::utility::copy_in::CopyIn;
+use crate::wire::{self, FieldDescription, originate, shard_tag};
+
+/// Where a statement writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Writing {
+    /// With copies, the home shard first.
+    pub shards: Vec<ShardId>,
+    pub kind: WritingKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::session) enum WritingKind {
+    Parts,
+    Copies,
+    /// Copies of tables that are locked on each shard before.
+    LockedCopies(CopiesLock),
+    /// LOCK TABLE, in the client's transaction.
+    Locks,
+    /// For each row of VALUES the place of its shard in [`Writing::shards`].
+    Rows(Vec<usize>),
+    /// COPY FROM STDIN. `group`: of a sharded table, whose rows are split; rows of a reference table go to all shards.
+    Streamed {
+        copy: Arc<CopyIn>,
+        group: Option<GroupId>,
+    },
+    /// Its queries are answered first; the shards are known then.
+    Staged(Arc<Staging>),
+    /// An UPDATE of the shard key, whose rows change their shards; these are known then.
+    Moved(Arc<Moving>),
+}
+
+/// What a shard said.
+#[derive(Debug, Default)]
+struct Part {
+    tag: String,
+    /// Rows that were kept, whole messages.
+    rows: Vec<Bytes>,
+    /// The body of its ErrorResponse.
+    error: Option<Bytes>,
+    /// Its rows have other columns than the client was told.
+    has_changed: bool,
+}
+
+/// How the shards are told what to write.
+pub(in crate::session) enum Request<'r> {
+    Query(&'r str),
+    Bound {
+        statement: &'r Statement,
+        bind: &'r wire::Bind<'r>,
+        description: &'r Description,
+    },
+    /// A text for each shard.
+    Queries(&'r [String]),
+    /// The same, with the parameters of all.
+    Rows {
+        texts: &'r [String],
+        bind: &'r wire::Bind<'r>,
+        description: &'r Description,
+    },
+}
+
+impl Request<'_> {
+    /// On the first shard.
+    pub(in crate::session) fn text(&self) -> &str {
+        match self {
+            Request::Query(text) => text,
+            Request::Bound { statement, .. } => statement.text(),
+            Request::Queries(texts) | Request::Rows { texts, .. } => texts.first().map_or("", String::as_str),
+        }
+    }
+
+    /// RETURNING gives what the client was told. By its types: names may have been lost with what was put into the text.
+    fn is_told(&self, columns: &[FieldDescription]) -> bool {
+        let (Request::Bound { description, .. } | Request::Rows { description, .. }) = self else { return true };
+        let Some(Ok(told)) = description.rows.as_deref().map(wire::row_description) else { return true };
+        let is_same = |(one, other): (&FieldDescription, &FieldDescription)| one.type_oid == other.type_oid;
+        told.len() == columns.len() && told.iter().zip(columns).all(is_same)
+    }
+}
+
+/// What of a shard's answer the client gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::session) enum Shown {
+    Nothing,
+    Rows,
+    /// The row description too.
+    DescribedRows,
+    /// Rows are kept for their order.
+    KeptRows,
+    DescribedKeptRows,
+}
+
+impl Session {
+    /// In the simple protocol.
+    pub(in crate::session) async fn write_text(
+        &mut self,
+        writing: &Writing,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<(), Failure> {
+        if let WritingKind::Staged(staging) = &writing.kind {
+            return Box::pin(self.write_staged_text(staging, statement, text)).await;
+        }
+        if let WritingKind::Moved(moving) = &writing.kind {
+            return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
+        }
+        self.check_several(writing).await?;
+        let begins_here = !self.transaction.is_open();
+        let is_alone = begins_here && !self.has_pipeline();
+        if begins_here {
+            self.transaction.begin(TransactionModes::default(), &self.settings);
+            self.adopt_pipeline();
+        }
+        // Positions in errors are those of the client's text.
+        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+        let alone = format!("{:blanks$}{}", "", statement.alone(text));
+        let written = match &writing.kind {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+                let request = Request::Query(&alone);
+                self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
+            }
+            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, &writing.shards, &alone)).await,
+            WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
+            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
+                Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
+                Err(error) => Err(error.into()),
+            },
+        };
+        if begins_here && written.is_err() {
+            self.rollback_everywhere().await?;
+        }
+        // Positions in a shard's rows are not those of the client's text.
+        let written = match written {
+            Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
+                Err(self.told_of_the_text(frame, statement, text).await)
+            }
+            written => written,
+        };
+        if !begins_here {
+            originate::command_complete(&mut self.client.output, &written?);
+            return Ok(());
+        }
+        match written {
+            // The client hears of success when it is one.
+            Ok(tag) => {
+                self.commit_everywhere().await?;
+                originate::command_complete(&mut self.client.output, &tag);
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Can what is written be committed on all of them?
+    async fn check_several(&mut self, writing: &Writing) -> Result<(), Failure> {
+        match writing.kind {
+            WritingKind::Locks => Ok(()),
+            _ if writing.shards.len() == 1 => Ok(()),
+            _ => self.check_commit_support(&writing.shards).await,
+        }
+    }
+
+    /// Execute of a portal that writes on several shards.
+    pub(in crate::session) async fn write_bound(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &Bytes,
+        writing: &Writing,
+    ) -> Result<(), Failure> {
+        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let description = self.describe(statement).await?;
+        self.check_parameters(&bind, &description.parameter_types)?;
+        self.check_several(writing).await?;
+        let is_alone = !self.transaction.is_open() && !self.has_pipeline();
+        if !self.transaction.is_open() {
+            self.begin_for_pipeline();
+        }
+        let typed = self.made_of(statement, statement.key.text.clone(), description.parameter_types.clone().into());
+        let tag = match &writing.kind {
+            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+                let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
+                match statement.analysis() {
+                    Some(analysis) => self.write_settled(&analysis.command, writing, &request, Shown::Rows, is_alone).await?,
+                    None => return Err(PgError::internal("an empty statement writes").into()),
+                }
+            }
+            WritingKind::Streamed { copy, group } => {
+                Box::pin(self.copy_rows(copy, *group, &writing.shards, statement.text())).await?
+            }
+            WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
+            WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
+            WritingKind::Rows(shard_of_row) => {
+                let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
+                let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
+                self.write_on(writing, &request, Shown::KeptRows).await?
+            }
+        };
+        originate::command_complete(&mut self.client.output, &tag);
+        Ok(())
+    }
+
+    /// Returns the tag for the client.
+    pub(in crate::session) async fn write_on(
+        &mut self,
+        writing: &Writing,
+        request: &Request<'_>,
+        shown: Shown,
+    ) -> Result<String, Failure> {
+        for shard in &writing.shards {
+            let index = self.join(*shard).await?;
+            self.sync(index).await?;
+            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
+                participant.has_written |= writing.kind != WritingKind::Locks;
+                participant.has_locked |= writing.kind == WritingKind::Locks;
+            }
+        }
+        self.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
+        match &writing.kind {
+            WritingKind::Parts => {
+                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
+            }
+            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+                Err(PgError::internal("a write that is run by itself").into())
+            }
+            WritingKind::Rows(shard_of_row) => {
+                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
+                let may_leave_out = match request {
+                    Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
+                    Request::Query(_) | Request::Bound { .. } => false,
+                };
+                for row in in_order(parts, shard_of_row, may_leave_out)? {
+                    self.client.output.extend_from_slice(&row);
+                }
+                Ok(tag)
+            }
+            WritingKind::Locks => {
+                // Whoever else locks them waits on the first shard, and not crosswise.
+                let mut tag = String::new();
+                for (place, shard) in writing.shards.iter().enumerate() {
+                    let shown = if place == 0 { shown } else { Shown::Nothing };
+                    let parts = self.write_and_read(std::slice::from_ref(shard), request, shown).await?;
+                    tag = parts.into_iter().next().unwrap_or_default().tag;
+                }
+                Ok(tag)
+            }
+            WritingKind::LockedCopies(lock) => {
+                Box::pin(self.lock_copies(lock, &writing.shards)).await?;
+                self.write_copies(&writing.shards, request, shown).await
+            }
+            WritingKind::Copies => self.write_copies(&writing.shards, request, shown).await,
+        }
+    }
+
+    /// A query of constants, on one shard. Returns its tag.
+    pub(in crate::session) async fn read_on(
+        &mut self,
+        shard: ShardId,
+        request: &Request<'_>,
+        shown: Shown,
+    ) -> Result<String, Failure> {
+        let index = self.join(shard).await?;
+        self.sync(index).await?;
+        let parts = self.write_and_read(std::slice::from_ref(&shard), request, shown).await?;
+        Ok(parts.into_iter().next().unwrap_or_default().tag)
+    }
+
+    async fn write_copies(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        let (home, others) = shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
+        let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
+        let rest = self.write_and_read(others, request, Shown::Nothing).await?;
+        let home = first.into_iter().next().unwrap_or_default().tag;
+        match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
+            None => Ok(home),
+            Some((other, shard)) => {
+                let difference = Difference { home, other: other.tag, shard: *shard };
+                Err(Box::pin(self.differing(difference, request.text())).await)
+            }
+        }
+    }
+
+    /// Sends the request to these shards at once and reads all answers to their end.
+    async fn write_and_read(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<Vec<Part>, Failure> {
+        let prepared_max = self.gateway.prepared_max();
+        for (place, shard) in shards.iter().enumerate() {
+            let Some(index) = self.index_of(*shard) else { continue };
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let connection = &mut *participant.connection;
+            match request {
+                Request::Query(text) => {
+                    connection.unnamed = None;
+                    originate::query(&mut connection.output, text.as_bytes());
+                }
+                Request::Queries(texts) => {
+                    connection.unnamed = None;
+                    let text = texts.get(place).map_or("", String::as_str);
+                    originate::query(&mut connection.output, text.as_bytes());
+                }
+                Request::Rows { texts, bind, description } => {
+                    connection.unnamed = None;
+                    let text = texts.get(place).map_or("", String::as_str);
+                    let types = connection.oids.types_there(&description.parameter_types);
+                    let types = for_rows(text, bind, &types);
+                    originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
+                    put_bind(connection, b"", bind, description);
+                    put_describe(connection, description);
+                    originate::execute(&mut connection.output, b"", 0);
+                    originate::sync(&mut connection.output);
+                }
+                Request::Bound { statement, bind, description } => {
+                    crate::session::protocol::describe::prepare_on(connection, statement, false, prepared_max);
+                    // The answers are read here, up to ReadyForQuery.
+                    connection.pending.clear();
+                    statement.id.with_name(|name| put_bind(connection, name, bind, description));
+                    put_describe(connection, description);
+                    originate::execute(&mut connection.output, b"", 0);
+                    originate::sync(&mut connection.output);
+                }
+            }
+            self.cancel.started(&participant.connection);
+            participant.connection.send().await;
+        }
+        let mut parts = Vec::with_capacity(shards.len());
+        let (mut failure, mut is_over) = (None, false);
+        let failing = Box::pin(self.first_failing(shards)).await;
+        let in_turn = (0..shards.len()).filter(|place| Some(*place) != failing);
+        for place in failing.into_iter().chain(in_turn) {
+            let Some(shard) = shards.get(place) else { continue };
+            let shown = match (&failure, place, shown) {
+                (None, 1.., Shown::DescribedRows) => Shown::Rows,
+                (None, 1.., Shown::DescribedKeptRows) => Shown::KeptRows,
+                (None, _, shown) => shown,
+                (Some(_), _, _) => Shown::Nothing,
+            };
+            let part = match is_over {
+                true => Box::pin(self.read_stopped_part(*shard, request)).await,
+                false => self.read_part(*shard, shown, request).await,
+            };
+            // What has only changed is asked again, in the same transaction.
+            is_over |= !matches!(part, Ok(Part { error: None, .. }));
+            match part {
+                Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
+                Ok(part @ Part { error: None, .. }) => parts.push(part),
+                Ok(Part { error: Some(body), .. }) => {
+                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
+                        && let Some(participant) = self.participants.get_mut(index)
+                    {
+                        participant.connection.prepared.doubt(statement.id);
+                    }
+                    let name = self.gateway.shard(*shard)?.name.clone();
+                    failure.get_or_insert_with(|| {
+                        Failure::Shard(with_shard_named(&crate::session::protocol::describe::error_frame(&body), &name))
+                    });
+                }
+                Err(Failure::End(end)) => return Err(end.into()),
+                // The others are read to their end, so that they stay usable.
+                Err(lost) => failure = Some(lost),
+            }
+        }
+        failure.map_or(Ok(parts), Err)
+    }
+
+    /// The place of the shard whose error is told first.
+    async fn first_failing(&mut self, shards: &[ShardId]) -> Option<usize> {
+        if shards.len() < 2 {
+            return None;
+        }
+        let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
+        let asked = self.of_shards(shards).map(|participant| (participant.shard, &mut *participant.connection));
+        let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
+        asked.sort_by_key(|(shard, _)| place(*shard));
+        let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
+        let failing = first_failure(connections, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
+        failing.and_then(place)
+    }
+
+    pub(in crate::session) fn index_of(&self, shard: ShardId) -> Option<usize> {
+        self.participants.iter().position(|participant| participant.shard == shard)
+    }
+
+    /// Values of RETURNING that name types.
+    fn nested_values(&self, shard: ShardId, request: &Request<'_>) -> NestedValues {
+        let (bind, description) = match request {
+            Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
+            Request::Query(_) | Request::Queries(_) => return NestedValues::default(),
+        };
+        let participant = self.participants.iter().find(|participant| participant.shard == shard);
+        match (participant, &description.rows) {
+            (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
+            (Some(_) | None, _) => NestedValues::default(),
+        }
+    }
+
+    /// What another shard has refused is over: this one is told so, and read to its end so that it stays usable.
+    async fn read_stopped_part(&mut self, shard: ShardId, request: &Request<'_>) -> Result<Part, Failure> {
+        let mut part = Part::default();
+        let read = tokio::time::timeout(STOP_AFTER, self.read_into(&mut part, shard, Shown::Nothing, request)).await;
+        if let Ok(read) = read {
+            return read.map(|()| part);
+        }
+        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+            participant.connection.stop().await;
+        }
+        self.read_into(&mut part, shard, Shown::Nothing, request).await.map(|()| part)
+    }
+
+    /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
+    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
+        let mut part = Part::default();
+        self.read_into(&mut part, shard, shown, request).await.map(|()| part)
+    }
+
+    /// The same, given up or not: what has come is in `part`, and more may follow. Where nothing is shown.
+    async fn read_into(&mut self, part: &mut Part, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<(), Failure> {
+        let nested = self.nested_values(shard, request);
+        loop {
+            let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
+            let Some(participant) = self.participants.get_mut(index) else {
+                return Err(PgError::internal("participant is gone").into());
+            };
+            let (tag, body) = match participant.connection.next_frame().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            match tag {
+                shard_tag::DATA_ROW if shown != Shown::Nothing => {
+                    let row = participant.connection.oids.row_at_home(&nested, body);
+                    let row = crate::session::protocol::describe::frame(tag, &row);
+                    if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) {
+                        part.rows.push(row);
+                        continue;
+                    }
+                    self.client.output.extend_from_slice(&row);
+                    if self.client.output.len() >= OUTPUT_BYTES {
+                        self.client.flush().await?;
+                    }
+                }
+                shard_tag::ROW_DESCRIPTION => {
+                    let mut columns = match wire::row_description(&body) {
+                        Ok(columns) => columns,
+                        Err(error) => return Err(self.participant_lost(index, &error.into())),
+                    };
+                    participant.connection.oids.translate_columns(&mut columns);
+                    if !request.is_told(&columns) {
+                        part.has_changed = true;
+                        shown = Shown::Nothing;
+                    }
+                    if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) {
+                        originate::row_description(&mut self.client.output, &columns);
+                    }
+                }
+                shard_tag::NOTICE if shown != Shown::Nothing => {
+                    self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body));
+                    if self.client.output.len() >= OUTPUT_BYTES {
+                        self.client.flush().await?;
+                    }
+                }
+                shard_tag::COMMAND_COMPLETE => {
+                    part.tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+                }
+                shard_tag::ERROR => {
+                    if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
+                        return Err(self.participant_lost(index, &ConnectionError::Closed));
+                    }
+                    part.error.get_or_insert(body);
+                }
+                shard_tag::READY => {
+                    participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// RETURNING: the statement may have waited for a change of its columns.
+fn put_describe(connection: &mut Connection, description: &Description) {
+    if description.rows.is_some() {
+        originate::describe(&mut connection.output, b'P', b"");
+    }
+}
+
+/// With the parameters as this shard numbers their types.
+fn put_bind(connection: &mut Connection, name: &[u8], bind: &wire::Bind<'_>, description: &Description) {
+    let there = connection.oids.parameters_there(&description.parameter_types, bind, bind.after_names);
+    originate::bind(&mut connection.output, b"", name, there.as_deref().unwrap_or(bind.after_names));
+}
+
+/// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.
+pub(in crate::session) fn sum_of_tags<'t>(tags: impl Iterator<Item = &'t str>) -> Result<String, Failure> {
+    let mut sum = 0_u64;
+    let mut words = "";
+    for tag in tags {
+        let count = tag.rsplit_once(' ').and_then(|(before, count)| Some((before, count.parse::<u64>().ok()?)));
+        let Some((before, count)) = count else {
+            return Err(PgError::internal(format!("unexpected command tag \"{tag}\"")).into());
+        };
+        sum = sum.saturating_add(count);
+        words = before;
+    }
+    Ok(format!("{words} {sum}"))
+}
+
+/// The statement with the rows of each shard alone.
+pub(in crate::session) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
+    let unknown = || PgError::internal("the rows of VALUES were not found in the text");
+    let rows = value_rows(text, shard_of_row.len()).ok_or_else(unknown)?;
+    let text_of = |place: usize| {
+        let kept: Vec<bool> = shard_of_row.iter().map(|shard| *shard == place).collect();
+        with_rows(text, &rows, &kept).ok_or_else(unknown)
+    };
+    (0..shard_count).map(text_of).collect()
+}
+
+/// The types of parameters on a shard that has some of the rows. Where one is not known there, and its rows do not use it, any
+/// type does that takes its bytes.
+fn for_rows(text: &str, bind: &wire::Bind<'_>, types: &[u32]) -> Vec<u32> {
+    if !types.contains(&0) {
+        return types.to_vec();
+    }
+    let used: Vec<&str> = lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Parameter)
+        .filter_map(|token| text.get(token.start + 1..token.end))
+        .collect();
+    let there = |(index, oid): (usize, &u32)| match *oid == 0 && !used.iter().any(|number| number.parse() == Ok(index + 1)) {
+        true if bind.format(index) == Format::Binary => oid::BYTEA,
+        true => oid::TEXT,
+        false => *oid,
+    };
+    types.iter().enumerate().map(there).collect()
+}
+
+/// Rows of RETURNING in the order of VALUES; none when there is no RETURNING. `may_leave_out`: ON CONFLICT may leave out rows;
+/// which ones is not told, and then they come shard by shard.
+fn in_order(parts: Vec<Part>, shard_of_row: &[usize], may_leave_out: bool) -> Result<Vec<Bytes>, Failure> {
+    let count: usize = parts.iter().map(|part| part.rows.len()).sum();
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if may_leave_out && count < shard_of_row.len() {
+        return Ok(parts.into_iter().flat_map(|part| part.rows).collect());
+    }
+    let mut rows: Vec<_> = parts.into_iter().map(|part| part.rows.into_iter()).collect();
+    let ordered: Option<Vec<Bytes>> = shard_of_row.iter().map(|place| rows.get_mut(*place)?.next()).collect();
+    match ordered {
+        Some(ordered) if rows.iter().all(|rest| rest.len() == 0) => Ok(ordered),
+        Some(_) | None => Err(PgError::unsupported(
+            "RETURNING of an INSERT for several shards is not supported here",
+            "A trigger has left out rows, so that their order is not known.",
+            "Insert the rows of each shard key in a statement of their own.",
+        )
+        .into()),
+    }
+}
+
+pub(in crate::session) fn copies_differ(home: &str, other: &str, shard: &str) -> PgError {
+    PgError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("the copies of the reference table differ on shard \"{shard}\""),
+    )
+    .with_detail(format!("The home shard answered {home}, that shard {other}. Nothing was changed."))
+    .with_hint("Somebody has written to one copy directly. Make the copies alike on the shards.")
+}
+
+fn has_on_conflict(text: &str) -> bool {
+    let words: Vec<&str> = lexer::tokens(text)
+        .filter(|token| token.kind == TokenKind::Word)
+        .filter_map(|token| text.get(token.start..token.end))
+        .collect();
+    words.array_windows().any(|[first, second]| first.eq_ignore_ascii_case("on") && second.eq_ignore_ascii_case("conflict"))
+}
+
+/// Rows are sent to the client in pieces of this size.
+const OUTPUT_BYTES: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_summed() {
+        let sum = |tags: &[&str]| sum_of_tags(tags.iter().copied()).ok();
+        assert_eq!(sum(&["UPDATE 2", "UPDATE 0", "UPDATE 3"]).as_deref(), Some("UPDATE 5"));
+        assert_eq!(sum(&["INSERT 0 2", "INSERT 0 1"]).as_deref(), Some("INSERT 0 3"));
+        assert_eq!(sum(&["BEGIN", "UPDATE 1"]), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! What a schema change gives another meaning: views, functions and the like, of which a statement that was read before it would
+//! be answered wrongly after it.
+//!
+//! Where the rows of a view lie, and what a function or a policy looks at, the reader of a statement knows by their definitions.
+//! A table's own change needs little of this: its shape comes with each answer, but not how its text sorts. What is dropped needs
+//! none either, unless it uncovers another of its name: who has counted on it has been more careful than it takes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pg_raw_parse::{Node, nodes};
+
+use crate::catalog::Relation;
+use crate::shardmap::TableName;
+use crate::sql::context::Context;
+use crate::sql::parse::tree;
+
+/// Names without their schemas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Redefined {
+    #[default]
+    Nothing,
+    These(Arc<[String]>),
+    /// It has no name that would stand in a statement: an operator, a cast.
+    Anything,
+}
+
+impl Redefined {
+    fn names<'n>(names: impl IntoIterator<Item = Option<&'n str>>) -> Self {
+        let names: BTreeSet<String> = names.into_iter().flatten().map(str::to_owned).collect();
+        if names.is_empty() { Redefined::Nothing } else { Redefined::These(names.into_iter().collect()) }
+    }
+
+    /// Both of them.
+    pub fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Redefined::Nothing, other) | (other, Redefined::Nothing) => other,
+            (Redefined::Anything, _) | (_, Redefined::Anything) => Redefined::Anything,
+            (Redefined::These(one), Redefined::These(other)) => {
+                Self::names(one.iter().chain(other.iter()).map(|name| Some(name.as_str())))
+            }
+        }
+    }
+}
+
+pub fn redefined(node: Node<'_>, context: &Context) -> Redefined {
+    use nodes::ObjectType;
+    match node {
+        Node::ViewStmt(view) => relation(view.view(), context),
+        Node::CreateStmt(table) => relation(table.relation(), context),
+        Node::AlterTableStmt(alter) if alters_what_is_hidden(alter) => Redefined::names([name_of(alter.relation())]),
+        Node::CreatePolicyStmt(policy) => Redefined::names([name_of(policy.table())]),
+        Node::AlterPolicyStmt(policy) => Redefined::names([name_of(policy.table())]),
+        Node::CreateTrigStmt(trigger) => Redefined::names([name_of(trigger.relation())]),
+        Node::RuleStmt(rule) => Redefined::names([name_of(rule.relation())]),
+        Node::CreateFunctionStmt(create) => {
+            function(tree::names(create.funcname()).and_then(|names| names.last().copied()), context)
+        }
+        Node::AlterFunctionStmt(alter) => {
+            let names = alter.func().and_then(|found| tree::names(found.objname()));
+            Redefined::names([names.and_then(|names| names.last().copied())])
+        }
+        Node::DefineStmt(define) if define.kind == ObjectType::OBJECT_AGGREGATE => {
+            function(define.defnames().iter().filter_map(nodes::String::sval).next_back(), context)
+        }
+        Node::DefineStmt(define) if define.kind == ObjectType::OBJECT_OPERATOR => Redefined::Anything,
+        Node::CreateCastStmt(_) | Node::CreateOpClassStmt(_) => Redefined::Anything,
+        Node::RenameStmt(rename) => match rename.rename_type {
+            ObjectType::OBJECT_VIEW | ObjectType::OBJECT_TABLE | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+                Redefined::names([name_of(rename.relation()), rename.newname()])
+            }
+            ObjectType::OBJECT_FUNCTION
+            | ObjectType::OBJECT_PROCEDURE
+            | ObjectType::OBJECT_ROUTINE
+            | ObjectType::OBJECT_AGGREGATE => Redefined::names([object_name(rename.object()), rename.newname()]),
+            ObjectType::OBJECT_SCHEMA => Redefined::Anything,
+            _ => Redefined::Nothing,
+        },
+        Node::DropStmt(drop) => uncovered(drop, context),
+        Node::AlterObjectSchemaStmt(moved) => match moved.relation() {
+            Some(relation) => Redefined::names([name_of(Some(relation))]),
+            None => Redefined::names([object_name(moved.object())]),
+        },
+        _ => Redefined::Nothing,
+    }
+}
+
+/// Names of what the statement makes, or of what it gives other rows or defaults, that nobody knows by what is there: later
+/// statements of its transaction would be taken for statements about the home shard. A new table is one of the home shard.
+pub fn introduced(node: Node<'_>, context: &Context) -> Vec<String> {
+    let names: Vec<Option<&str>> = match node {
+        Node::ViewStmt(view) => vec![name_of(view.view())],
+        Node::CreateStmt(table) if !table.inh_relations().is_empty() => vec![name_of(table.relation())],
+        Node::CreateStmt(table) => return shadowing(table.relation(), context),
+        Node::CreateFunctionStmt(create) => vec![tree::names(create.funcname()).and_then(|names| names.last().copied())],
+        Node::DefineStmt(define) if define.kind == nodes::ObjectType::OBJECT_AGGREGATE => {
+            vec![define.defnames().iter().filter_map(nodes::String::sval).next_back()]
+        }
+        Node::AlterTableStmt(alter) => return altered_members(alter),
+        Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_SCHEMA => {
+            let relations = context.catalog.relations.values();
+            let inside = relations.filter(|relation| Some(relation.schema.as_str()) == rename.subname());
+            return inside.map(|relation| relation.name.clone()).collect();
+        }
+        Node::CreateSchemaStmt(schema) => {
+            return schema.schema_elts().iter().flat_map(|element| introduced(element, context)).collect();
+        }
+        _ => return Vec::new(),
+    };
+    names.into_iter().flatten().map(str::to_owned).collect()
+}
+
+/// The name of a new table, where a view or a distributed table of another schema has it.
+pub fn shadowing(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<String> {
+    let is_elsewhere = |relation: &Relation| {
+        relation.view_definition.is_some() || context.map.tables.contains_key(&(relation.schema.clone(), relation.name.clone()))
+    };
+    let is_shadowed =
+        |name: &&str| context.catalog.relations.values().any(|relation| relation.name == *name && is_elsewhere(relation));
+    name_of(new).filter(is_shadowed).map(str::to_owned).into_iter().collect()
+}
+
+/// Sharded and reference tables whose names the statement gives to something else: it can only do so where they are gone.
+pub fn taken(node: Node<'_>, context: &Context) -> Vec<TableName> {
+    use nodes::ObjectType;
+    match node {
+        Node::CreateStmt(table) => taken_by(table.relation(), context),
+        Node::CreateTableAsStmt(table) => taken_by(table.into().and_then(|into| into.rel()), context),
+        Node::ViewStmt(view) => taken_by(view.view(), context),
+        Node::RenameStmt(rename) if rename.rename_type == ObjectType::OBJECT_SCHEMA => {
+            context.map.tables.keys().filter(|(schema, _)| Some(schema.as_str()) == rename.newname()).cloned().collect()
+        }
+        Node::RenameStmt(rename) => match rename.rename_type {
+            ObjectType::OBJECT_TABLE | ObjectType::OBJECT_VIEW | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+                tables(rename.relation().and_then(|relation| relation.schemaname()), rename.newname(), context)
+            }
+            _ => Vec::new(),
+        },
+        Node::AlterObjectSchemaStmt(moved) => tables(moved.newschema(), name_of(moved.relation()), context),
+        Node::CreateSchemaStmt(schema) => {
+            let made = schema.schema_elts().iter().filter_map(|element| match element {
+                Node::CreateStmt(table) => name_of(table.relation()),
+                Node::ViewStmt(view) => name_of(view.view()),
+                _ => None,
+            });
+            // The schema may be called after a role.
+            let is_meant = |of: &str| schema.schemaname().is_none_or(|schema| schema == of);
+            made.flat_map(|name| named(name, context, is_meant)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Perhaps some that the map knows.
+pub fn drops_tables(node: Node<'_>) -> bool {
+    use nodes::ObjectType::{OBJECT_FOREIGN_TABLE, OBJECT_MATVIEW, OBJECT_SCHEMA, OBJECT_TABLE, OBJECT_VIEW};
+    let kinds = [OBJECT_TABLE, OBJECT_VIEW, OBJECT_MATVIEW, OBJECT_FOREIGN_TABLE, OBJECT_SCHEMA];
+    matches!(node, Node::DropStmt(drop) if kinds.contains(&drop.remove_type))
+}
+
+/// By a new relation of this name.
+pub fn taken_by(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<TableName> {
+    tables(new.and_then(|new| new.schemaname()), name_of(new), context)
+}
+
+/// Those of the map, in this schema or, where there is none, in any that is searched: it may be the first one.
+fn tables(schema: Option<&str>, name: Option<&str>, context: &Context) -> Vec<TableName> {
+    let is_meant = |of: &str| match schema {
+        Some(schema) => schema == of,
+        None => context.search_path.iter().any(|searched| searched == of),
+    };
+    name.map(|name| named(name, context, is_meant)).unwrap_or_default()
+}
+
+fn named(name: &str, context: &Context, is_meant: impl Fn(&str) -> bool) -> Vec<TableName> {
+    context.map.tables.keys().filter(|(schema, table)| table == name && is_meant(schema)).cloned().collect()
+}
+
+/// Tables that become, or cease to be, parts of another one, and those whose new columns have defaults that are computed.
+fn altered_members(alter: &nodes::AlterTableStmt) -> Vec<String> {
+    use nodes::AlterTableType as Kind;
+    let mut names = Vec::new();
+    for command in alter.cmds() {
+        let Node::AlterTableCmd(command) = command else { continue };
+        let member = match (command.subtype, command.def()) {
+            (Kind::AT_AttachPartition | Kind::AT_DetachPartition, Node::PartitionCmd(partition)) => name_of(partition.name()),
+            (Kind::AT_AddInherit | Kind::AT_DropInherit, Node::RangeVar(parent)) => parent.relname(),
+            (Kind::AT_AddColumn, column) if is_computed(column) => name_of(alter.relation()),
+            _ => continue,
+        };
+        names.extend(member.into_iter().chain(name_of(alter.relation())).map(str::to_owned));
+    }
+    names
+}
+
+fn is_computed(column: Node<'_>) -> bool {
+    let mut calls = false;
+    tree::walk(column, &mut |node| {
+        calls |= matches!(node, Node::FuncCall(_) | Node::SQLValueFunction(_));
+        !calls
+    });
+    calls
+}
+
+/// A new one means something else only where there is one of that name: the same, or one in another schema.
+pub fn relation(new: Option<&nodes::RangeVar>, context: &Context) -> Redefined {
+    let name = name_of(new).filter(|name| context.catalog.relations.values().any(|relation| relation.name == *name));
+    Redefined::names([name])
+}
+
+fn function(name: Option<&str>, context: &Context) -> Redefined {
+    Redefined::names([name.filter(|name| context.catalog.function_names.contains_key(*name))])
+}
+
+/// A name may mean another function, or a relation of another schema, when this one is gone.
+fn uncovered(drop: &nodes::DropStmt, context: &Context) -> Redefined {
+    use nodes::ObjectType;
+    let catalog = &context.catalog;
+    let functions = |name: &str| catalog.function_names.get(name).map_or(0, Vec::len);
+    let relations = |name: &str| catalog.relations.values().filter(|relation| relation.name == name).count();
+    let count: &dyn Fn(&str) -> usize = match drop.remove_type {
+        ObjectType::OBJECT_FUNCTION | ObjectType::OBJECT_PROCEDURE | ObjectType::OBJECT_ROUTINE | ObjectType::OBJECT_AGGREGATE => {
+            &functions
+        }
+        ObjectType::OBJECT_TABLE | ObjectType::OBJECT_VIEW | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+            &relations
+        }
+        ObjectType::OBJECT_OPERATOR | ObjectType::OBJECT_CAST => return Redefined::Anything,
+        ObjectType::OBJECT_SCHEMA => {
+            let dropped: Vec<&str> = drop.objects().iter().filter_map(Node::as_str).collect();
+            let is_dropped = |schema: &str| dropped.contains(&schema);
+            let of_relations = catalog.relations.values().filter(|relation| is_dropped(&relation.schema));
+            let of_relations = of_relations.map(|relation| relation.name.as_str()).filter(|name| relations(name) > 1);
+            let of_functions = catalog.functions.values().filter(|function| is_dropped(&function.schema));
+            let of_functions = of_functions.map(|function| function.name.as_str()).filter(|name| functions(name) > 1);
+            return Redefined::names(of_relations.chain(of_functions).map(Some));
+        }
+        _ => return Redefined::Nothing,
+    };
+    Redefined::names(drop.objects().iter().map(|object| object_name(object).filter(|name| count(name) > 1)))
+}
+
+fn name_of(relation: Option<&nodes::RangeVar>) -> Option<&str> {
+    relation?.relname()
+}
+
+/// Of a function, or of whatever has a dotted name.
+fn object_name(object: Node<'_>) -> Option<&str> {
+    let names = match object {
+        Node::ObjectWithArgs(object) => tree::names(object.objname())?,
+        other => tree::names(other.as_node_list()?)?,
+    };
+    names.last().copied()
+}
+
+/// Defaults, triggers, policies, collations: what a statement about the table does not show, nor its answer.
+fn alters_what_is_hidden(alter: &nodes::AlterTableStmt) -> bool {
+    use nodes::AlterTableType as Kind;
+    alter.cmds().iter().any(|command| match command {
+        Node::AlterTableCmd(command) => matches!(
+            command.subtype,
+            Kind::AT_ColumnDefault
+                | Kind::AT_AlterColumnType
+                | Kind::AT_AddIdentity
+                | Kind::AT_SetIdentity
+                | Kind::AT_EnableTrig
+                | Kind::AT_EnableAlwaysTrig
+                | Kind::AT_EnableReplicaTrig
+                | Kind::AT_EnableTrigAll
+                | Kind::AT_EnableTrigUser
+                | Kind::AT_EnableRule
+                | Kind::AT_EnableAlwaysRule
+                | Kind::AT_EnableReplicaRule
+                | Kind::AT_EnableRowSecurity
+                | Kind::AT_ForceRowSecurity
+        ),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::analysis::Command;
+    use crate::sql::{Analyzer, testing};
+
+    fn of(text: &str) -> Redefined {
+        let mut fixture = testing::library();
+        fixture.view("seen", "k int8", "SELECT t.k FROM public.t");
+        fixture.table("twice", "k int8");
+        fixture.table("app.twice", "k int8");
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().read(text, &context).expect(text);
+        match &read.analyzed.statements.first().expect("a statement").command {
+            Command::Ddl { redefines, .. } => redefines.clone(),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn new_definitions_of_what_is_there_are_told() {
+        for (text, names) in [
+            ("CREATE OR REPLACE VIEW seen AS SELECT 1", &["seen"][..]),
+            ("CREATE VIEW other.seen AS SELECT 1", &["seen"]),
+            ("ALTER VIEW seen RENAME TO gone", &["gone", "seen"]),
+            ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", &["t"]),
+            ("ALTER TABLE t ALTER x SET DEFAULT 1", &["t"]),
+            ("ALTER TABLE t ALTER x TYPE text COLLATE \"C\"", &["t"]),
+            ("DROP TABLE nobody, app.twice", &["twice"]),
+            ("DROP SCHEMA app CASCADE", &["t", "twice"]),
+            ("ALTER FUNCTION f(int) STABLE", &["f"]),
+            ("ALTER FUNCTION public.f(int) RENAME TO g", &["f", "g"]),
+        ] {
+            assert_eq!(of(text), Redefined::names(names.iter().map(|name| Some(*name))), "{text}");
+        }
+        for text in ["CREATE CAST (text AS int) WITH INOUT AS IMPLICIT", "ALTER SCHEMA a RENAME TO b"] {
+            assert_eq!(of(text), Redefined::Anything, "{text}");
+        }
+        for text in [
+            "CREATE VIEW new AS SELECT 1",
+            "CREATE TABLE new (k int)",
+            "CREATE FUNCTION new() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "DROP VIEW seen",
+            "ALTER TABLE t ADD COLUMN n int",
+            "CREATE INDEX ON t (x)",
+        ] {
+            assert_eq!(of(text), Redefined::Nothing, "{text}");
+        }
+    }
+}

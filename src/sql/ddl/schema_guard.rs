@@ -1,0 +1,369 @@
+//! Schema changes that would make the shard map or a constraint wrong, refused before they reach a shard.
+//!
+//! The map knows a distributed table by its name and its key by the columns' names and types; a constraint is enforced by each
+//! shard for itself. So a key column stays as it is, a unique or exclusion constraint holds the whole key, a foreign key stays
+//! on one shard, and a table neither joins nor leaves a distributed family. The rules are those of `distribute_table`. What is
+//! only a name (an unknown table) is PostgreSQL's to refuse.
+
+mod altered;
+mod filled;
+mod numbered;
+mod numbers;
+
+use pg_raw_parse::list::NodeList;
+use pg_raw_parse::{Node, nodes};
+
+use crate::catalog::Relation;
+use crate::error::PgError;
+use crate::shard_key::KeyColumn;
+use crate::shardmap::{GroupId, Table, TableKind};
+use crate::sql::context::Context;
+use crate::sql::parse::tree;
+use crate::sql::query::{Resolved, resolve};
+use crate::sql::utility::shardgate_call;
+
+pub use altered::{AlteredSequences, altered_sequences};
+pub use numbered::{NumberedColumns, numbered_columns};
+
+/// Refuses what would leave the shard map or the shards wrong.
+pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+    numbers::guard(node, context)?;
+    match node {
+        Node::AlterTableStmt(alter) => {
+            filled::guard(alter, context)?;
+            alter_table(alter, context)
+        }
+        Node::IndexStmt(index) => create_index(index, context),
+        Node::CreateStmt(create) => create_table(create, context),
+        Node::RenameStmt(rename) => rename_column(rename, context),
+        Node::CreateTrigStmt(s) => own_schema(s.relation()),
+        Node::AlterObjectSchemaStmt(s) => own_schema(s.relation()),
+        Node::AlterSeqStmt(s) => own_schema(s.sequence()),
+        Node::CreatePolicyStmt(s) => own_schema(s.table()),
+        Node::RuleStmt(s) => own_schema(s.relation()),
+        Node::ViewStmt(s) => own_schema(s.view()),
+        _ => Ok(()),
+    }
+}
+
+/// A distributed table gets another name or schema: until the map follows, the old name is the one that routes. The map does not know
+/// partitions by name: they are placed by their parent's.
+pub fn renames_distributed(node: Node<'_>, context: &Context) -> bool {
+    let relation = match node {
+        Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
+        Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_SCHEMA => {
+            return context.map.tables.values().any(|table| Some(table.schema.as_str()) == s.subname());
+        }
+        Node::AlterObjectSchemaStmt(s) if s.object_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
+        _ => None,
+    };
+    let table = relation.and_then(|relation| resolve(context, relation, &context.search_path).table());
+    table.is_some_and(|table| context.map.table(&table.schema, &table.name).is_some())
+}
+
+/// Where a table's rows are.
+enum Place<'c> {
+    Sharded {
+        group: GroupId,
+        key: &'c [KeyColumn],
+        relation: &'c Relation,
+    },
+    Reference,
+    Home,
+    /// Not a table that is known.
+    Unknown,
+}
+
+impl<'c> Place<'c> {
+    fn of(name: &nodes::RangeVar, context: &'c Context) -> Self {
+        match resolve(context, name, &context.search_path) {
+            Resolved::Sharded { table, relation, .. } => Self::sharded(table, relation),
+            Resolved::Reference(_) => Place::Reference,
+            Resolved::Home(Some(_)) => Place::Home,
+            Resolved::Home(None)
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_)
+            | Resolved::Mixed(_) => Place::Unknown,
+        }
+    }
+
+    fn sharded(table: &'c Table, relation: &'c Relation) -> Self {
+        match &table.kind {
+            TableKind::Sharded { group, key } => Place::Sharded { group: *group, key, relation },
+            TableKind::Reference => Place::Reference,
+        }
+    }
+
+    fn is_distributed(&self) -> bool {
+        match self {
+            Place::Sharded { .. } | Place::Reference => true,
+            Place::Home | Place::Unknown => false,
+        }
+    }
+}
+
+fn own_schema(relation: Option<&nodes::RangeVar>) -> Result<(), PgError> {
+    match relation.and_then(|relation| relation.schemaname()) {
+        Some(shardgate_call::SCHEMA) => Err(PgError::unsupported(
+            "the schema shardgate cannot be changed",
+            "It belongs to the proxy.",
+            "Use the functions of the schema.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn alter_table(alter: &nodes::AlterTableStmt, context: &Context) -> Result<(), PgError> {
+    own_schema(alter.relation())?;
+    let Some(name) = alter.relation() else {
+        return Ok(());
+    };
+    let place = Place::of(name, context);
+    for command in alter.cmds() {
+        if let Node::AlterTableCmd(command) = command {
+            alter_command(command, name, &place, context)?;
+        }
+    }
+    Ok(())
+}
+
+fn alter_command(
+    command: &nodes::AlterTableCmd,
+    table: &nodes::RangeVar,
+    place: &Place<'_>,
+    context: &Context,
+) -> Result<(), PgError> {
+    use nodes::AlterTableType as Type;
+    match command.subtype {
+        Type::AT_DropColumn | Type::AT_AlterColumnType => match key_column(place, command.name()) {
+            Some(column) => Err(key_change(column)),
+            None => Ok(()),
+        },
+        Type::AT_AddConstraint => match command.def() {
+            Node::Constraint(constraint) => check_constraint(constraint, None, table, place, context),
+            _ => Ok(()),
+        },
+        Type::AT_AddColumn => match command.def() {
+            Node::ColumnDef(column) => check_column(column, table, place, context),
+            _ => Ok(()),
+        },
+        Type::AT_AttachPartition | Type::AT_DetachPartition | Type::AT_DetachPartitionFinalize => {
+            let other = match command.def() {
+                Node::PartitionCmd(partition) => partition.name(),
+                _ => None,
+            };
+            check_family(place, other, context)
+        }
+        Type::AT_AddInherit | Type::AT_DropInherit => {
+            let other = match command.def() {
+                Node::RangeVar(parent) => Some(parent),
+                _ => None,
+            };
+            check_family(place, other, context)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A table that joins or leaves a distributed one brings rows to where they do not belong, or takes them along.
+fn check_family(place: &Place<'_>, other: Option<&nodes::RangeVar>, context: &Context) -> Result<(), PgError> {
+    let is_distributed = place.is_distributed() || other.is_some_and(|other| Place::of(other, context).is_distributed());
+    if !is_distributed {
+        return Ok(());
+    }
+    Err(PgError::unsupported(
+        "attaching or detaching a partition of a distributed table is not supported",
+        "Its rows would be on other shards than the shard map says.",
+        "Make partitions with CREATE TABLE ... PARTITION OF, and drop them with DROP TABLE.",
+    ))
+}
+
+fn create_index(index: &nodes::IndexStmt, context: &Context) -> Result<(), PgError> {
+    own_schema(index.relation())?;
+    let (true, Some(table)) = (index.unique, index.relation()) else {
+        return Ok(());
+    };
+    let is_plain = |element: &&nodes::IndexElem| element.collation().is_empty() && element.opclass().is_empty();
+    let columns: Vec<&str> = index.index_params().iter().filter(is_plain).filter_map(|element| element.name()).collect();
+    require_key(&Place::of(table, context), &columns, "unique index")
+}
+
+fn create_table(create: &nodes::CreateStmt, context: &Context) -> Result<(), PgError> {
+    own_schema(create.relation())?;
+    let Some(table) = create.relation() else {
+        return Ok(());
+    };
+    // A partition or child of a sharded table is sharded like it; any other new table lives on the home shard.
+    let parent = create.inh_relations().iter().find_map(|parent| match parent {
+        Node::RangeVar(parent) => Some(Place::of(parent, context)).filter(Place::is_distributed),
+        _ => None,
+    });
+    let place = parent.unwrap_or(Place::Home);
+    for element in create.table_elts() {
+        match element {
+            Node::Constraint(constraint) => check_constraint(constraint, None, table, &place, context)?,
+            Node::ColumnDef(column) => check_column(column, table, &place, context)?,
+            _ => {}
+        }
+    }
+    create.constraints().iter().try_for_each(|constraint| check_constraint(constraint, None, table, &place, context))
+}
+
+fn rename_column(rename: &nodes::RenameStmt, context: &Context) -> Result<(), PgError> {
+    own_schema(rename.relation())?;
+    let (nodes::ObjectType::OBJECT_COLUMN, Some(table)) = (rename.rename_type, rename.relation()) else {
+        return Ok(());
+    };
+    match key_column(&Place::of(table, context), rename.subname()) {
+        Some(column) => Err(key_change(column)),
+        None => Ok(()),
+    }
+}
+
+fn key_column<'p>(place: &Place<'p>, name: Option<&str>) -> Option<&'p str> {
+    match place {
+        Place::Sharded { key, .. } => key.iter().map(|key| key.column.as_str()).find(|column| Some(*column) == name),
+        Place::Reference | Place::Home | Place::Unknown => None,
+    }
+}
+
+fn key_change(column: &str) -> PgError {
+    PgError::unsupported(
+        format!("cannot drop, rename or retype shard key column \"{column}\""),
+        "The shard map places the rows by this column.",
+        "Make a new table with the column as it should be, distribute it, and copy the rows.",
+    )
+}
+
+fn check_column(column: &nodes::ColumnDef, table: &nodes::RangeVar, place: &Place<'_>, context: &Context) -> Result<(), PgError> {
+    column.constraints().iter().try_for_each(|constraint| match constraint {
+        Node::Constraint(constraint) => check_constraint(constraint, column.colname(), table, place, context),
+        _ => Ok(()),
+    })
+}
+
+/// `column`: that the constraint stands at, when it is not the table's.
+fn check_constraint(
+    constraint: &nodes::Constraint,
+    column: Option<&str>,
+    table: &nodes::RangeVar,
+    place: &Place<'_>,
+    context: &Context,
+) -> Result<(), PgError> {
+    use nodes::ConstrType as Type;
+    match constraint.contype {
+        // An index that is there was looked at when it was made.
+        Type::CONSTR_PRIMARY | Type::CONSTR_UNIQUE if constraint.indexname().is_some() => Ok(()),
+        Type::CONSTR_PRIMARY => require_key(place, &columns(constraint.keys(), column), "primary key"),
+        Type::CONSTR_UNIQUE => require_key(place, &columns(constraint.keys(), column), "unique constraint"),
+        Type::CONSTR_EXCLUSION => require_key(place, &equal_columns(constraint.exclusions()), "exclusion constraint"),
+        Type::CONSTR_FOREIGN => check_foreign_key(constraint, column, table, place, context),
+        _ => Ok(()),
+    }
+}
+
+fn columns<'n>(listed: &'n NodeList, column: Option<&'n str>) -> Vec<&'n str> {
+    if listed.is_empty() { column.into_iter().collect() } else { listed.iter().filter_map(Node::as_str).collect() }
+}
+
+/// Columns of an exclusion constraint that are compared by PostgreSQL's own equality.
+fn equal_columns(exclusions: &NodeList) -> Vec<&str> {
+    exclusions
+        .iter()
+        .filter_map(|exclusion| {
+            let exclusion = exclusion.as_node_list()?;
+            let (Some(Node::IndexElem(element)), Some(operator)) = (exclusion.get(0), exclusion.get(1)) else {
+                return None;
+            };
+            let operator = operator.as_node_list().and_then(tree::names)?;
+            let is_equality = matches!(operator.as_slice(), ["="] | ["pg_catalog", "="]);
+            let is_plain = element.collation().is_empty() && element.opclass().is_empty();
+            element.name().filter(|_| is_equality && is_plain)
+        })
+        .collect()
+}
+
+/// Each shard knows its own rows only: two that are on different shards are compared by nobody.
+fn require_key(place: &Place<'_>, columns: &[&str], what: &str) -> Result<(), PgError> {
+    let Place::Sharded { key, relation, .. } = place else {
+        return Ok(());
+    };
+    match key.iter().find(|key| !columns.contains(&key.column.as_str())) {
+        None => Ok(()),
+        Some(missing) => Err(PgError::unsupported(
+            format!("a {what} of sharded table \"{}\" must contain its shard key", relation.name),
+            format!("Column \"{}\" is not among its columns, and each shard can compare only the rows it has.", missing.column),
+            "Add the shard key's columns to it, or use an index that is not unique.",
+        )),
+    }
+}
+
+fn check_foreign_key(
+    constraint: &nodes::Constraint,
+    column: Option<&str>,
+    table: &nodes::RangeVar,
+    place: &Place<'_>,
+    context: &Context,
+) -> Result<(), PgError> {
+    let Some(target) = constraint.pktable() else {
+        return Ok(());
+    };
+    let is_itself = target.relname() == table.relname() && target.schemaname() == table.schemaname();
+    // A table that is not known is one that this transaction has made, or none.
+    let made = |name: &nodes::RangeVar, place: &Place<'_>| {
+        matches!(place, Place::Unknown) && resolve(context, name, &context.search_path).table().is_none()
+    };
+    let to = &Place::of(target, context);
+    let reason = match (place, to) {
+        (Place::Unknown, Place::Sharded { .. }) if made(table, place) => "The table's own rows are on the home shard only.",
+        (Place::Sharded { .. } | Place::Reference, Place::Unknown) if made(target, to) && !is_itself => {
+            "That table does not exist before this transaction, and where its rows will be is not known."
+        }
+        (Place::Unknown, _) | (_, Place::Unknown | Place::Reference) | (Place::Home, Place::Home) => return Ok(()),
+        (Place::Reference, _) if is_itself => return Ok(()),
+        (Place::Reference, Place::Sharded { .. } | Place::Home) => {
+            "A reference table is on every shard, and the rows it would refer to are not."
+        }
+        (Place::Sharded { .. }, Place::Home) => "The rows that it would refer to are on the home shard only.",
+        (Place::Home, Place::Sharded { .. }) => "The table's own rows are on the home shard only.",
+        (Place::Sharded { group, key, .. }, Place::Sharded { group: other_group, key: other_key, relation }) => {
+            if group != other_group {
+                "The two tables are not colocated."
+            } else if is_on_key(key, other_key, &columns(constraint.fk_attrs(), column), &referred(constraint, relation)) {
+                return Ok(());
+            } else {
+                "It does not contain the whole shard key of both tables."
+            }
+        }
+    };
+    Err(PgError::unsupported(
+        format!("a foreign key to table \"{}\" is not supported here", target.relname().unwrap_or_default()),
+        reason,
+        "Distribute both tables by the same key with colocate_with and add the foreign key then, on the whole key; or make the \
+         other table a reference table.",
+    ))
+}
+
+/// The columns that are referred to: named, or those of the primary key.
+fn referred<'n>(constraint: &'n nodes::Constraint, relation: &'n Relation) -> Vec<&'n str> {
+    let named: Vec<&str> = constraint.pk_attrs().iter().filter_map(Node::as_str).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let primary = relation.uniques.iter().find(|unique| unique.is_primary);
+    primary.map(|primary| primary.columns.iter().filter_map(|column| column.as_deref()).collect()).unwrap_or_default()
+}
+
+/// The foreign key pairs each key column of one table with that of the other.
+fn is_on_key(key: &[KeyColumn], other_key: &[KeyColumn], columns: &[&str], referred: &[&str]) -> bool {
+    let is_pair = |(from, to): (&KeyColumn, &KeyColumn)| {
+        from.function == to.function
+            && columns.iter().zip(referred).any(|(column, other)| *column == from.column && *other == to.column)
+    };
+    key.len() == other_key.len() && columns.len() == referred.len() && key.iter().zip(other_key).all(is_pair)
+}
+
+#[cfg(test)]
+mod tests;

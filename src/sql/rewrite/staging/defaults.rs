@@ -1,0 +1,241 @@
+//! Defaults that an INSERT leaves out and that the proxy puts into it: what the shards would each compute for themselves.
+//!
+//! Clocks of the transaction, which all rows of a statement share. Of the shard key, and of a reference table, also what is drawn
+//! for each row: the key decides where the row goes, and copies get the same value.
+
+use std::ops::Range;
+
+use pg_raw_parse::{Node, nodes};
+
+use super::{Finder, Stage, StageKind, is_clock};
+use crate::catalog::{Column, Relation};
+use crate::shardmap::TableKind;
+use crate::sql::context::Context;
+use crate::sql::parse;
+use crate::sql::parse::tree;
+use crate::sql::query::{Resolved, resolve};
+
+/// Columns that an INSERT does not name, and whose defaults are put into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// Their expressions.
+    values: Vec<String>,
+    /// Each row has values of its own.
+    is_drawn: bool,
+    pub names: Vec<String>,
+    pub list: ColumnList,
+    /// Where each row of VALUES ends; empty with another source.
+    pub row_ends: Vec<usize>,
+}
+
+/// Where the names of more columns go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnList {
+    /// After the client's own, which end here.
+    After(usize),
+    /// There is no list; one with these columns first begins here.
+    New { at: usize, columns: Vec<String> },
+}
+
+impl Defaults {
+    /// The same values for all rows, which have a single place.
+    pub(super) fn of_clock(values: Vec<String>, names: Vec<String>, list: ColumnList, row_end: usize) -> Self {
+        Self { values, is_drawn: false, names, list, row_ends: vec![row_end] }
+    }
+
+    /// One row of their values for all rows, or one for each.
+    pub fn query(&self, row_count: usize) -> String {
+        let values = self.values.join(", ");
+        match self.is_drawn {
+            true => format!("SELECT {values} FROM pg_catalog.generate_series(1, {row_count})"),
+            false => format!("SELECT {values}"),
+        }
+    }
+}
+
+impl Finder<'_> {
+    /// `rows`: of VALUES, `None` for another source.
+    pub(super) fn defaults(&mut self, insert: &nodes::InsertStmt, context: &Context, rows: Option<&[(usize, usize)]>) {
+        let Some(name) = insert.relation() else { return };
+        let (relation, key, is_copied) = match resolve(context, name, &context.search_path) {
+            Resolved::Sharded { table, relation, .. } => match &table.kind {
+                TableKind::Sharded { key, .. } => (relation, key.as_slice(), false),
+                TableKind::Reference => return,
+            },
+            Resolved::Reference(relation) => (relation, &[][..], true),
+            Resolved::Home(_)
+            | Resolved::View(_)
+            | Resolved::System
+            | Resolved::Map(_)
+            | Resolved::Proxy(_)
+            | Resolved::Mixed(_) => return,
+        };
+        let may_draw = |column: &Column| is_copied || key.iter().any(|key| key.column == column.name);
+        let default_of = |column: &'_ Column| nature(column, context).filter(|nature| *nature == Nature::Clock || may_draw(column));
+        let taken: Vec<(&Column, Nature)> =
+            relation.columns.iter().filter_map(|column| Some((column, default_of(column)?))).collect();
+        let Some(listed) = self.listed(insert, relation, rows.is_some()) else { return };
+        if let (Node::SelectStmt(select), Some(_)) = (insert.select_stmt(), rows) {
+            self.replace_defaults(select, &listed, &taken);
+        }
+        let left_out: Vec<&(&Column, Nature)> = taken.iter().filter(|(column, _)| !listed.contains(&column.name)).collect();
+        if left_out.is_empty() {
+            return;
+        }
+        let Some(list) = self.column_list(insert, name, rows, listed) else { return };
+        self.stages.defaults = Some(Defaults {
+            values: left_out.iter().filter_map(|(column, _)| column.default.clone()).collect(),
+            is_drawn: left_out.iter().any(|(_, nature)| *nature == Nature::Drawn),
+            names: left_out.iter().map(|(column, _)| column.name.clone()).collect(),
+            list,
+            // Before the parenthesis.
+            row_ends: rows.unwrap_or_default().iter().map(|(_, end)| end - 1).collect(),
+        });
+    }
+
+    /// The columns that the rows have. `None`: how many is not in the text.
+    fn listed(&self, insert: &nodes::InsertStmt, relation: &Relation, is_values: bool) -> Option<Vec<String>> {
+        if !insert.cols().is_empty() {
+            let column = |node: Node<'_>| match node {
+                Node::ResTarget(column) => column.name().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            };
+            return Some(insert.cols().iter().map(column).collect());
+        }
+        let Node::SelectStmt(select) = insert.select_stmt() else { return None };
+        let count = match is_values {
+            true => select.values_lists().first()?.as_node_list()?.len(),
+            false => output_count(select)?,
+        };
+        Some(relation.columns.iter().take(count).map(|column| column.name.clone()).collect())
+    }
+
+    fn column_list(
+        &self,
+        insert: &nodes::InsertStmt,
+        name: &nodes::RangeVar,
+        rows: Option<&[(usize, usize)]>,
+        columns: Vec<String>,
+    ) -> Option<ColumnList> {
+        if !insert.cols().is_empty() {
+            return self.end_of_columns(name).map(ColumnList::After);
+        }
+        // OVERRIDING stands after the list.
+        if insert.override_ != nodes::OverridingKind::OVERRIDING_NOT_SET {
+            return None;
+        }
+        let at = match rows {
+            Some(rows) => self.tokens.get(self.tokens.at(rows.first()?.0)?.checked_sub(1)?)?.start,
+            None => self.stages.queries.iter().find(|stage| stage.kind == StageKind::Source)?.start,
+        };
+        Some(ColumnList::New { at, columns })
+    }
+
+    /// DEFAULT among the values.
+    fn replace_defaults(&mut self, select: &nodes::SelectStmt, listed: &[String], taken: &[(&Column, Nature)]) {
+        for (row, range) in select.values_lists().iter().zip(self.rows.clone()) {
+            let (Some(row), Some(elements)) = (row.as_node_list(), self.elements(range.0, range.1)) else { return };
+            for ((value, name), Range { start, end }) in row.iter().zip(listed).zip(elements) {
+                let default =
+                    taken.iter().find(|(column, _)| column.name == *name).and_then(|(column, _)| column.default.as_deref());
+                if let (Node::SetToDefault(_), Some(default)) = (value, default) {
+                    let query = format!("SELECT {default}");
+                    self.stages.queries.push(Stage { start, end, query, kind: StageKind::Value });
+                }
+            }
+        }
+    }
+
+    /// Where the parenthesis stands that ends the list of columns.
+    fn end_of_columns(&self, name: &nodes::RangeVar) -> Option<usize> {
+        let mut index = self.tokens.at_location(name.location)?;
+        while self.tokens.piece(index) != "(" {
+            index += 1;
+            self.tokens.get(index)?;
+        }
+        Some(self.tokens.get(self.tokens.closing(index)?)?.start)
+    }
+}
+
+/// What a default reads that shards would each read for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nature {
+    Clock,
+    /// Another value for each row.
+    Drawn,
+}
+
+/// `None`: nothing of the kind, or more than that. A search path that names `pg_catalog` may find other functions, operators and types
+/// by the names in the default than those that it was made with: then only a call of nothing else is taken.
+fn nature(column: &Column, context: &Context) -> Option<Nature> {
+    let default = column.default.as_deref().filter(|_| !column.is_generated && column.identity.is_none())?;
+    let parsed = parse::parse(&format!("SELECT {default}")).ok()?;
+    let Some(Node::SelectStmt(select)) = parsed.stmts().next() else { return None };
+    let (mut found, mut is_plain) = (None, true);
+    let names_catalog = context.search_path.iter().any(|schema| schema == "pg_catalog");
+    for target in select.target_list().iter() {
+        is_plain &= !names_catalog || is_call_of_catalog(target.val(), context);
+        tree::walk(target.val(), &mut |node| {
+            match node {
+                Node::FuncCall(call) if is_clock(call) => {
+                    found.get_or_insert(Nature::Clock);
+                }
+                node if is_drawn(node) => found = Some(Nature::Drawn),
+                Node::FuncCall(call) => {
+                    let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
+                    is_plain &= OF_TIMES.contains(&name);
+                }
+                Node::SQLValueFunction(value) if tree::is_clock(value) => {
+                    found.get_or_insert(Nature::Clock);
+                }
+                Node::SQLValueFunction(_) | Node::SubLink(_) => is_plain = false,
+                node => is_plain &= tree::is_known(node),
+            }
+            true
+        });
+    }
+    found.filter(|_| is_plain)
+}
+
+/// Nothing but a clock, whose place a constant takes, or a function that nothing of users hides.
+fn is_call_of_catalog(value: Node<'_>, context: &Context) -> bool {
+    match value {
+        Node::SQLValueFunction(_) => true,
+        Node::FuncCall(call) if call.args().is_empty() => {
+            let name = tree::names(call.funcname()).and_then(|names| names.last().copied()).unwrap_or_default();
+            is_clock(call) || context.hiding(name, &context.search_path).is_none()
+        }
+        _ => false,
+    }
+}
+
+/// Gives another value each time.
+fn is_drawn(node: Node<'_>) -> bool {
+    match node {
+        Node::FuncCall(call) => {
+            tree::names(call.funcname()).and_then(|names| names.last().copied()).is_some_and(|name| DRAWN.contains(&name))
+        }
+        _ => false,
+    }
+}
+
+/// The default, if all that it reads is the clock of the transaction.
+pub fn clock_default<'c>(column: &'c Column, context: &Context) -> Option<&'c str> {
+    column.default.as_deref().filter(|_| nature(column, context) == Some(Nature::Clock))
+}
+
+/// How many columns a query has, where its text says so.
+fn output_count(select: &nodes::SelectStmt) -> Option<usize> {
+    let leftmost = std::iter::successors(Some(select), |select| select.larg()).last()?;
+    let mut targets = leftmost.target_list().iter();
+    let is_star = |value: Node<'_>| {
+        matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
+            || matches!(value, Node::A_Indirection(value) if matches!(value.indirection().iter().next_back(), Some(Node::A_Star(_))))
+    };
+    let has_star = targets.any(|target| is_star(target.val()));
+    (leftmost.values_lists().is_empty() && !has_star).then(|| leftmost.target_list().len())
+}
+
+/// Give the same for the same.
+const OF_TIMES: [&str; 4] = ["date_trunc", "timezone", "to_char", "date_part"];
+const DRAWN: [&str; 5] = ["gen_random_uuid", "uuid_generate_v4", "random", "clock_timestamp", "timeofday"];

@@ -1,0 +1,173 @@
+//! Calls of the functions of the schema `shardgate`: `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`, `CALL`.
+//!
+//! They are recognised when the statement is one such call and nothing else, with arguments that are constants, parameters or
+//! arrays of these. What each function takes is the callee's knowledge, not this module's.
+
+use pg_raw_parse::{Node, nodes};
+
+use crate::error::{PgError, SqlState};
+use crate::sql::analysis::{ArgumentValue, CallArgument, ShardgateCall};
+use crate::sql::parse::tree;
+
+/// The schema that belongs to the proxy.
+pub const SCHEMA: &str = "shardgate";
+
+pub const UNIQUE_ID: &str = "unique_id";
+
+const FUNCTIONS: [&str; 13] = [
+    "add_shard",
+    "create_distributed_table",
+    "create_reference_table",
+    "declare_function",
+    "distribute_table",
+    "drop_shard",
+    "locate",
+    "map_key",
+    "merge_partitions",
+    "reference_table",
+    "set_default_shard",
+    "split_partition",
+    "unique_id",
+];
+
+/// Names that Citus users know: also without the schema, unless the database has a function of that name.
+const CITUS_FUNCTIONS: [&str; 2] = ["create_distributed_table", "create_reference_table"];
+
+/// Where an unqualified name may mean one of these functions.
+pub struct Naming<'c> {
+    /// The search path names the schema.
+    pub is_schema_searched: bool,
+    /// The database has a function of this name that would be found first.
+    pub is_user_function: &'c dyn Fn(&str) -> bool,
+}
+
+impl Naming<'_> {
+    /// The function's name, when the call means one of this schema.
+    pub fn function<'n>(&self, call: &'n nodes::FuncCall) -> Option<&'n str> {
+        let names = tree::names(call.funcname())?;
+        match names.as_slice() {
+            [SCHEMA, name] => Some(name),
+            [name] if self.is_schema_searched && FUNCTIONS.contains(name) && !(self.is_user_function)(name) => Some(name),
+            [name] if CITUS_FUNCTIONS.contains(name) && !(self.is_user_function)(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// `None`: the statement is not one call of such a function.
+pub fn select(statement: &nodes::SelectStmt, naming: &Naming<'_>) -> Option<Result<ShardgateCall, PgError>> {
+    if !is_bare(statement) || statement.target_list().len() != 1 {
+        return None;
+    }
+    let target = statement.target_list().first()?;
+    match (target.val(), statement.from_clause().first()) {
+        (Node::FuncCall(function), None) => {
+            let name = naming.function(function)?;
+            Some(call(function, name, false, target.name().map(str::to_owned)))
+        }
+        (Node::ColumnRef(_), Some(Node::RangeFunction(from))) if statement.from_clause().len() == 1 && !from.ordinality => {
+            // Each item is a list of the call and its column definitions.
+            let item = from.functions().first()?.as_node_list()?;
+            let (Some(Node::FuncCall(function)), 1) = (item.first(), from.functions().len()) else {
+                return None;
+            };
+            let name = naming.function(function)?;
+            let alias = from.alias().and_then(|alias| alias.aliasname()).map(str::to_owned);
+            is_star(target.val()).then(|| call(function, name, true, alias))
+        }
+        _ => None,
+    }
+}
+
+/// A function of this schema, called like a procedure.
+pub fn procedure(function: &nodes::FuncCall, naming: &Naming<'_>) -> Option<Result<ShardgateCall, PgError>> {
+    let name = naming.function(function)?;
+    Some(call(function, name, false, None))
+}
+
+/// The refusal of a call that is a part of a larger statement.
+pub fn not_alone(name: &str) -> PgError {
+    if name == UNIQUE_ID {
+        return PgError::unsupported(
+            "shardgate.unique_id() is not supported in this place",
+            "The proxy puts its numbers into the statement, where each call stands for one: in VALUES, and in SELECT without tables.",
+            "SELECT shardgate.unique_id() first, and use its result.",
+        );
+    }
+    PgError::unsupported(
+        format!("function shardgate.{name} must be called alone"),
+        "The proxy answers it by itself and cannot evaluate it inside another statement.",
+        format!("Run SELECT shardgate.{name}(...) first and use its result."),
+    )
+}
+
+pub(in crate::sql) fn is_bare(statement: &nodes::SelectStmt) -> bool {
+    matches!(statement.where_clause(), Node::None) && is_bare_but_for_where(statement)
+}
+
+pub(in crate::sql) fn is_bare_but_for_where(statement: &nodes::SelectStmt) -> bool {
+    statement.distinct_clause().is_empty()
+        && statement.into_clause().is_none()
+        && statement.group_clause().is_empty()
+        && matches!(statement.having_clause(), Node::None)
+        && statement.values_lists().is_empty()
+        && statement.sort_clause().is_empty()
+        && matches!(statement.limit_count(), Node::None)
+        && matches!(statement.limit_offset(), Node::None)
+        && statement.locking_clause().is_empty()
+        && statement.with_clause().is_none()
+        && statement.op == nodes::SetOperation::SETOP_NONE
+}
+
+fn is_star(node: Node<'_>) -> bool {
+    matches!(node, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
+}
+
+fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<String>) -> Result<ShardgateCall, PgError> {
+    if !FUNCTIONS.contains(&name) {
+        return Err(PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function shardgate.{name} does not exist"))
+            .with_hint(format!("The functions of this schema are {}.", FUNCTIONS.join(", "))));
+    }
+    let arguments: Result<Vec<CallArgument>, PgError> =
+        function.args().iter().map(|argument| call_argument(argument, name)).collect();
+    Ok(ShardgateCall { function: name.to_owned(), arguments: arguments?, is_from, alias })
+}
+
+fn call_argument(argument: Node<'_>, function: &str) -> Result<CallArgument, PgError> {
+    match argument {
+        Node::NamedArgExpr(named) => {
+            Ok(CallArgument { name: named.name().map(str::to_owned), value: argument_value(named.arg(), function)? })
+        }
+        other => Ok(CallArgument { name: None, value: argument_value(other, function)? }),
+    }
+}
+
+fn argument_value(node: Node<'_>, function: &str) -> Result<ArgumentValue, PgError> {
+    match tree::without_casts(node) {
+        Node::A_ArrayExpr(array) => {
+            let elements: Result<Vec<ArgumentValue>, PgError> =
+                array.elements().iter().map(|element| scalar_value(element, function)).collect();
+            Ok(ArgumentValue::Array(elements?))
+        }
+        scalar => scalar_value(scalar, function),
+    }
+}
+
+fn scalar_value(node: Node<'_>, function: &str) -> Result<ArgumentValue, PgError> {
+    // Casts change nothing: the function knows the type it wants.
+    match tree::without_casts(node) {
+        Node::A_Const(constant) if constant.isnull => Ok(ArgumentValue::Null),
+        Node::ParamRef(parameter) => {
+            u16::try_from(parameter.number).map(ArgumentValue::Parameter).map_err(|_| not_constant(function))
+        }
+        scalar => tree::constant_text(scalar).map(ArgumentValue::Text).ok_or_else(|| not_constant(function)),
+    }
+}
+
+fn not_constant(function: &str) -> PgError {
+    PgError::unsupported(
+        format!("an argument of shardgate.{function} is not a constant"),
+        "The proxy evaluates the call by itself and cannot compute expressions.",
+        "Pass constants, parameters, or arrays of these.",
+    )
+}
