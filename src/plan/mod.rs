@@ -9,7 +9,7 @@
 
 use crate::config::{CrossShardIsolation, CrossShardWrites};
 use crate::error::{PgError, SqlState};
-use crate::routing::Target;
+use crate::routing::Reach;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Scope};
 use crate::sql::gather::{HomeTables, Recipe};
@@ -18,11 +18,11 @@ use crate::sql::rewrite::clock;
 /// How a statement runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    SingleShard(ShardId),
-    /// The same statement on each, the answers merged as the analysis says.
-    Scatter(Vec<ShardId>),
+    SingleShard,
+    /// The same statement on each shard of its reach, the answers merged as the analysis says.
+    Scatter,
     /// The same statement on each, which writes its own rows.
-    Write(Vec<ShardId>),
+    Write,
     /// Rows of VALUES, each on its shard.
     Split,
     /// The rows of these are brought together, and PostgreSQL runs the statement over them.
@@ -34,7 +34,7 @@ pub enum Plan {
 pub struct Gathering {
     pub recipe: Recipe,
     /// Every shard that may have rows of the sharded tables.
-    pub shards: Vec<ShardId>,
+    pub reach: Reach,
 }
 
 /// What the session's transaction allows.
@@ -67,27 +67,27 @@ pub struct TransactionScope {
 /// cannot be merged.
 pub fn plan(
     analysis: &Analysis,
-    target: &Target,
+    reach: &Reach,
     scope: &TransactionScope,
     recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
 ) -> Result<Plan, PgError> {
-    if let Some(shard) = target.shards.single() {
-        return Ok(Plan::SingleShard(shard));
+    if reach.single().is_some() {
+        return Ok(Plan::SingleShard);
     }
-    let shards: Vec<ShardId> = target.shards.iter().collect();
+    let shards = reach.shards();
     match check_merge(analysis, shards.len()) {
         Ok(()) if analysis.effect == Effect::Write => {
-            admit_several(&shards, scope)?;
-            Ok(if analysis.split_rows.is_some() { Plan::Split } else { Plan::Write(shards) })
+            admit_several(shards, scope)?;
+            Ok(if analysis.split_rows.is_some() { Plan::Split } else { Plan::Write })
         }
         Ok(()) => {
             if scope.is_open {
                 check_snapshots(scope)?;
             }
-            check_fan_out(&shards, scope)?;
-            Ok(Plan::Scatter(shards))
+            check_fan_out(shards, scope)?;
+            Ok(Plan::Scatter)
         }
-        Err(_) if may_gather(analysis) => gather(shards, scope, recipe),
+        Err(_) if may_gather(analysis) => gather(reach.clone(), scope, recipe).map(Plan::Gather),
         Err(refusal) => Err(refusal),
     }
 }
@@ -123,10 +123,10 @@ fn may_gather(analysis: &Analysis) -> bool {
 /// PostgreSQL computes. Rows come from connections of their own, but where the transaction has written or locked tables, or has a
 /// snapshot on each shard: there they come from its own connections.
 pub fn gather(
-    shards: Vec<ShardId>,
+    reach: Reach,
     scope: &TransactionScope,
     recipe: impl FnOnce(HomeTables) -> Result<Recipe, PgError>,
-) -> Result<Plan, PgError> {
+) -> Result<Gathering, PgError> {
     let has_snapshots = scope.is_open && scope.has_snapshot;
     if scope.is_open {
         check_snapshots(scope)?;
@@ -145,7 +145,7 @@ pub fn gather(
             "Send Sync first, or use a transaction block.",
         ));
     }
-    check_fan_out(&shards, scope)?;
+    check_fan_out(reach.shards(), scope)?;
     let home = match (has_snapshots, scope.holds_home) {
         (true, _) => HomeTables::OfSnapshot,
         (false, true) => HomeTables::Shipped,
@@ -163,7 +163,7 @@ pub fn gather(
             "Pass the time as a parameter, or run the statement outside of the transaction block.",
         ));
     }
-    Ok(Plan::Gather(Gathering { recipe, shards }))
+    Ok(Gathering { recipe, reach })
 }
 
 fn check_fan_out(shards: &[ShardId], scope: &TransactionScope) -> Result<(), PgError> {

@@ -1,7 +1,7 @@
 //! Turns bound keys into shards.
 //!
 //! [`bind`] puts an execution's parameters and literals into what the analysis says of the key (pure); [`resolve`] finds the
-//! shards. It is the only place that waits for the shard map: for lookup keys that are not cached, and while a partition is
+//! shards, and [`Reach`] is the answer as it travels: shards, version of the map, and why. It is the only place that waits for the shard map: for lookup keys that are not cached, and while a partition is
 //! held at the cut-over of a move. [`SingleKey`] is its short way for the commonest statements: one key of one column, no
 //! wait, no allocation. [`place_stored`] places rows that stream by, one by one. Nothing here picks a default: what is not proven is every shard of the group, and a key without a
 //! shard is an error.
@@ -9,6 +9,7 @@
 mod bind;
 mod boxes;
 mod inputs;
+mod reach;
 mod resolve;
 mod shard_set;
 mod single_key;
@@ -19,6 +20,7 @@ mod testing;
 
 pub use bind::{BoundCondition, KEYS_MAX, KeyRange, bind};
 pub use inputs::{Inputs, Parameter};
+pub use reach::{Named, OneOwner, Pinned, PlacedRows, Proof, Reach, Unsharded, Why, unsharded};
 pub use resolve::{Resolution, Target, resolve};
 pub use shard_set::{ShardSet, Touched};
 pub use single_key::{Place, SingleKey};

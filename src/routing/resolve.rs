@@ -27,20 +27,20 @@ use crate::shard_key::Key;
 use crate::shardmap::{Bound, Epoch, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
 use crate::sql::analysis::Part;
 
-/// Where a statement runs, by one version of the map.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the parts of a statement are, by one version of the map: see [`super::Reach`].
+#[derive(Clone, Debug)]
 pub struct Target {
     /// Every shard that may hold a row of any part.
     pub shards: ShardSet,
-    pub epoch: Epoch,
+    pub map: Arc<MapSnapshot>,
     pub touched: Touched,
 }
 
 /// What [`resolve`] may presume and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Resolution<'a> {
-    /// Partitions that the session's transaction has touched already, sorted.
-    pub touched: &'a [PartitionId],
+    /// What the session's transaction has touched already.
+    pub touched: &'a Touched,
     /// Where a statement goes that touches no row at all: a shard that the transaction is on already. `None`: home.
     pub preferred: Option<ShardId>,
     pub deadline: Instant,
@@ -65,8 +65,8 @@ fn single_key_target(map: &impl MapSource, parts: &[Part], inputs: &Inputs<'_>) 
     let single_key = SingleKey::of(parts)?;
     let snapshot = map.newest();
     let place = single_key.place(map, &snapshot, inputs)?;
-    let touched = Touched { partitions: smallvec![place.partition], ..Touched::default() };
-    Some(Target { shards: ShardSet::one(place.shard), epoch: snapshot.epoch, touched })
+    let touched = Touched { partitions: smallvec![(place.partition, place.shard)], ..Touched::default() };
+    Some(Target { shards: ShardSet::one(place.shard), map: Arc::clone(snapshot.snapshot()), touched })
 }
 
 async fn resolve_in_rounds(
@@ -80,7 +80,7 @@ async fn resolve_in_rounds(
     for _ in 0..ROUNDS_MAX {
         let (epoch, outcome) = {
             let snapshot = map.newest();
-            let round = Round { map, snapshot: &snapshot, inputs, resolution, found: &found };
+            let round = Round { map, snapshot: snapshot.snapshot(), inputs, resolution, found: &found };
             (snapshot.epoch, round.place(parts)?)
         };
         match outcome {
@@ -145,7 +145,7 @@ impl Found {
 
 struct Round<'a, M> {
     map: &'a M,
-    snapshot: &'a MapSnapshot,
+    snapshot: &'a Arc<MapSnapshot>,
     inputs: &'a Inputs<'a>,
     resolution: &'a Resolution<'a>,
     found: &'a Found,
@@ -188,24 +188,24 @@ impl<M: MapSource> Round<'_, M> {
             Some(shards) => shards,
             None => ShardSet::one(self.anywhere()?),
         };
-        Ok(Outcome::Placed(Target { shards, epoch: self.snapshot.epoch, touched: places.touched }))
+        Ok(Outcome::Placed(Target { shards, map: Arc::clone(self.snapshot), touched: places.touched }))
     }
 
     fn place_condition(&self, group: &Arc<Group>, condition: &BoundCondition, places: &mut Places) -> Result<(), PgError> {
         match condition {
             BoundCondition::Nothing => {}
             BoundCondition::All => {
-                places.touched.groups.push(group.id);
+                places.touched.groups.extend(ShardSet::new(group.owners().iter().copied()).map(|owners| (group.id, owners)));
                 places.shards.extend_from_slice(group.owners());
-                places.is_held |= group.held().iter().any(|held| self.must_wait_for(*held));
+                places.is_held |= group.held().iter().any(|held| self.must_wait_for(group, *held));
             }
             BoundCondition::Ranges(ranges) => ranges.iter().for_each(|range| self.place_range(group, range, places)),
             BoundCondition::Keys(keys) => match group.strategy {
                 Strategy::Hash => keys.iter().for_each(|key| {
-                    self.place_partition(group.partition_at(&Bound::Hash(key.hash())), places);
+                    self.place_partition(group, group.partition_at(&Bound::Hash(key.hash())), places);
                 }),
                 Strategy::Range => keys.iter().for_each(|key| {
-                    self.place_partition(group.partition_at_key(&key.ordered_bytes()), places);
+                    self.place_partition(group, group.partition_at_key(&key.ordered_bytes()), places);
                 }),
                 Strategy::Lookup => self.place_lookup_keys(group, keys, places)?,
             },
@@ -216,7 +216,7 @@ impl<M: MapSource> Round<'_, M> {
     fn place_range(&self, group: &Group, range: &KeyRange, places: &mut Places) {
         let low = range.low.clone().map(Bound::Key);
         let high = range.high.clone().map(Bound::Key);
-        self.place_partitions(group.partitions_between(low.as_ref(), high.as_ref()), places);
+        self.place_partitions(group, group.partitions_between(low.as_ref(), high.as_ref()), places);
     }
 
     fn place_lookup_keys(&self, group: &Arc<Group>, keys: &[Key], places: &mut Places) -> Result<(), PgError> {
@@ -228,7 +228,7 @@ impl<M: MapSource> Round<'_, M> {
                 None => missing.push(key.clone()),
                 Some(None) if group.default_partition.is_none() => return Err(no_shard_for_key(self.snapshot, group)),
                 Some(mapped) => match group.partition_of_mapping(mapped) {
-                    Some(partition) => self.place_partition(partition, places),
+                    Some(partition) => self.place_partition(group, partition, places),
                     None => places.is_other_version = true,
                 },
             }
@@ -239,24 +239,24 @@ impl<M: MapSource> Round<'_, M> {
         Ok(())
     }
 
-    fn place_partitions(&self, partitions: &[Partition], places: &mut Places) {
-        partitions.iter().for_each(|partition| self.place_partition(partition, places));
+    fn place_partitions(&self, group: &Group, partitions: &[Partition], places: &mut Places) {
+        partitions.iter().for_each(|partition| self.place_partition(group, partition, places));
     }
 
-    fn place_partition(&self, partition: &Partition, places: &mut Places) {
+    fn place_partition(&self, group: &Group, partition: &Partition, places: &mut Places) {
         // Next to each other they mostly lie on few shards.
         if !places.shards.contains(&partition.shard) {
             places.shards.push(partition.shard);
         }
-        places.touched.partitions.push(partition.id);
+        places.touched.partitions.push((partition.id, partition.shard));
         match partition.state {
             PartitionState::Online | PartitionState::Moving => {}
-            PartitionState::Held => places.is_held |= self.must_wait_for(partition.id),
+            PartitionState::Held => places.is_held |= self.must_wait_for(group, partition.id),
         }
     }
 
-    fn must_wait_for(&self, held: PartitionId) -> bool {
-        self.resolution.touched.binary_search(&held).is_err()
+    fn must_wait_for(&self, group: &Group, held: PartitionId) -> bool {
+        !self.resolution.touched.has(group.id, held)
     }
 
     fn anywhere(&self) -> Result<ShardId, PgError> {

@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 
 use super::inputs::{Inputs, Value};
+use super::reach::{Proof, pinned};
 use super::source::MapSource;
 use crate::shard_key::{Conversion, DatumRef, KeyDatum, Position};
 use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy};
@@ -33,6 +34,8 @@ enum Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub shard: ShardId,
+    /// A statement about this key may run there as it is.
+    pub proof: Proof,
     pub partition: PartitionId,
 }
 
@@ -76,7 +79,10 @@ impl<'a> SingleKey<'a> {
             },
         };
         match partition.state {
-            PartitionState::Online | PartitionState::Moving => Some(Place { shard: partition.shard, partition: partition.id }),
+            PartitionState::Online | PartitionState::Moving => {
+                let (shard, partition) = (partition.shard, partition.id);
+                Some(Place { shard, proof: Proof::Pinned(pinned()), partition })
+            }
             PartitionState::Held => None,
         }
     }

@@ -7,13 +7,13 @@ use arc_swap::Guard;
 
 use crate::error::PgError;
 use crate::shard_key::Key;
-use crate::shardmap::{Epoch, Group, GroupId, MapSnapshot, PartitionId, ShardMap};
+use crate::shardmap::{Epoch, Group, GroupId, MapInUse, PartitionId, ShardMap};
 
 /// The shard map, as one proxy knows it.
 pub trait MapSource {
     /// The newest version. No wait, no lock. Never held over a wait: the proxy has reached an epoch only when nobody uses an
     /// older version any more.
-    fn newest(&self) -> Guard<Arc<MapSnapshot>>;
+    fn newest(&self) -> Guard<Arc<MapInUse>>;
 
     /// By [`Key::ordered_bytes`]. Outer `None`: not known here; inner `None`: known to have no mapping. No wait. May be newer
     /// than a version that was taken before, never older.
@@ -27,7 +27,7 @@ pub trait MapSource {
 }
 
 impl MapSource for ShardMap {
-    fn newest(&self) -> Guard<Arc<MapSnapshot>> {
+    fn newest(&self) -> Guard<Arc<MapInUse>> {
         self.load()
     }
 

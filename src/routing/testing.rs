@@ -11,7 +11,8 @@ use super::source::MapSource;
 use crate::error::PgError;
 use crate::shard_key::{Key, KeyDatum, KeyType};
 use crate::shardmap::{
-    Bound, Epoch, Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId, ShardState, Strategy,
+    Bound, Epoch, Group, GroupId, MapInUse, MapSnapshot, Partition, PartitionId, PartitionState, Shard, ShardId, ShardState,
+    Strategy,
 };
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, StoredValue, Test};
 
@@ -73,7 +74,7 @@ pub(super) fn snapshot(counter: i64, group: Group) -> MapSnapshot {
 
 /// A map that tests change under the feet of what is resolving.
 pub(super) struct FakeMap {
-    snapshot: watch::Sender<Arc<MapSnapshot>>,
+    snapshot: watch::Sender<Arc<MapInUse>>,
     pub(super) cached: HashMap<Key, Option<PartitionId>>,
     /// What the map database knows; `None`: it does not answer.
     pub(super) stored: Option<HashMap<Key, PartitionId>>,
@@ -84,7 +85,7 @@ pub(super) struct FakeMap {
 impl FakeMap {
     pub(super) fn new(group: Group) -> Self {
         Self {
-            snapshot: watch::Sender::new(Arc::new(snapshot(1, group))),
+            snapshot: watch::Sender::new(Arc::new(MapInUse::new(snapshot(1, group)))),
             cached: HashMap::new(),
             stored: Some(HashMap::new()),
             requests: Mutex::new(Vec::new()),
@@ -92,12 +93,12 @@ impl FakeMap {
     }
 
     pub(super) fn publish(&self, counter: i64, group: Group) {
-        self.snapshot.send_replace(Arc::new(snapshot(counter, group)));
+        self.snapshot.send_replace(Arc::new(MapInUse::new(snapshot(counter, group))));
     }
 }
 
 impl MapSource for FakeMap {
-    fn newest(&self) -> Guard<Arc<MapSnapshot>> {
+    fn newest(&self) -> Guard<Arc<MapInUse>> {
         Guard::from_inner(self.snapshot.borrow().clone())
     }
 

@@ -198,12 +198,11 @@ impl Gateway {
         }
     }
 
-    /// The map in it is a copy of its own: holding a context keeps nobody from following a newer map.
-    pub(super) fn context(&self, key: ContextKey, catalog: &Arc<Catalog>, map: &MapSnapshot) -> Arc<Context> {
+    pub(super) fn context(&self, key: ContextKey, catalog: &Arc<Catalog>, map: &Arc<MapSnapshot>) -> Arc<Context> {
         self.contexts.get_with_by_ref(&key, || {
             Arc::new(Context {
                 catalog: Arc::clone(catalog),
-                map: Arc::new(map.clone()),
+                map: Arc::clone(map),
                 search_path: key.search_path.clone(),
                 temporary_tables: key.temporary_tables.clone(),
                 brought: BTreeMap::new(),

@@ -50,7 +50,8 @@ use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
-use crate::shardmap::{MapSnapshot, PartitionId, ShardId};
+use crate::routing::Touched;
+use crate::shardmap::{MapInUse, ShardId};
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
@@ -130,7 +131,7 @@ pub struct Session {
     context: Arc<Context>,
     /// The map that the running statement or transaction was routed by: until it is let go, no proxy counts as following a
     /// newer one. `None` between transactions.
-    using: Option<Arc<MapSnapshot>>,
+    using: Option<Arc<MapInUse>>,
     batch: Batch,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
@@ -151,8 +152,8 @@ pub struct Session {
     commits: bool,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
-    /// Partitions that the open transaction has touched, sorted.
-    touched: Vec<PartitionId>,
+    /// What the open transaction has touched, with the owners of then.
+    touched: Touched,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
@@ -215,7 +216,7 @@ impl Session {
             schema_change: None,
             commits: false,
             pools: Vec::new(),
-            touched: Vec::new(),
+            touched: Touched::default(),
             cancel,
             cancel_key,
         }
@@ -306,7 +307,7 @@ impl Session {
 
     async fn greet_and_serve(&mut self) -> SessionEnd {
         match self.greet_in_time().await {
-            Ok(()) => self.serve().await,
+            Ok(()) => Box::pin(self.serve()).await,
             Err(end) => end,
         }
     }

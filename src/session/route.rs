@@ -14,10 +14,10 @@ use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Gathering, Plan, TransactionScope};
-use crate::routing::{self, Inputs, Resolution, Target};
+use crate::routing::{self, Inputs, PlacedRows, Reach, Resolution, Target};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
-use crate::shardmap::{MapSnapshot, PartitionId, Shard, ShardId, ShardState, Strategy};
+use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
 use crate::sql::copies_locked::{CopiesLock, lock_before_write};
 use crate::sql::rewrite::clock;
@@ -28,13 +28,23 @@ use crate::telemetry::RouteKind;
 /// Where to send it.
 #[derive(Debug)]
 pub(super) enum Route {
-    Shard(ShardId),
+    Shard(Reach),
     /// Several shards, each a fragment, the answers merged.
-    Scatter(Vec<ShardId>),
+    Scatter(Reach),
     /// Several shards, each of which writes.
     Write(Arc<Writing>),
     /// Rows of several shards, over which PostgreSQL runs it.
     Gather(Arc<Gathering>),
+}
+
+impl Route {
+    /// The only shard of the statement, where it is one that is routed to one.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        match self {
+            Route::Shard(reach) => reach.single(),
+            Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => None,
+        }
+    }
 }
 
 impl Session {
@@ -76,7 +86,7 @@ impl Session {
             user,
         };
         self.statement_search_path = key.search_path.join("\0").into();
-        self.context = self.gateway.context(key, &catalog, &map);
+        self.context = self.gateway.context(key, &catalog, map.snapshot());
         self.using.get_or_insert(map);
         self.context_search_path = search_path_text;
         Ok(())
@@ -180,7 +190,7 @@ impl Session {
             Ok(route) => route,
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
         };
-        if let Route::Shard(MAP_DATABASE) = route {
+        if route.shard() == Some(MAP_DATABASE) {
             self.check_text_for_map(inputs.text())?;
         }
         if self.transaction.has_spares {
@@ -200,23 +210,23 @@ impl Session {
         if statement.session_calls.iter().any(is_set) {
             return Err(super::settings::set_config::not_alone().into());
         }
-        if let Some(shard) = self.hinted(statement)? {
+        if let Some(reach) = self.hinted(statement)? {
             super::sequences::restarts::check_not_alone(&statement.command)?;
-            return self.admit(statement, shard.id).await;
+            return self.admit(statement, reach).await;
         }
         if cursor::concerns(&statement.command)
             && let Some(shard) = Box::pin(self.cursor_shard(&statement.command)).await?
         {
-            return Ok(Route::Shard(shard));
+            return Ok(Route::Shard(self.unsharded(statement, [shard])?));
         }
         if !matches!(statement.scope, Scope::Map | Scope::Proxy(_) | Scope::Refused(_) | Scope::Session) {
             self.check_user_schema()?;
         }
-        let target = match &statement.scope {
-            Scope::Map => return Ok(Route::Shard(MAP_DATABASE)),
+        let reach = match &statement.scope {
+            Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
             Scope::Proxy(relations) => {
                 Box::pin(self.publish_relations(relations)).await?;
-                return Ok(Route::Shard(MAP_DATABASE));
+                return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
             Scope::Session | Scope::Tableless | Scope::System => {
@@ -225,8 +235,8 @@ impl Session {
                     Box::pin(self.open_snapshots()).await?;
                 }
                 let route = self.route_home(statement).await?;
-                if let (Command::Show(_), Route::Shard(shard)) = (&statement.command, &route) {
-                    Box::pin(self.join_for_show(statement, *shard)).await?;
+                if let (Command::Show(_), Some(shard)) = (&statement.command, route.shard()) {
+                    Box::pin(self.join_for_show(statement, shard)).await?;
                 }
                 return Ok(route);
             }
@@ -240,20 +250,21 @@ impl Session {
             }
             Scope::Placed { parts, .. } => {
                 let target = self.resolve(parts, inputs).await?;
-                let is_single = target.shards.single().is_some();
+                let reach = Reach::of(&target, parts);
+                let is_single = reach.single().is_some();
                 if self.transaction.is_open() && !(is_single && is_by_key(parts)) {
                     self.open_common_snapshot(statement, !is_single).await?;
                 }
-                target
+                reach
             }
         };
-        match target.shards.single() {
-            Some(shard) if statement.copy_in.is_none() => self.admit(statement, shard).await,
+        match reach.single() {
+            Some(_) if statement.copy_in.is_none() => self.admit(statement, reach).await,
             _ if statement.copy_in.is_some() => {
                 if let Scope::Placed { parts, .. } = &statement.scope {
                     self.check_drift(parts)?;
                 }
-                Box::pin(self.route_copy(statement, target)).await
+                Box::pin(self.route_copy(statement, reach)).await
             }
             _ => {
                 if let Scope::Placed { parts, .. } = &statement.scope {
@@ -262,15 +273,15 @@ impl Session {
                 Box::pin(self.learn_temporary_tables(statement)).await?;
                 let temporary = self.temporary_tables.shapes();
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, temporary, home);
-                let plan = plan::plan(statement, &target, &self.transaction_scope(), recipe)?;
-                if matches!(plan, Plan::Split | Plan::Write(_)) {
+                let plan = plan::plan(statement, &reach, &self.transaction_scope(), recipe)?;
+                if matches!(plan, Plan::Split | Plan::Write) {
                     self.check_clocks(statement, inputs)?;
                 }
                 match plan {
-                    Plan::SingleShard(shard) => self.admit(statement, shard).await,
-                    Plan::Scatter(shards) => Ok(Route::Scatter(shards)),
+                    Plan::SingleShard => self.admit(statement, reach).await,
+                    Plan::Scatter => Ok(Route::Scatter(reach)),
                     Plan::Split => Box::pin(self.route_rows(statement, inputs)).await,
-                    Plan::Write(shards) => Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Parts }))),
+                    Plan::Write => Ok(Route::Write(Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }))),
                     Plan::Gather(gathering) => Ok(Route::Gather(Arc::new(gathering))),
                 }
             }
@@ -283,7 +294,7 @@ impl Session {
         let resolution = Resolution { touched: &self.touched, preferred, deadline };
         let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
         if self.transaction.is_open() {
-            self.touch(&target.touched.partitions);
+            self.touched.extend(&target.touched);
         }
         Ok(target)
     }
@@ -306,28 +317,24 @@ impl Session {
         let group = group.ok_or_else(|| PgError::internal("rows without a shard key"))?;
         let rows = statement.split_rows.clone().unwrap_or_default();
         let deadline = Instant::now() + HOLD_WAIT;
-        let mut shards: Vec<ShardId> = Vec::new();
-        let mut shard_of_row = Vec::with_capacity(rows.len());
+        let mut placed = PlacedRows::default();
         for condition in rows.iter() {
             let part = [Part::Sharded { group, condition: condition.clone() }];
-            let resolution = Resolution { touched: &self.touched, preferred: shards.first().copied(), deadline };
+            let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
+            let resolution = Resolution { touched: &self.touched, preferred, deadline };
             let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
-            let shard = target.shards.single().ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
+            placed.push(&target).ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
             if self.transaction.is_open() {
-                self.touch(&target.touched.partitions);
+                self.touched.extend(&target.touched);
             }
-            let place = shards.iter().position(|known| *known == shard).unwrap_or_else(|| {
-                shards.push(shard);
-                shards.len() - 1
-            });
-            shard_of_row.push(place);
         }
-        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Rows(shard_of_row) })))
+        let (reach, shard_of_row) = placed.into_parts();
+        Ok(Route::Write(Arc::new(Writing { reach, kind: WritingKind::Rows(shard_of_row) })))
     }
 
     /// The rows of a COPY FROM STDIN to their shards. Where one shard has them all they need not be looked at, unless a row
     /// could be one that belongs to no shard.
-    async fn route_copy(&mut self, statement: &Analysis, target: Target) -> Result<Route, Failure> {
+    async fn route_copy(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
         let (Scope::Placed { parts, pushdown }, Some(copy)) = (&statement.scope, &statement.copy_in) else {
             return Err(PgError::internal("COPY without a place").into());
         };
@@ -338,27 +345,25 @@ impl Session {
         let group = group.ok_or_else(|| PgError::internal("COPY without a shard key"))?;
         let is_lookup = self.context.map.group(group).is_none_or(|group| group.strategy == Strategy::Lookup);
         let has_every_key = !is_lookup && copy.key.iter().all(|key| key.is_not_null);
-        match target.shards.single() {
+        match reach.single() {
             // Numbers are drawn here, in the order of the rows.
-            Some(shard) if (has_every_key && copy.added.is_empty()) || pushdown.is_err() => {
-                return self.admit(statement, shard).await;
+            Some(_) if (has_every_key && copy.added.is_empty()) || pushdown.is_err() => {
+                return self.admit(statement, reach).await;
             }
-            Some(shard) => {
-                self.admit(statement, shard).await?;
-            }
+            Some(shard) => self.admit_on(statement, shard).await?,
             None => {
                 pushdown.clone()?;
-                plan::admit_several(&target.shards.iter().collect::<Vec<_>>(), &self.transaction_scope())?;
+                plan::admit_several(reach.shards(), &self.transaction_scope())?;
             }
         }
         let kind = WritingKind::Streamed { copy: Arc::clone(copy), group: Some(group) };
-        Ok(Route::Write(Arc::new(Writing { shards: target.shards.iter().collect(), kind })))
+        Ok(Route::Write(Arc::new(Writing { reach: Some(reach), kind })))
     }
 
     /// A write to a reference table: on every shard, the home shard first.
     async fn route_to_copies(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         if matches!(statement.command, Command::Lock) {
-            return self.route_lock(is_access_share(statement.alone(inputs.text())));
+            return self.route_lock(statement, is_access_share(statement.alone(inputs.text())));
         }
         if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
             return Err(every_shard_refusal().into());
@@ -371,7 +376,7 @@ impl Session {
         match *shards {
             // Its sequences are restarted here.
             [_] if matches!(&statement.command, Command::Truncate { restarts } if !restarts.is_empty()) => {}
-            [home] => return Ok(Route::Shard(home)),
+            [home] => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
             _ => {
                 self.check_drift_of_copies()?;
                 plan::admit_several(&shards, &self.transaction_scope())?;
@@ -383,7 +388,8 @@ impl Session {
             Some(copy) => WritingKind::Streamed { copy: Arc::clone(copy), group: None },
             None => self.lock_before(statement, inputs)?.map_or(WritingKind::Copies, WritingKind::LockedCopies),
         };
-        Ok(Route::Write(Arc::new(Writing { shards, kind })))
+        let reach = Some(self.unsharded(statement, shards)?);
+        Ok(Route::Write(Arc::new(Writing { reach, kind })))
     }
 
     /// What a write of copies locks first, so that every shard finds the same rows.
@@ -400,11 +406,11 @@ impl Session {
     }
 
     /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
-    fn route_lock(&self, is_access_share: bool) -> Result<Route, Failure> {
+    fn route_lock(&self, statement: &Analysis, is_access_share: bool) -> Result<Route, Failure> {
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         match *shards {
-            [home] => return Ok(Route::Shard(home)),
-            [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(home)),
+            [home] => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
+            [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
             _ => {}
         }
         let scope = self.transaction_scope();
@@ -413,13 +419,13 @@ impl Session {
             // transaction.
             let home = self.home()?.id;
             let is_at_home = scope.participants.iter().all(|participant| *participant == home);
-            return if is_at_home { Ok(Route::Shard(home)) } else { Err(refusal.into()) };
+            return if is_at_home { Ok(Route::Shard(self.unsharded(statement, [home])?)) } else { Err(refusal.into()) };
         }
         plan::admit_locks(&shards, &scope)?;
         if self.transaction.has_snapshots_open && shards.iter().any(|shard| !self.shards_begun().any(|begun| begun == *shard)) {
             return Err(plan::no_common_snapshot().into());
         }
-        Ok(Route::Write(Arc::new(Writing { shards, kind: WritingKind::Locks })))
+        Ok(Route::Write(Arc::new(Writing { reach: Some(self.unsharded(statement, shards)?), kind: WritingKind::Locks })))
     }
 
     /// A write whose strings each shard would read by its own clock does not run as it is. In one that is made of such a write
@@ -466,13 +472,12 @@ impl Session {
     }
 
     /// `SET shardgate.shard`, or the comment in the text.
-    fn hinted(&self, statement: &Analysis) -> Result<Option<Arc<Shard>>, PgError> {
+    fn hinted(&self, statement: &Analysis) -> Result<Option<Reach>, PgError> {
         let Some(name) = statement.shard_hint.as_deref().or_else(|| self.effective("shardgate.shard")) else { return Ok(None) };
         if name.is_empty() {
             return Ok(None);
         }
-        let snapshot = self.gateway.map.snapshot();
-        snapshot.shard_by_name(name).cloned().map(Some).ok_or_else(|| {
+        Reach::named(name, self.gateway.map.load().snapshot()).map(Some).ok_or_else(|| {
             PgError::new(SqlState::NO_SUCH_SHARD, format!("there is no shard \"{name}\""))
                 .with_detail("It is named by the routing hint of this statement or by the setting shardgate.shard.")
                 .with_hint("SELECT name FROM shardgate.shards lists them; RESET shardgate.shard ends the hint.")
@@ -484,7 +489,7 @@ impl Session {
         // Heard from every shard, it goes where the transaction can commit with it.
         let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
         if let (Command::Notify, Some(shard)) = (&statement.command, decider) {
-            return self.admit(statement, shard).await;
+            return self.admit(statement, self.unsharded(statement, [shard])?).await;
         }
         // A statement without any table means the same on a shard that takes part already.
         let begun = self.shards_begun().next();
@@ -492,8 +497,8 @@ impl Session {
             || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
         match begun {
             // What a server says of itself, the home shard says.
-            Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(shard)),
-            Some(_) | None => self.admit(statement, home).await,
+            Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(self.unsharded(statement, [shard])?)),
+            Some(_) | None => self.admit(statement, self.unsharded(statement, [home])?).await,
         }
     }
 
@@ -504,7 +509,7 @@ impl Session {
         // Rows that the transaction has locked it has locked at home.
         let is_at_home = |shard: &ShardId| snapshot.home().is_some_and(|home| home.id == *shard);
         if let Some(shard) = taking_part().find(is_at_home).or_else(|| taking_part().next()) {
-            return Ok(Route::Shard(shard));
+            return Ok(Route::Shard(self.unsharded(statement, [shard])?));
         }
         let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).collect();
         let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
@@ -513,7 +518,7 @@ impl Session {
         // Where all are down, the first one's error tells so.
         let first = in_turn.clone().next();
         match in_turn.find(|shard| self.pool(shard).is_ok_and(|pool| pool.is_up())).or(first) {
-            Some(shard) => self.admit(statement, shard.id).await,
+            Some(shard) => self.admit(statement, self.unsharded(statement, [shard.id])?).await,
             None => self.route_home(statement).await,
         }
     }
@@ -524,17 +529,20 @@ impl Session {
         begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
 
-    /// The transaction may go on with these partitions while they are held for a move.
-    fn touch(&mut self, partitions: &[PartitionId]) {
-        for partition in partitions {
-            if let Err(place) = self.touched.binary_search(partition) {
-                self.touched.insert(place, *partition);
-            }
-        }
+    /// On these shards, where the statement reads no sharded table.
+    pub(super) fn unsharded(&self, statement: &Analysis, shards: impl IntoIterator<Item = ShardId>) -> Result<Reach, PgError> {
+        Reach::unsharded(&statement.scope, shards, self.gateway.map.load().snapshot())
+            .ok_or_else(|| PgError::internal("a statement over sharded tables is routed as one over none"))
     }
 
     /// May this shard join the transaction?
-    async fn admit(&mut self, statement: &Analysis, shard: ShardId) -> Result<Route, Failure> {
+    async fn admit(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
+        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
+        self.admit_on(statement, shard).await?;
+        Ok(Route::Shard(reach))
+    }
+
+    async fn admit_on(&mut self, statement: &Analysis, shard: ShardId) -> Result<(), Failure> {
         if self.transaction.is_open() || self.has_pipeline() {
             let scope = self.transaction_scope();
             plan::admit(statement.effect, shard, &scope)?;
@@ -545,7 +553,7 @@ impl Session {
                 Box::pin(self.admit_writer(shard)).await?;
             }
         }
-        Ok(Route::Shard(shard))
+        Ok(())
     }
 
     /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.

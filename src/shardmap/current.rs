@@ -8,9 +8,11 @@
 //! ```
 //! So whoever looks up a key first and takes the snapshot second has a snapshot that is at least as new as the mapping.
 //!
-//! Statements hold the snapshot that they were planned under until their replies are in. The oldest snapshot that anybody
-//! holds is therefore the epoch that this proxy has *reached*, see [`Current::reached`].
+//! Statements hold the version that they were planned under ([`MapInUse`]) until their replies are in. The oldest version that
+//! anybody holds is therefore the epoch that this proxy has *reached*, see [`Current::reached`]. What only has to read the same
+//! version later (a portal, a cursor, a reading of a text) holds the snapshot in it, which delays nobody.
 
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -21,32 +23,55 @@ use super::cache::{LookupCache, LookupKey};
 use super::loader::Change;
 use super::model::{Epoch, GroupId, MapSnapshot, PartitionId};
 
+/// A version of the map that counts as in use as long as anybody holds it.
+#[derive(Debug)]
+pub struct MapInUse(Arc<MapSnapshot>);
+
+impl MapInUse {
+    pub fn new(snapshot: MapSnapshot) -> Self {
+        Self(Arc::new(snapshot))
+    }
+
+    /// The same version for those who only read it later: it does not count as in use.
+    pub fn snapshot(&self) -> &Arc<MapSnapshot> {
+        &self.0
+    }
+}
+
+impl Deref for MapInUse {
+    type Target = MapSnapshot;
+
+    fn deref(&self) -> &MapSnapshot {
+        &self.0
+    }
+}
+
 pub(super) struct Current {
-    snapshot: ArcSwap<MapSnapshot>,
+    snapshot: ArcSwap<MapInUse>,
     cache: LookupCache,
     /// Held while either of the two above is written.
     writing: Mutex<()>,
     epoch: watch::Sender<Epoch>,
     /// Earlier snapshots, oldest first, with their epochs; those that nobody holds any more are swept out.
-    superseded: Mutex<Vec<(Epoch, Weak<MapSnapshot>)>>,
+    superseded: Mutex<Vec<(Epoch, Weak<MapInUse>)>>,
 }
 
 impl Current {
     pub(super) fn new(snapshot: MapSnapshot, lookup_cache_entries: u64) -> Self {
         Self {
             epoch: watch::Sender::new(snapshot.epoch),
-            snapshot: ArcSwap::from_pointee(snapshot),
+            snapshot: ArcSwap::from_pointee(MapInUse::new(snapshot)),
             cache: LookupCache::new(lookup_cache_entries),
             writing: Mutex::new(()),
             superseded: Mutex::new(Vec::new()),
         }
     }
 
-    pub(super) fn load(&self) -> Guard<Arc<MapSnapshot>> {
+    pub(super) fn load(&self) -> Guard<Arc<MapInUse>> {
         self.snapshot.load()
     }
 
-    pub(super) fn load_full(&self) -> Arc<MapSnapshot> {
+    pub(super) fn load_full(&self) -> Arc<MapInUse> {
         self.snapshot.load_full()
     }
 
@@ -70,7 +95,7 @@ impl Current {
             // Before the swap: until then the old one is found as the current snapshot, so there is no gap.
             self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
             self.cache.forget(&change.keys);
-            self.snapshot.store(Arc::new(change.snapshot));
+            self.snapshot.store(Arc::new(MapInUse::new(change.snapshot)));
         }
         self.epoch.send_replace(next);
     }
@@ -95,7 +120,7 @@ impl Current {
     }
 
     /// The same, as if nobody held this snapshot once.
-    pub(super) fn reached_but_for(&self, own: Option<&Arc<MapSnapshot>>) -> Epoch {
+    pub(super) fn reached_but_for(&self, own: Option<&Arc<MapInUse>>) -> Epoch {
         let current = self.snapshot.load().epoch;
         let own = own.map(Arc::as_ptr);
         let superseded = self.superseded.lock();
@@ -154,10 +179,12 @@ mod tests {
         let guard = current.load();
         current.publish(change(3, ChangedKeys::All));
         assert_eq!(current.reached(), epoch(1));
+        let kept = Arc::clone(full.snapshot());
         drop(full);
         assert_eq!(current.reached(), epoch(2));
         drop(guard);
-        assert_eq!(current.reached(), epoch(3));
+        assert_eq!(current.reached(), epoch(3), "what is kept to be read is not in use");
+        assert_eq!(kept.epoch, epoch(1));
         assert!(current.superseded.lock().is_empty());
     }
 }

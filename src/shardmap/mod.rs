@@ -62,6 +62,7 @@ pub use store::{Store, migrations, migrations_up_to};
 
 use cache::LookupKey;
 use current::Current;
+pub use current::MapInUse;
 use lookup::Misses;
 
 /// No `Debug`: the url holds a password.
@@ -162,12 +163,12 @@ impl ShardMap {
     }
 
     /// The map now. Hold it from planning a statement until its replies are in, and no longer.
-    pub fn snapshot(&self) -> Arc<MapSnapshot> {
+    pub fn snapshot(&self) -> Arc<MapInUse> {
         self.shared.current.load_full()
     }
 
     /// As [`ShardMap::snapshot`], without touching the reference count: for the hot path.
-    pub fn load(&self) -> Guard<Arc<MapSnapshot>> {
+    pub fn load(&self) -> Guard<Arc<MapInUse>> {
         self.shared.current.load()
     }
 

@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep};
 
 use super::ShardMap;
 use super::changes::read;
+use super::current::MapInUse;
 use super::error::StoreError;
 use super::lease::{ABANDONED_AFTER, LEASE, ProxyId};
-use super::model::{Epoch, MapSnapshot};
+use super::model::Epoch;
 use super::process;
 use super::store::Store;
 
@@ -80,7 +81,7 @@ impl ShardMap {
     pub async fn reached_by_all(
         &self,
         epoch: Epoch,
-        own: Option<&Arc<MapSnapshot>>,
+        own: Option<&Arc<MapInUse>>,
         silent: Silent,
         patience: Duration,
     ) -> Result<Vec<ProxyBehind>, StoreError> {

@@ -5,10 +5,13 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use smallvec::smallvec;
+
 use super::*;
 use crate::routing::testing::{
     FakeMap, GROUP, constant, equals, hash_group, int, key, lookup_group, number, range_group, stored, test, text, with_state,
 };
+use crate::routing::{PlacedRows, Reach, Why};
 use crate::shard_key::KeyType;
 use crate::sql::analysis::{Comparison, KeyCondition, Test};
 
@@ -26,7 +29,7 @@ const IN_TIME: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(20);
 
 fn within(time: Duration) -> Resolution<'static> {
-    Resolution { touched: &[], preferred: None, deadline: Instant::now() + time }
+    Resolution { touched: Box::leak(Box::default()), preferred: None, deadline: Instant::now() + time }
 }
 
 /// Must not wait.
@@ -45,7 +48,7 @@ fn shards(target: &Target) -> Vec<i32> {
 }
 
 fn partitions(target: &Target) -> Vec<i32> {
-    target.touched.partitions.iter().map(|partition| partition.0).collect()
+    target.touched.partitions.iter().map(|(partition, _)| partition.0).collect()
 }
 
 /// On the char(1) key of a lookup group.
@@ -80,7 +83,7 @@ async fn an_unknown_key_is_every_shard_of_the_group_and_touches_all_of_it() {
     let map = FakeMap::new(hash_group(&[KeyType::Int8]));
     let target = resolved(&map, &[part(KeyCondition::All)]).await.unwrap();
     assert_eq!(shards(&target), [0, 1, 2]);
-    assert_eq!((partitions(&target), target.touched.groups.as_slice()), (vec![], &[GROUP][..]));
+    assert_eq!((partitions(&target), target.touched.groups.len(), target.touched.groups[0].0), (vec![], 1, GROUP));
 }
 
 #[tokio::test]
@@ -159,7 +162,7 @@ async fn a_held_partition_is_waited_for_and_the_new_owner_is_found() {
     moved[1].shard = ShardId(3);
     map.publish(2, Group::new(GROUP, Strategy::Lookup, group.key_types.clone(), moved, None).unwrap());
     let target = waiting.await.unwrap();
-    assert_eq!((shards(&target), target.epoch.counter), (vec![3], 2));
+    assert_eq!((shards(&target), target.map.epoch.counter), (vec![3], 2));
 }
 
 #[tokio::test]
@@ -176,9 +179,53 @@ async fn a_hold_ends_in_an_error_at_the_deadline() {
 async fn a_transaction_goes_on_with_the_held_partitions_that_it_has_touched() {
     let group = hash_group(&[KeyType::Int8]);
     let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
-    let resolution = Resolution { touched: &[PartitionId(3), PartitionId(11)], ..within(IN_TIME) };
-    let target = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &resolution).await.unwrap();
-    assert_eq!(shards(&target), [0, 1, 2]);
+    let owned = |partition: i32| (PartitionId(partition), ShardId(0));
+    let partitions = Touched { partitions: smallvec![owned(3), owned(11)], ..Touched::default() };
+    let group = Touched { groups: vec![(GROUP, ShardSet::one(ShardId(0)))], ..Touched::default() };
+    for touched in [&partitions, &group] {
+        let resolution = Resolution { touched, ..within(IN_TIME) };
+        let target = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &resolution).await.unwrap();
+        assert_eq!(shards(&target), [0, 1, 2]);
+    }
+}
+
+#[tokio::test]
+async fn a_reach_says_why_a_text_may_run_as_it_is() {
+    let why = async |group: Group, parts: &[Part]| {
+        let target = resolved(&FakeMap::new(group), parts).await.unwrap();
+        Reach::of(&target, parts)
+    };
+    let several = || hash_group(&[KeyType::Int8]);
+    let one_key = [part(equals(0, 5))];
+    assert!(matches!(why(several(), &one_key).await.why(), Why::Pinned(_)));
+    assert!(matches!(why(several(), &[Part::Home]).await.why(), Why::Unsharded(_)));
+    assert!(matches!(why(several(), &[part(KeyCondition::Nothing)]).await.why(), Why::Pinned(_)), "it sees no row");
+    let all = why(several(), &[part(KeyCondition::All)]).await;
+    assert_eq!((all.why(), all.proof(), all.single()), (Why::Several, None, None));
+    let mut one_owner = several();
+    one_owner.partitions.iter_mut().for_each(|partition| partition.shard = ShardId(1));
+    let one_owner =
+        Group::new(GROUP, Strategy::Hash, one_owner.key_types.clone(), one_owner.partitions.clone(), None).expect("valid");
+    let unpinned = why(one_owner, &[part(KeyCondition::All)]).await;
+    assert!(matches!(unpinned.why(), Why::OneOwner(_)) && unpinned.single() == Some(ShardId(1)));
+}
+
+#[tokio::test]
+async fn keys_of_two_shards_pin_no_text_that_both_run() {
+    let map = FakeMap::new(hash_group(&[KeyType::Int8]));
+    let elsewhere = (0..).find(|value| key(&[int(*value)]).hash() > i64::MAX / 3).unwrap();
+    let here = (0..).find(|value| key(&[int(*value)]).hash() < i64::MIN / 3).unwrap();
+    let both = [part(KeyCondition::Or(vec![equals(0, here), equals(0, elsewhere)]))];
+    let target = resolved(&map, &both).await.unwrap();
+    assert_eq!((target.shards.count(), Reach::of(&target, &both).why()), (2, Why::Several));
+    let mut rows = PlacedRows::default();
+    for row in [here, elsewhere, here] {
+        rows.push(&resolved(&map, &[part(equals(0, row))]).await.unwrap()).expect("on one shard");
+    }
+    let (reach, shard_of_row) = rows.into_parts();
+    let reach = reach.expect("rows");
+    assert!(reach.shards().len() == 2 && reach.proof().is_some(), "each shard gets its own rows");
+    assert_eq!(shard_of_row, [0, 1, 0]);
 }
 
 #[tokio::test]

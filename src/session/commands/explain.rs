@@ -21,7 +21,7 @@ use super::prepare::not_in_the_text;
 use crate::backend::Frame;
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::Sent;
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::{frame, prepare_on};
 use crate::session::protocol::statement::Statement;
@@ -49,7 +49,7 @@ struct Explained<'a> {
 
 /// Which shards have a plan, and what each is sent.
 struct Asked {
-    shards: Vec<ShardId>,
+    reach: Reach,
     sql: String,
 }
 
@@ -178,23 +178,23 @@ impl Session {
         }
         let alone = text.get(inner.start..inner.end).unwrap_or(text);
         let explain = text.get(statement.start..inner.start).unwrap_or_default();
-        let (head, merge, shards) = match self.route(inner, inputs).await {
-            Ok(Route::Shard(shard)) => {
-                let route = if shard == MAP_DATABASE { "local" } else { "single shard" };
-                (Head::new(route, why), None, vec![shard])
+        let (head, merge, reach) = match self.route(inner, inputs).await {
+            Ok(Route::Shard(reach)) => {
+                let route = if reach.single() == Some(MAP_DATABASE) { "local" } else { "single shard" };
+                (Head::new(route, why), None, Some(reach))
             }
             Ok(Route::Scatter(_)) if is_analyze && inner.effect == Effect::ReadLocking => return Err(locks_not_analyzed().into()),
-            Ok(Route::Scatter(shards)) => {
+            Ok(Route::Scatter(reach)) => {
                 let merge = inner.merge.clone()?;
                 why.extend(self.told_of_reference_keys(&fragment_text(inner, &merge, text), &merge));
                 (
                     Head { merge: Some(crate::sql::utility::explain::merge(&merge)), ..Head::new("scatter", why) },
                     Some(merge),
-                    shards,
+                    Some(reach),
                 )
             }
             Ok(Route::Write(_)) if is_analyze => return Err(write_not_analyzed().into()),
-            Ok(Route::Write(writing)) if writing.shards.is_empty() => {
+            Ok(Route::Write(writing)) if writing.shards().is_empty() => {
                 // Where it writes is not known before its queries are answered.
                 let merge = Some(match &writing.kind {
                     WritingKind::Moved(_) => "rows are deleted where they are and inserted where their new keys belong".to_owned(),
@@ -202,11 +202,11 @@ impl Session {
                 });
                 return Ok((Head { merge, ..Head::new("split write", why) }, None, Vec::new()));
             }
-            Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.shards.clone()),
+            Ok(Route::Write(writing)) => (Head::new("split write", why), None, writing.reach.clone()),
             Ok(Route::Gather(gathering)) if is_analyze => {
                 let field = plan_field(format);
                 let (fragments, answer) = self.gather_explained(&gathering, (inner, text), (explain, &field), values).await?;
-                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let shards: Vec<String> = gathering.reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
                 let actual = |run: FragmentRun| {
                     let Sent { rows, bytes, elapsed } = run.sent;
                     let time = elapsed.as_secs_f64() * 1000.0;
@@ -221,7 +221,7 @@ impl Session {
             }
             // Where it would run is not there before its rows are: no plan of it can be shown.
             Ok(Route::Gather(gathering)) => {
-                let shards: Vec<String> = gathering.shards.iter().map(|shard| self.shard_name(*shard)).collect();
+                let shards: Vec<String> = gathering.reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
                 let home = self.home()?.name.clone();
                 let staying = Box::pin(self.staying(&gathering, alone, &|_| None)).await?;
                 let recipe = staying.as_ref().unwrap_or(&gathering.recipe);
@@ -242,9 +242,10 @@ impl Session {
             Err(failure) => return Err(failure),
         };
         let sql = merge.map_or_else(|| alone.to_owned(), |merge| fragment_text(inner, &merge, text));
-        let names: Vec<String> = shards.iter().map(|shard| self.shard_name(*shard)).collect();
+        let reach = reach.ok_or_else(|| PgError::internal("a route without shards"))?;
+        let names: Vec<String> = reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
         let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
-        let asked = Asked { shards, sql: format!("{explain}{sql}") };
+        let asked = Asked { reach, sql: format!("{explain}{sql}") };
         Ok((Head { shards: names, on, ..head }, Some(asked), Vec::new()))
     }
 
@@ -254,14 +255,14 @@ impl Session {
 
     /// Each shard's answer, in the order of the shards.
     async fn plans(&mut self, explained: &Explained<'_>, asked: &Asked, ask: Ask<'_>) -> Result<Vec<ShardPlan>, Failure> {
-        let is_one_of_several = asked.shards.len() > 1;
+        let is_one_of_several = asked.reach.shards().len() > 1;
         let fragment = match &ask {
             Ask::Query => None,
             Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, &asked.sql).await?),
             Ask::Bound { prepared, .. } => Some(Arc::clone(prepared)),
         };
         // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
-        for shard in &asked.shards {
+        for shard in asked.reach.shards() {
             let index = self.join(*shard).await?;
             match ask {
                 Ask::Query => self.sync(index).await?,
@@ -271,7 +272,7 @@ impl Session {
                 self.pin_if_needed(index, explained.statement);
             }
         }
-        for shard in &asked.shards {
+        for shard in asked.reach.shards() {
             match (&fragment, &ask) {
                 (Some(fragment), Ask::Bound { portal, after_names, .. }) => {
                     self.ask_bound(explained, *shard, fragment, (portal, after_names)).await?
@@ -279,10 +280,10 @@ impl Session {
                 _ => self.ask_by_query(explained, *shard, &asked.sql).await,
             }
         }
-        let mut plans = Vec::with_capacity(asked.shards.len());
+        let mut plans = Vec::with_capacity(asked.reach.shards().len());
         let mut first_failure = None;
         let mut bytes_left = PLAN_BYTES_MAX;
-        for shard in &asked.shards {
+        for shard in asked.reach.shards() {
             match self.collect_plan(*shard, fragment.as_deref(), &mut bytes_left).await {
                 Ok(rows) => plans.push(ShardPlan { shard: self.shard_name(*shard), rows }),
                 Err(Failure::End(end)) => return Err(end.into()),

@@ -15,7 +15,7 @@ use crate::backend::{ConnectionError, Reply};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
-use crate::routing::{Inputs, Parameter};
+use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::{Description, prepare_on, unless_gone};
 use crate::session::protocol::statement::Statement;
@@ -26,7 +26,6 @@ use crate::session::route::Route;
 use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
-use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
 use crate::sql::rewrite::staging::with_parameters;
 use crate::telemetry::RouteKind;
@@ -157,20 +156,20 @@ impl Session {
             return self.run_with_constants(&numbered.map_or(text, |numbered| numbered.text()), bind).await;
         }
         match self.route(analysis, &inputs).await {
-            Ok(Route::Shard(shard)) => self.execute_on_shard(shard, analysis, &execution).await,
-            Ok(Route::Scatter(shards))
+            Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
+            Ok(Route::Scatter(reach))
                 if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
             {
                 self.evaluated(&execution, &types).await?;
-                Box::pin(self.lock_values(&prepared, &shards, &parameters, bind)).await
+                Box::pin(self.lock_values(&prepared, &reach, &parameters, bind)).await
             }
-            Ok(Route::Scatter(shards)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+            Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
-                let several = Box::pin(self.execute_on_several(&shards, analysis, (&inputs, &after_names), &execution));
+                let several = Box::pin(self.execute_on_several(&reach, analysis, (&inputs, &after_names), &execution));
                 let Some(reason) = several.await? else {
                     return Ok(());
                 };
-                let gathering = self.instead(shards, analysis, prepared.text(), reason)?;
+                let gathering = self.instead(reach, analysis, prepared.text(), reason)?;
                 self.evaluated(&execution, &types).await?;
                 self.gather_values(&prepared, &gathering, &parameters, bind).await
             }
@@ -246,7 +245,7 @@ impl Session {
         self.note_numbers_of(analysis.numbers, &route);
         let writing = match route {
             Route::Write(writing) => writing,
-            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
             Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
         };
         let names = [0, 0];
@@ -290,7 +289,8 @@ impl Session {
         Ok(row.into_iter().zip(types).map(value).collect())
     }
 
-    async fn execute_on_shard(&mut self, shard: ShardId, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
+    async fn execute_on_shard(&mut self, reach: &Reach, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
+        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let Execution { prepared, bind, .. } = execution;
         if shard == MAP_DATABASE {
             self.check_text_for_map(execution.text)?;
@@ -344,12 +344,13 @@ impl Session {
     /// of which the client has heard nothing then.
     async fn execute_on_several(
         &mut self,
-        shards: &[ShardId],
+        reach: &Reach,
         analysis: &Analysis,
         (inputs, bound): (&Inputs<'_>, &[u8]),
         execution: &Execution<'_>,
     ) -> Result<Option<PgError>, Failure> {
         let Execution { prepared, bind, .. } = execution;
+        let shards = reach.shards();
         let merge = analysis.merge.clone()?;
         let description = self.describe(prepared).await?;
         let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };

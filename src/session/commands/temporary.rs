@@ -88,7 +88,7 @@ impl Session {
         };
         let home = self.home()?;
         let is_at_home = match self.route(statement, &inputs).await {
-            Ok(Route::Shard(shard)) => shard == home.id,
+            Ok(Route::Shard(reach)) => reach.single() == Some(home.id),
             Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => false,
             Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => false,
             Err(failure) => return Err(failure),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::backend::{Connection, ConnectionError};
 use crate::error::{PgError, SqlState};
 use crate::execute::{CopyModel, CopyRows};
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::protocol::describe::{error_frame, frame, unless_gone};
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::gather::{moved, release};
@@ -27,7 +27,7 @@ enum Source {
     Shard,
     /// No shard has to be asked for rows: PostgreSQL refuses it, at home as well as anywhere.
     Refused,
-    Several(CopyOut, Arc<Statement>, Route),
+    Several(CopyOut, Arc<Statement>, Box<Route>),
 }
 
 impl Session {
@@ -47,7 +47,10 @@ impl Session {
             Source::Refused => {
                 let home = self.home()?.id;
                 let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-                return self.run_on_shard(home, statement, statement.alone(text), blanks).await.map(|()| true);
+                // Which refuses it.
+                let home = Reach::several([home], self.gateway.map.load().snapshot());
+                let home = home.ok_or_else(|| PgError::internal("no home shard"))?;
+                return self.run_on_shard(&home, statement, statement.alone(text), blanks).await.map(|()| true);
             }
             Source::Several(copy, query, route) => (copy, query, route),
         };
@@ -61,13 +64,13 @@ impl Session {
         let is_binary = copy.format == CopyFormat::Binary;
         self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
         let bind = Bytes::from_static(if is_binary { ALL_BINARY } else { ALL_TEXT });
-        let run = match route {
+        let run = match *route {
             // By itself it is a transaction, which ends with it.
-            Route::Scatter(shards) if query.has_locks() && !is_bound => {
+            Route::Scatter(reach) if query.has_locks() && !is_bound => {
                 let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
-                Box::pin(self.lock_rows_alone(&query, &bind, &shards)).await
+                Box::pin(self.lock_rows_alone(&query, &bind, &reach)).await
             }
-            Route::Scatter(shards) => Box::pin(self.scatter_bound(&query, &bind, &shards)).await,
+            Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach)).await,
             Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
             Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),
         };
@@ -92,7 +95,7 @@ impl Session {
         match self.route(analysis, &Inputs::literals(query.text(), &query.literals)).await {
             // What writes is refused as COPY of a write.
             Ok(Route::Shard(_) | Route::Write(_)) => Ok(Source::Shard),
-            Ok(route @ (Route::Scatter(_) | Route::Gather(_))) => Ok(Source::Several(copy, query, route)),
+            Ok(route @ (Route::Scatter(_) | Route::Gather(_))) => Ok(Source::Several(copy, query, Box::new(route))),
             Err(failure) => {
                 // What PostgreSQL has to say against the query comes first.
                 if matches!(&failure, Failure::Error(error) if error.code == SqlState::FEATURE_NOT_SUPPORTED) {

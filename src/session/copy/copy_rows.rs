@@ -37,7 +37,7 @@ use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
 use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
 use crate::session::{Failure, Participant, Session, SessionEnd};
 use crate::shard_key::Format;
-use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
+use crate::shardmap::{Group, GroupId, MapInUse, ShardId};
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, shard_tag};
 
@@ -89,7 +89,7 @@ struct Split {
 }
 
 struct Sharding {
-    map: Arc<MapSnapshot>,
+    map: Arc<MapInUse>,
     group: Arc<Group>,
     /// Text that is not ASCII means something else than its bytes. Errors: even ASCII may.
     is_other_encoding: Result<bool, PgError>,
@@ -151,7 +151,7 @@ impl Session {
         text: &str,
     ) -> Result<String, Failure> {
         let split = match group.is_some() || !copy.added.is_empty() {
-            true => Some(self.split_of(copy, group, shards).await?),
+            true => Some(Box::pin(self.split_of(copy, group, shards)).await?),
             false => None,
         };
         let is_copied = group.is_none();

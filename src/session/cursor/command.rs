@@ -14,7 +14,7 @@ use super::{Cursor, Life, Source, already_exists};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::Bound;
 use crate::session::protocol::describe::put_with_formats;
 use crate::session::protocol::extended::cannot_be_run;
@@ -37,7 +37,7 @@ struct Declared<'a> {
 enum Target {
     /// One shard, which has the cursor itself. `None`: which refuses it.
     Shard(Option<ShardId>),
-    Scatter(Vec<ShardId>),
+    Scatter(Reach),
     Gather(Arc<Gathering>),
 }
 
@@ -134,24 +134,24 @@ impl Session {
         self.check_cursor_count()?;
         let no_values = wire::bind(NO_VALUES).map_err(|error| PgError::internal(error.to_string()))?;
         let bind = bound.map_or(&no_values, |(_, bind)| bind);
-        let (shards, reason) = match target {
+        let (reach, reason) = match target {
             Target::Shard(_) => return Err(PgError::internal("a cursor of one shard").into()),
             Target::Gather(gathering) => return self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true),
-            Target::Scatter(shards) if declared.is_hold => (shards, not_held()),
-            Target::Scatter(shards) if declared.scroll == Scroll::Yes => (shards, backwards()),
-            Target::Scatter(shards) => match self.open_merged(&query, bind, &shards).await {
+            Target::Scatter(reach) if declared.is_hold => (reach, not_held()),
+            Target::Scatter(reach) if declared.scroll == Scroll::Yes => (reach, backwards()),
+            Target::Scatter(reach) => match self.open_merged(&query, bind, &reach).await {
                 Ok(cursor) => {
                     let cursor = Cursor { scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
                     self.keep_cursor(Bytes::copy_from_slice(declared.name.as_bytes()), cursor);
                     originate::command_complete(&mut self.client.output, "DECLARE CURSOR");
                     return Ok(true);
                 }
-                Err(NotMerged::Inexact(reason)) => (shards, reason),
+                Err(NotMerged::Inexact(reason)) => (reach, reason),
                 Err(NotMerged::Failed(failure)) => return Err(failure),
             },
         };
         let analysis = query.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
-        let gathering = self.instead(shards, analysis, query.text(), reason)?;
+        let gathering = self.instead(reach, analysis, query.text(), reason)?;
         self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true)
     }
 
@@ -222,8 +222,8 @@ impl Session {
         Ok(match route {
             // What is not a query is refused there in PostgreSQL's words.
             Route::Write(_) => Target::Shard(None),
-            Route::Shard(shard) => Target::Shard(Some(shard)),
-            Route::Scatter(shards) => Target::Scatter(shards),
+            Route::Shard(reach) => Target::Shard(reach.single()),
+            Route::Scatter(reach) => Target::Scatter(reach),
             Route::Gather(gathering) => Target::Gather(gathering),
         })
     }

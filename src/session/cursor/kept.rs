@@ -71,14 +71,14 @@ impl Session {
 
     /// The portal's rows are locked, all that its LIMIT lets through.
     pub(super) async fn open_locked(&mut self, name: &Bytes) -> Result<(), Failure> {
-        let Some(Portal::Scatter { statement, bind, shards }) = self.portals.get(name) else {
+        let Some(Portal::Scatter { statement, bind, reach }) = self.portals.get(name) else {
             return Err(PgError::internal("not a portal that locks rows").into());
         };
-        let (statement, bind, shards) = (statement.clone(), bind.clone(), shards.clone());
+        let (statement, bind, reach) = (statement.clone(), bind.clone(), reach.clone());
         self.check_cursor_count()?;
         let rows = self.describe(&statement).await?.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let kept = self.divert();
-        let run = Box::pin(self.scatter_bound(&statement, &bind, &shards)).await;
+        let run = Box::pin(self.scatter_bound(&statement, &bind, &reach)).await;
         let kept = self.kept_rows(kept, run)?;
         self.keep_rows(name, rows, kept);
         Ok(())

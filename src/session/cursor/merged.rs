@@ -13,7 +13,7 @@ use super::{Cursor, Life, Source};
 use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec, Unranked};
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::protocol::describe::{frame, prepare_on};
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::check_columns;
@@ -72,8 +72,9 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<Cursor, NotMerged> {
+        let shards = reach.shards();
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
         let merge = analysis.merge.clone()?;
         let description = self.describe(statement).await?;

@@ -105,9 +105,9 @@ impl Session {
     /// Its answer streams through, and nothing is left.
     async fn execute_whole(&mut self, name: &Bytes) -> Result<(), Failure> {
         let (statement, bind) = match self.portals.get(name) {
-            Some(Portal::Scatter { statement, bind, shards }) => {
-                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
-                Box::pin(self.scatter_bound(&statement, &bind, &shards)).await?;
+            Some(Portal::Scatter { statement, bind, reach }) => {
+                let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
+                Box::pin(self.scatter_bound(&statement, &bind, &reach)).await?;
                 (statement, bind)
             }
             Some(Portal::Gather { statement, bind, gathering }) => {
@@ -167,14 +167,14 @@ impl Session {
     async fn open_portal(&mut self, name: &Bytes) -> Result<(), Failure> {
         self.check_cursor_count()?;
         let cursor = match self.portals.get(name) {
-            Some(Portal::Scatter { statement, bind, shards }) => {
-                let (statement, bind, shards) = (Arc::clone(statement), bind.clone(), shards.clone());
+            Some(Portal::Scatter { statement, bind, reach }) => {
+                let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
                 let values = wire::bind(&bind).map_err(SessionEnd::from)?;
-                match self.open_merged(&statement, &values, &shards).await {
+                match self.open_merged(&statement, &values, &reach).await {
                     Ok(cursor) => cursor,
                     Err(NotMerged::Inexact(reason)) => {
                         let analysis = statement.analysis().ok_or_else(|| PgError::internal("a portal over nothing"))?;
-                        let gathering = self.instead(shards, analysis, statement.text(), reason)?;
+                        let gathering = self.instead(reach, analysis, statement.text(), reason)?;
                         self.open_gathered_portal(name, &statement, &bind, &gathering).await?
                     }
                     Err(NotMerged::Failed(failure)) => return Err(failure),

@@ -20,7 +20,7 @@ use crate::backend::{ColumnsDigest, Pooled, Reply, StatementId};
 use crate::routing::{Inputs, MapSource, SingleKey};
 use crate::session::transaction::participant::Participant;
 use crate::session::{Session, SessionEnd};
-use crate::shardmap::MapSnapshot;
+use crate::shardmap::MapInUse;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Part, Scope};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag, originate};
@@ -156,7 +156,7 @@ impl Session {
         analysis: &Analysis,
         inputs: &Inputs<'_>,
         prepared: Option<(StatementId, ColumnsDigest)>,
-    ) -> Option<(Arc<MapSnapshot>, Pooled)> {
+    ) -> Option<(Arc<MapInUse>, Pooled)> {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
             && analysis.session_calls.is_empty()
@@ -191,7 +191,7 @@ impl Session {
         Some((Arc::clone(&snapshot), connection))
     }
 
-    fn begin_at_once(&mut self, bytes: usize, map: Arc<MapSnapshot>, connection: Pooled, has_written: bool) {
+    fn begin_at_once(&mut self, bytes: usize, map: Arc<MapInUse>, connection: Pooled, has_written: bool) {
         self.client.input.advance(bytes);
         self.row.set_state(b'A');
         self.using = Some(map);

@@ -16,7 +16,7 @@ use super::describe::{Description, put_with_formats};
 use super::statement::{Portal, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
 use crate::error::{PgError, SqlState};
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::cursor::is_fetch;
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
@@ -328,15 +328,15 @@ impl Session {
             self.note_numbers_of(analysis.numbers, &route);
         }
         match route {
-            Route::Shard(shard) => {
-                self.check_portal_is_new(&portal, Some(shard))?;
-                self.bind_on_shard(shard, statement, bind, portal).await
+            Route::Shard(reach) => {
+                self.check_portal_is_new(&portal, reach.single())?;
+                self.bind_on_shard(&reach, statement, bind, portal).await
             }
-            Route::Scatter(shards) => {
+            Route::Scatter(reach) => {
                 self.answer_parse().await?;
                 self.describe(&statement).await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, shards });
+                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, reach });
                 Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
@@ -400,11 +400,12 @@ impl Session {
 
     async fn bind_on_shard(
         &mut self,
-        shard: ShardId,
+        reach: &Reach,
         statement: Arc<Statement>,
         bind: &wire::Bind<'_>,
         portal: Bytes,
     ) -> Result<(), Failure> {
+        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         if self.batch.current != Some(shard) {
             if let Some(index) = self.current_index() {
                 self.drain_with_flush(index).await?;

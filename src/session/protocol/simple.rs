@@ -8,11 +8,10 @@ use bytes::BytesMut;
 
 use crate::backend::Reply;
 use crate::error::{PgError, SqlState};
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::has_inner_query;
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
-use crate::shardmap::ShardId;
 use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
 use crate::sql::parse::lexer::Literals;
@@ -84,7 +83,7 @@ impl Session {
                 let inputs = Inputs::literals(text, &read.literals);
                 let route = self.route(statement, &inputs).await;
                 match self.counted(route) {
-                    Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+                    Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text, 0).await,
                     Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
                     Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
                 }
@@ -125,7 +124,7 @@ impl Session {
             self.note_numbers_of(statement.numbers, route);
         }
         match self.counted(route) {
-            Ok(Route::Shard(shard)) => self.run_on_shard(shard, statement, text, 0).await,
+            Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text, 0).await,
             Err(failure) => self.refuse(failure, statement, text).await,
             Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
         }
@@ -145,11 +144,12 @@ impl Session {
     /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
     pub(in crate::session) async fn run_on_shard(
         &mut self,
-        shard: ShardId,
+        reach: &Reach,
         statement: &Analysis,
         text: &str,
         blanks: usize,
     ) -> Result<(), Failure> {
+        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let index = self.join(shard).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -181,11 +181,11 @@ impl Session {
     /// Several statements: one transaction, stopped at the first error.
     async fn run_several(&mut self, text: &str, mut read: Read) -> Result<(), Failure> {
         let statements = &read.analyzed.statements;
-        if let Some(shard) = self.common_shard(statements, &Inputs::literals(text, &read.literals)).await? {
+        if let Some(reach) = self.common_reach(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
             self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
-            return self.run_on_shard(shard, decisive, text, 0).await;
+            return self.run_on_shard(&reach, decisive, text, 0).await;
         }
         for index in 0..read.analyzed.statements.len() {
             let run = match self.read_again(&mut read, text).await {
@@ -250,22 +250,28 @@ impl Session {
         let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
         self.note_numbers_of(statement.numbers, &route);
         match route {
-            Route::Shard(shard) => self.run_on_shard(shard, statement, alone, blanks).await,
+            Route::Shard(reach) => self.run_on_shard(&reach, statement, alone, blanks).await,
             route => Box::pin(self.run_elsewhere(route, statement, text, inputs)).await,
         }
     }
 
     /// The one shard that all statements belong to, when nothing among them concerns the session.
-    async fn common_shard(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<ShardId>, Failure> {
+    async fn common_reach(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<Reach>, Failure> {
         let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_)) && statement.numbers == Numbers::None;
         if self.transaction.is_open() || !statements.iter().all(is_plain) {
             return Ok(None);
         }
-        let mut common = None;
+        let mut common: Option<Reach> = None;
         for statement in statements {
             // A statement that is refused must not keep those before it from running: then each is routed by itself.
             match self.route(statement, inputs).await {
-                Ok(Route::Shard(shard)) if common.is_none_or(|known| known == shard) => common = Some(shard),
+                Ok(Route::Shard(reach)) => match common.take() {
+                    None => common = Some(reach),
+                    Some(known) => match known.with(&reach) {
+                        Some(both) => common = Some(both),
+                        None => return Ok(None),
+                    },
+                },
                 Ok(_) | Err(Failure::Error(_)) => return Ok(None),
                 Err(failure) => return Err(failure),
             }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::describe::Description;
 use crate::backend::{NestedValues, StatementId, StatementText};
 use crate::plan::Gathering;
+use crate::routing::Reach;
 use crate::session::writes::write::Writing;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
@@ -73,7 +74,7 @@ pub(in crate::session) enum Portal {
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.
-    Scatter { statement: Arc<Statement>, bind: Bytes, shards: Vec<ShardId> },
+    Scatter { statement: Arc<Statement>, bind: Bytes, reach: Reach },
     /// Writes on several shards when it is executed.
     Write { statement: Arc<Statement>, bind: Bytes, writing: Arc<Writing> },
     /// Runs over rows of several shards when it is executed.

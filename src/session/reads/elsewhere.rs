@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use super::last_step::Asked;
 use crate::error::{PgError, SqlState};
 use crate::execute::{Printing, RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
-use crate::plan::{self, Gathering, Plan};
-use crate::routing::Inputs;
+use crate::plan::{self, Gathering};
+use crate::routing::{Inputs, Reach};
 use crate::session::protocol::client::Client;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::{changed, changed_meanwhile};
@@ -59,45 +59,46 @@ impl Session {
         inputs: &Inputs<'_>,
     ) -> Result<(), Failure> {
         match route {
-            Route::Shard(shard) => self.run_on_shard(shard, statement, text, 0).await,
-            Route::Scatter(shards) => {
+            Route::Shard(reach) => self.run_on_shard(&reach, statement, text, 0).await,
+            Route::Scatter(reach) => {
+                let shards = reach.shards();
                 let merge = statement.merge.clone()?;
                 if merge.locking.is_some() {
-                    return Box::pin(self.lock_text(&shards, statement, text)).await;
+                    return Box::pin(self.lock_text(&reach, statement, text)).await;
                 }
                 let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
-                let fragment = match self.with_instant(fragment_text(statement, &merge, text), &shards).await {
+                let fragment = match self.with_instant(fragment_text(statement, &merge, text), shards).await {
                     Ok(fragment) => fragment,
                     Err(Failure::Error(refusal)) => {
-                        let gathering = self.instead(shards, statement, text, refusal)?;
+                        let gathering = self.instead(reach, statement, text, refusal)?;
                         return self.gather_text(&gathering, statement, text).await;
                     }
                     Err(failure) => return Err(failure),
                 };
-                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &shards)).await?;
-                for shard in &shards {
+                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, shards)).await?;
+                for shard in shards {
                     self.join_clean(*shard).await?;
                     if let Some(participant) = self.participants.last_mut() {
                         participant.connection.unnamed = None;
                     }
                 }
-                for participant in self.of_shards(&shards) {
+                for participant in self.of_shards(shards) {
                     let text = keyed.as_ref().unwrap_or(&fragment);
                     originate::query(&mut participant.connection.output, text.as_bytes());
                 }
-                let scattered = self.scatter_on(&shards, &spec).await;
+                let scattered = self.scatter_on(shards, &spec).await;
                 if keyed.is_some() {
-                    self.end_snapshots(&shards).await;
+                    self.end_snapshots(shards).await;
                 }
                 let scattered = match scattered {
-                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&shards, &last, statement, text).await,
+                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(shards, &last, statement, text).await,
                     scattered => scattered,
                 };
                 match scattered {
                     Ok(Scattered::Answered) => Ok(()),
                     Ok(Scattered::LastStep(_)) => Err(PgError::internal("a last step after the last step").into()),
                     Ok(Scattered::NotMerged(reason)) => {
-                        let gathering = self.instead(shards, statement, text, reason)?;
+                        let gathering = self.instead(reach, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
                     Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || keyed.is_some() => {
@@ -111,11 +112,11 @@ impl Session {
         }
     }
 
-    async fn lock_text(&mut self, shards: &[ShardId], statement: &Analysis, text: &str) -> Result<(), Failure> {
+    async fn lock_text(&mut self, reach: &Reach, statement: &Analysis, text: &str) -> Result<(), Failure> {
         let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
-        match Box::pin(self.lock_rows_alone(&prepared, &bind, shards)).await {
+        match Box::pin(self.lock_rows_alone(&prepared, &bind, reach)).await {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             locked => locked,
         }
@@ -138,16 +139,13 @@ impl Session {
     /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
     pub(in crate::session) fn instead(
         &self,
-        shards: Vec<ShardId>,
+        reach: Reach,
         statement: &Analysis,
         text: &str,
         reason: PgError,
     ) -> Result<Gathering, Failure> {
         let recipe = |home| gather::recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
-        match plan::gather(shards, &self.transaction_scope(), recipe) {
-            Ok(Plan::Gather(gathering)) => Ok(gathering),
-            Ok(Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split) | Err(_) => Err(reason.into()),
-        }
+        plan::gather(reach, &self.transaction_scope(), recipe).map_err(|_| reason.into())
     }
 
     /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
@@ -171,13 +169,14 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         client_bind: &Bytes,
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<(), Failure> {
+        let shards = reach.shards();
         let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
         let merge = analysis.merge.clone()?;
         if merge.locking.is_some() {
-            return Box::pin(self.lock_rows_bound(statement, &bind, shards)).await;
+            return Box::pin(self.lock_rows_bound(statement, &bind, reach)).await;
         }
         let description = self.describe(statement).await?;
         let types = &description.parameter_types;
@@ -187,7 +186,7 @@ impl Session {
         let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
             Ok(fragment) => fragment,
             Err(Failure::Error(refusal)) => {
-                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), refusal)?;
+                let gathering = self.instead(reach.clone(), analysis, statement.text(), refusal)?;
                 return self.gather_bound(statement, client_bind, &gathering).await;
             }
             Err(failure) => return Err(failure),
@@ -243,7 +242,7 @@ impl Session {
             Scattered::Answered => Ok(()),
             Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
             Scattered::NotMerged(reason) => {
-                let gathering = self.instead(shards.to_vec(), analysis, statement.text(), reason)?;
+                let gathering = self.instead(reach.clone(), analysis, statement.text(), reason)?;
                 self.gather_bound(statement, client_bind, &gathering).await
             }
         }

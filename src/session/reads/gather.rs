@@ -20,8 +20,8 @@ use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
     self, Final, Fragments, GatherError, Loaded, Opening, Part, RIGHTS_OFFSET, Script, Sent, Side, Stage,
 };
-use crate::plan::{self, Gathering, Plan};
-use crate::routing::Parameter;
+use crate::plan::{self, Gathering};
+use crate::routing::{Parameter, Reach};
 use crate::session::protocol::parameter;
 use crate::session::protocol::statement::Statement;
 use crate::session::transaction::participant::Participant;
@@ -146,14 +146,9 @@ impl Session {
         kept.ok_or_else(|| PgError::internal("the scratch session was not kept").into())
     }
 
-    fn gathering(&self, statement: &Analysis, text: &str, shards: Vec<ShardId>) -> Result<Gathering, PgError> {
+    fn gathering(&self, statement: &Analysis, text: &str, reach: Reach) -> Result<Gathering, PgError> {
         let recipe = |home| recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
-        match plan::gather(shards, &self.transaction_scope(), recipe)? {
-            Plan::Gather(gathering) => Ok(gathering),
-            Plan::SingleShard(_) | Plan::Scatter(_) | Plan::Write(_) | Plan::Split => {
-                Err(PgError::internal("gathering is planned as something else"))
-            }
-        }
+        plan::gather(reach, &self.transaction_scope(), recipe)
     }
 
     /// Execute of a portal.
@@ -194,7 +189,7 @@ impl Session {
         if is_open {
             self.learn_temporary_tables(analysis).await?;
         }
-        let renewed = is_open.then(|| self.gathering(analysis, statement.text(), gathering.shards.clone())).transpose()?;
+        let renewed = is_open.then(|| self.gathering(analysis, statement.text(), gathering.reach.clone())).transpose()?;
         let gathering = renewed.as_ref().unwrap_or(gathering);
         let text = analysis.alone(statement.text());
         let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
@@ -226,13 +221,13 @@ impl Session {
         };
         let bound = |recipe: &Recipe| {
             let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;
-            Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, shards: asked.gathering.shards.clone() })
+            Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, reach: asked.gathering.reach.clone() })
         };
         let recipe = &asked.gathering.recipe;
         if matches!(asked.then, Then::Answer | Then::Explain(..))
             && let Some(recipe) = Box::pin(self.staying(asked.gathering, asked.text, &value)).await?
         {
-            let gathering = Gathering { recipe, shards: asked.gathering.shards.clone() };
+            let gathering = Gathering { recipe, reach: asked.gathering.reach.clone() };
             match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
                 Err(Failed { is_of_load: true, .. }) => {
                     tracing::debug!("no input stays on its shards");
@@ -276,7 +271,7 @@ impl Session {
         let mut instant = None;
         if self.transaction.is_open() && gathering.recipe.has_clock {
             // A transaction of its own has a time of its own.
-            instant = Some(self.instant(&gathering.shards).await?);
+            instant = Some(self.instant(gathering.reach.shards()).await?);
             let replaced = clock::replaced(&gathering.recipe.text, Some(&self.context)).map_err(Failure::from)?;
             gathering.recipe.set_text(replaced, asked.text.len());
         }
@@ -370,14 +365,21 @@ impl Session {
         let has_snapshots = self.transaction.is_open() && self.has_snapshot();
         let own = self.participants.iter().filter(|participant| participant.is_own());
         let own: Vec<ShardId> = match has_snapshots {
-            true => gathering.shards.iter().copied().chain((!gathering.shards.contains(&home.id)).then_some(home.id)).collect(),
+            true => gathering
+                .reach
+                .shards()
+                .iter()
+                .copied()
+                .chain((!gathering.reach.shards().contains(&home.id)).then_some(home.id))
+                .collect(),
             false => own.map(|participant| participant.shard).collect(),
         };
         let (has_home_tables, has_temporary) = (gathering.recipe.reads(Source::Home), gathering.recipe.reads(Source::Temporary));
-        let is_own = |id: &ShardId| own.contains(id) && (gathering.shards.contains(id) || (*id == home.id && has_home_tables));
+        let is_own =
+            |id: &ShardId| own.contains(id) && (gathering.reach.shards().contains(id) || (*id == home.id && has_home_tables));
         let is_temporary_only = has_temporary && !is_own(&home.id);
         let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
-        let reads_home = gathering.shards.contains(&home.id) && !own.contains(&home.id);
+        let reads_home = gathering.reach.shards().contains(&home.id) && !own.contains(&home.id);
         let scratch = self.checkout(&home, &settings).await?;
         let mut hands = Hands {
             scratch,
@@ -386,7 +388,7 @@ impl Session {
             parts: Vec::new(),
             own: Vec::new(),
         };
-        for id in gathering.shards.iter().filter(|id| **id != home.id && !own.contains(id)) {
+        for id in gathering.reach.shards().iter().filter(|id| **id != home.id && !own.contains(id)) {
             let shard = self.gateway.shard(*id)?;
             // The scratch session is held meanwhile.
             let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
@@ -399,7 +401,7 @@ impl Session {
             let has_begun = self.participants.get(index).is_some_and(|participant| participant.has_begun);
             let fragments = match has_begun {
                 true => {
-                    let has_shards = is_own(id) && gathering.shards.contains(id);
+                    let has_shards = is_own(id) && gathering.reach.shards().contains(id);
                     Fragments::own(&gathering.recipe, has_shards, *id == home.id, has_snapshots)
                 }
                 false => Fragments::temporary(&gathering.recipe),

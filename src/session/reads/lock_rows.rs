@@ -24,7 +24,7 @@ use super::gather::bind_body;
 use crate::backend::ColumnsDigest;
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
-use crate::routing::{Inputs, Parameter};
+use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::cursor::Heard;
 use crate::session::protocol::describe::{Description, prepare_on, put_with_formats};
 use crate::session::protocol::statement::Statement;
@@ -32,14 +32,13 @@ use crate::session::protocol::told::check_columns;
 use crate::session::transaction::participant::Participant;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
-use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
 use crate::sql::rewrite::staging::StageKind;
 use crate::wire::{self, FieldDescription, originate};
 
 /// The statement as it runs on the shards.
 struct Plan {
-    shards: Vec<ShardId>,
+    reach: Reach,
     /// With locks.
     locking: Statement,
     /// Without; what is first.
@@ -62,14 +61,14 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<(), Failure> {
         let begins_here = !self.transaction.is_open();
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
             self.adopt_pipeline();
         }
-        let locked = Box::pin(self.lock_rows(statement, bind, shards, true)).await;
+        let locked = Box::pin(self.lock_rows(statement, bind, reach, true)).await;
         if begins_here {
             match &locked {
                 Ok(()) => self.commit_everywhere().await?,
@@ -85,12 +84,12 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
-        shards: &[ShardId],
+        reach: &Reach,
         describes: bool,
     ) -> Result<(), Failure> {
         let description = self.describe(statement).await?;
         let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let plan = self.lock_plan(statement, bind, shards, &description).await?;
+        let plan = self.lock_plan(statement, bind, reach, &description).await?;
         if describes {
             put_with_formats(self.client.buffer(), &rows, bind.result_formats)?;
         }
@@ -109,16 +108,16 @@ impl Session {
     pub(in crate::session) async fn lock_values(
         &mut self,
         statement: &Arc<Statement>,
-        shards: &[ShardId],
+        reach: &Reach,
         values: &[Parameter<'_>],
         bind: Option<&wire::Bind<'_>>,
     ) -> Result<(), Failure> {
         let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
         let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
         if bind.is_none() {
-            return self.lock_rows_alone(statement, &values, shards).await;
+            return self.lock_rows_alone(statement, &values, reach).await;
         }
-        self.lock_rows_bound(statement, &values, shards).await
+        self.lock_rows_bound(statement, &values, reach).await
     }
 
     /// In the extended protocol: outside of a transaction, the pipeline is one up to Sync.
@@ -126,19 +125,19 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<(), Failure> {
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
-        Box::pin(self.lock_rows(statement, bind, shards, false)).await
+        Box::pin(self.lock_rows(statement, bind, reach, false)).await
     }
 
     async fn lock_plan(
         &mut self,
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
-        shards: &[ShardId],
+        reach: &Reach,
         description: &Description,
     ) -> Result<Plan, Failure> {
         let types = description.parameter_types.as_slice();
@@ -160,12 +159,12 @@ impl Session {
         let guide = match has_limit && locking.wait != LockWait::Skip {
             true => {
                 let text = text_without_locks(analysis, &merge, &locking, statement.text());
-                let text = self.with_instant(text, shards).await?;
+                let text = self.with_instant(text, reach.shards()).await?;
                 Some(make(self, text))
             }
             false => None,
         };
-        let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await?;
+        let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), reach.shards()).await?;
         let fragment = make(self, text);
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
@@ -174,7 +173,7 @@ impl Session {
         formats.extend(u16::try_from(codes.len()).unwrap_or(u16::MAX).to_be_bytes());
         codes.iter().for_each(|code| formats.extend(code.to_be_bytes()));
         Ok(Plan {
-            shards: shards.to_vec(),
+            reach: reach.clone(),
             locking: fragment,
             guide,
             wait: locking.wait,
@@ -212,10 +211,10 @@ impl Session {
     /// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.
     async fn open_locks(&mut self, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
         let prepared_max = self.gateway.prepared_max();
-        for shard in &plan.shards {
+        for shard in plan.reach.shards() {
             self.join_clean(*shard).await?;
         }
-        for participant in self.participants.iter_mut().filter(|participant| plan.shards.contains(&participant.shard)) {
+        for participant in self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard)) {
             if has_savepoint {
                 put_command(participant, STATEMENT_SAVEPOINT);
             }
@@ -232,13 +231,15 @@ impl Session {
             originate::describe(&mut connection.output, b'P', plan.portal().as_bytes());
             originate::sync(&mut connection.output);
         }
-        match self.hear_all(&plan.shards).await {
+        match self.hear_all(plan.reach.shards()).await {
             Ok(heard) => {
                 check_columns(&heard, plan.spec.hidden_columns, plan.told)?;
                 Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
             }
             Err(failure) => {
-                for participant in self.participants.iter_mut().filter(|participant| plan.shards.contains(&participant.shard)) {
+                for participant in
+                    self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard))
+                {
                     participant.connection.prepared.doubt(plan.locking.id);
                     if let Some(guide) = &plan.guide {
                         participant.connection.prepared.doubt(guide.id);
@@ -250,14 +251,14 @@ impl Session {
     }
 
     fn lock_pieces(&self, plan: &Plan, spec: Spec, columns: Vec<FieldDescription>) -> Result<Pieces, PgError> {
-        let mut pieces = Pieces::new(spec, columns, plan.shards.len()).map_err(|error| error.told())?;
+        let mut pieces = Pieces::new(spec, columns, plan.reach.shards().len()).map_err(|error| error.told())?;
         pieces.set_formats(plan.codes.iter().copied());
         Ok(pieces)
     }
 
     /// Fetches from one shard's portal. `commands`: before it.
     async fn fetch_locks(&mut self, plan: &Plan, input: usize, fetch: LockFetch<'_>) -> Result<Vec<Bytes>, Failure> {
-        let shard = *plan.shards.get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
+        let shard = *plan.reach.shards().get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
         let Some(participant) = self.participants.get_mut(index) else {
@@ -393,7 +394,7 @@ impl Session {
         let mut pieces = self.lock_pieces(plan, spec, columns)?;
         let portal = plan.portal();
         let mut locked = Vec::new();
-        let mut held = vec![Held::Nothing; plan.shards.len()];
+        let mut held = vec![Held::Nothing; plan.reach.shards().len()];
         loop {
             // One row at a time of each shard: whatever is not taken is unlocked again.
             match pieces.next(1).map_err(|error| error.told())? {
@@ -436,16 +437,16 @@ impl Session {
     }
 
     async fn end_savepoints(&mut self, plan: &Plan, commands: &[&str]) -> Result<(), Failure> {
-        for input in 0..plan.shards.len() {
+        for input in 0..plan.reach.shards().len() {
             self.fetch_locks(plan, input, LockFetch { before: commands, portal: "", rows: 0 }).await?;
         }
         Ok(())
     }
 
     fn close_locks(&mut self, plan: &Plan) {
-        self.close_portals(&plan.portal(), &plan.shards);
+        self.close_portals(&plan.portal(), plan.reach.shards());
         if plan.guide.is_some() {
-            self.close_portals(&plan.guide_portal(), &plan.shards);
+            self.close_portals(&plan.guide_portal(), plan.reach.shards());
         }
     }
 

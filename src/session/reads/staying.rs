@@ -65,7 +65,7 @@ impl Session {
         let Some(choice) = Choice::of(text, &self.context) else { return Ok(None) };
         let inputs: Option<Vec<Input>> = choice.inputs().iter().map(|input| input.bound(value)).collect();
         let Some(inputs) = inputs else { return Ok(None) };
-        let Some(sizes) = Box::pin(self.sizes(&inputs, &gathering.shards)).await? else { return Ok(None) };
+        let Some(sizes) = Box::pin(self.sizes(&inputs, gathering.reach.shards())).await? else { return Ok(None) };
         let sized: Vec<(&Input, Size)> = inputs.iter().zip(sizes).collect();
         let Some(mut brought) = self.brought(&sized) else { return Ok(None) };
         let recipe_by = |brought: &[String]| choice.recipe(&self.context, &|name| brought.iter().any(|brought| brought == name));

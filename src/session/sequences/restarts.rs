@@ -44,7 +44,7 @@ impl Session {
         let numbers = self.gateway.numbers.clone();
         let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
-        for shard in &writing.shards {
+        for shard in writing.shards() {
             let Some(index) = self.index_of(*shard) else { continue };
             let Some(participant) = self.participants.get_mut(index) else { continue };
             for Restart { sequence, .. } in &restarts {

@@ -22,15 +22,18 @@ pub(in crate::session) struct Decider {
 impl Session {
     /// Before the statement runs where it was routed to.
     pub(in crate::session) fn check_decider(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
-        if let (Command::DeclareCursor { is_hold: true, .. }, Route::Shard(shard)) = (&statement.command, route) {
-            self.decide_on(*shard, HELD_CURSOR)?;
+        if let (Command::DeclareCursor { is_hold: true, .. }, Some(shard)) = (&statement.command, route.shard()) {
+            self.decide_on(shard, HELD_CURSOR)?;
         }
         let Some(what) = &statement.notifies else { return Ok(()) };
         match route {
-            Route::Shard(shard) => self.decide_on(*shard, &format!("{what} sends notifications")),
+            Route::Shard(reach) => match reach.single() {
+                Some(shard) => self.decide_on(shard, &format!("{what} sends notifications")),
+                None => Err(notifies_on_several(what)),
+            },
             // What it is made into is routed by itself.
             Route::Write(writing) if matches!(writing.kind, WritingKind::Staged(_) | WritingKind::Moved(_)) => Ok(()),
-            Route::Write(writing) => match *writing.shards {
+            Route::Write(writing) => match *writing.shards() {
                 [shard] => self.decide_on(shard, &format!("{what} sends notifications")),
                 _ => Err(notifies_on_several(what)),
             },

@@ -101,7 +101,7 @@ impl Session {
             return Ok(());
         }
         let kept = match route {
-            Route::Shard(shard) if self.transaction.has_snapshots_open => Some(*shard),
+            Route::Shard(reach) if self.transaction.has_snapshots_open => reach.single(),
             Route::Shard(_) | Route::Scatter(_) | Route::Write(_) | Route::Gather(_) => None,
         };
         self.let_spares_go(kept).await?;

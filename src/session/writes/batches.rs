@@ -132,7 +132,7 @@ impl Session {
         if begins {
             self.begin_one_statement();
         }
-        self.check_commit_support(&writing.shards).await?;
+        self.check_commit_support(writing.shards()).await?;
         let tag = refused_if_about_the_text(self.write_text_of(&writing, &text, asked).await, batches.refusal)?;
         Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
     }

@@ -61,8 +61,8 @@ impl Session {
             let list = self.rows_as(StageKind::In { is_not: false }, &keys(rows, chosen))?;
             let table = self.rows_as(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
             let found = self.find_write(&chosen.write(&table, &list, &starred), asked).await?;
-            if found.writing.shards.len() > 1 {
-                self.check_commit_support(&found.writing.shards).await?;
+            if found.writing.shards().len() > 1 {
+                self.check_commit_support(found.writing.shards()).await?;
             }
             let tag = self.write_text_of(&found.writing, &found.text, asked).await?;
             count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();

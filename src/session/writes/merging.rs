@@ -7,7 +7,7 @@
 use super::staged::{Asked, Clock, Staging, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
 use crate::error::PgError;
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
@@ -72,7 +72,8 @@ impl Session {
         if shards.len() > 1 {
             self.check_commit_support(&shards).await?;
         }
-        let writing = Writing { shards, kind: WritingKind::Parts };
+        let reach = Reach::several(shards, self.gateway.map.load().snapshot());
+        let writing = Writing { reach, kind: WritingKind::Parts };
         match asked {
             Asked::Text { .. } | Asked::Own => self.write_on(&writing, &Request::Queries(&texts), Shown::Nothing).await,
             Asked::Bound { bind, description } => {
@@ -114,7 +115,7 @@ impl Session {
                 return Err(PgError::internal("rows are not routed as rows").into());
             };
             for (shard, place) in shard_of_row.iter().zip(waiting.by_ref().take(shard_of_row.len())) {
-                let shard = *writing.shards.get(*shard).ok_or_else(|| PgError::internal("a row without a shard"))?;
+                let shard = *writing.shards().get(*shard).ok_or_else(|| PgError::internal("a row without a shard"))?;
                 match parts.iter_mut().find(|(known, _)| *known == shard) {
                     Some((_, places)) => places.push(*place),
                     None => parts.push((shard, vec![*place])),

@@ -103,8 +103,8 @@ impl Session {
     ) -> Result<String, Failure> {
         self.check_privileges(update, asked).await?;
         let from = self.find_write(delete, &Asked::Own).await?.writing;
-        if from.shards.len() > 1 {
-            self.check_commit_support(&from.shards).await?;
+        if from.shards().len() > 1 {
+            self.check_commit_support(from.shards()).await?;
         }
         let kept = self.divert();
         let run = self.write_text_of(&from, delete, &Asked::Own).await.map(drop);
@@ -126,8 +126,8 @@ impl Session {
         }
         let asked_here = if is_whole { asked } else { &Asked::Own };
         let to = self.find_write(&insert, asked_here).await?.writing;
-        let mut shards = from.shards.clone();
-        shards.extend(to.shards.iter().filter(|shard| !from.shards.contains(shard)));
+        let mut shards = from.shards().to_vec();
+        shards.extend(to.shards().iter().filter(|shard| !from.shards().contains(shard)));
         if shards.len() > 1 {
             self.check_commit_support(&shards).await?;
         }

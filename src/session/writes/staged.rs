@@ -117,7 +117,7 @@ impl Session {
         } else {
             return Err(refusal.into());
         };
-        Ok(Route::Write(Arc::new(Writing { shards: Vec::new(), kind })))
+        Ok(Route::Write(Arc::new(Writing { reach: None, kind })))
     }
 
     /// Runs a statement of the simple protocol. Ends the transaction that it begins.
@@ -227,7 +227,7 @@ impl Session {
     ) -> Result<String, Failure> {
         let began_at = Moment::now();
         let clock = self.clock_of(&staging.stages).await?;
-        let (with, mut kept_with) = self.answer_with(&staging.stages, alone, clock.as_ref()).await?;
+        let (with, mut kept_with) = Box::pin(self.answer_with(&staging.stages, alone, clock.as_ref())).await?;
         if staging.stages.is_query {
             let mut splices = kept_with;
             self.answer_sub_selects(staging, &with, clock.as_ref(), &mut splices).await?;
@@ -311,8 +311,8 @@ impl Session {
         if begins {
             self.begin_one_statement();
         }
-        if found.writing.shards.len() > 1 {
-            self.check_commit_support(&found.writing.shards).await?;
+        if found.writing.shards().len() > 1 {
+            self.check_commit_support(found.writing.shards()).await?;
         }
         let written = self.write_text_of(&found.writing, &found.text, asked).await;
         refused_if_about_the_text(written, &staging.refusal)
@@ -464,7 +464,7 @@ impl Session {
         let route = self.route(statement, &inputs).await?;
         self.note_numbers_of(statement.numbers, &route);
         let writing = match route {
-            Route::Shard(shard) => Arc::new(Writing { shards: vec![shard], kind: WritingKind::Parts }),
+            Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
             Route::Write(writing) => writing,
             Route::Scatter(_) | Route::Gather(_) => return Err(PgError::internal("a write is routed as a read").into()),
         };
@@ -478,9 +478,9 @@ impl Session {
         asked: &Asked<'_>,
     ) -> Result<String, Failure> {
         let texts = match &writing.kind {
-            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards.len(), shard_of_row)?,
+            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards().len(), shard_of_row)?,
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
-                vec![text.to_owned(); writing.shards.len()]
+                vec![text.to_owned(); writing.shards().len()]
             }
             WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
                 return Err(PgError::internal("a staged write in stages").into());
@@ -565,7 +565,7 @@ impl Session {
         let inputs = Inputs::literals(prepared.text(), &prepared.literals);
         let route = self.route(analysis, &inputs).await?;
         match self.counted(Ok(route))? {
-            Route::Shard(shard) => self.run_on_shard(shard, analysis, prepared.text(), 0).await,
+            Route::Shard(reach) => self.run_on_shard(&reach, analysis, prepared.text(), 0).await,
             route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
         }
     }

@@ -56,8 +56,8 @@ impl Session {
         if begins {
             self.begin_one_statement();
         }
-        if writing.shards.len() > 1 {
-            self.check_commit_support(&writing.shards).await?;
+        if writing.shards().len() > 1 {
+            self.check_commit_support(writing.shards()).await?;
         }
         let kept = self.divert();
         let run = self.write_text_of(&writing, &text, &Asked::Own).await;
@@ -99,8 +99,8 @@ impl Session {
         let found = self.find_write(query, &Asked::Own).await;
         self.is_staging = true;
         let Found { writing, text } = found?;
-        if writing.shards.len() > 1 {
-            self.check_commit_support(&writing.shards).await?;
+        if writing.shards().len() > 1 {
+            self.check_commit_support(writing.shards()).await?;
         }
         let kept = self.divert();
         let run = match &writing.kind {

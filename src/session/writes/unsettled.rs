@@ -78,7 +78,7 @@ impl Session {
         let Some(lock) = copies_named::lock(request.text(), &self.context) else {
             return self.write_restarting(command, writing, request, shown).await;
         };
-        let locked = Writing { shards: writing.shards.clone(), kind: WritingKind::LockedCopies(lock) };
+        let locked = Writing { reach: writing.reach.clone(), kind: WritingKind::LockedCopies(lock) };
         self.write_restarting(command, &locked, request, shown).await
     }
 

@@ -23,6 +23,7 @@ use super::unsettled::Difference;
 use crate::backend::{Connection, ConnectionError, NestedValues};
 use crate::error::{PgError, SqlState};
 use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
+use crate::routing::Reach;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
@@ -41,9 +42,16 @@ use crate::wire::{self, FieldDescription, originate, shard_tag};
 /// Where a statement writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::session) struct Writing {
-    /// With copies, the home shard first.
-    pub shards: Vec<ShardId>,
+    /// With copies, the home shard first. `None`: it is known when the statement's queries are answered.
+    pub reach: Option<Reach>,
     pub kind: WritingKind,
+}
+
+impl Writing {
+    /// None while they are not known.
+    pub(in crate::session) fn shards(&self) -> &[ShardId] {
+        self.reach.as_ref().map_or(&[], Reach::shards)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,9 +165,9 @@ impl Session {
                 let request = Request::Query(&alone);
                 self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
             }
-            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, &writing.shards, &alone)).await,
+            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing.shards(), &alone)).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
-            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards.len(), shard_of_row) {
+            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
             },
@@ -193,8 +201,8 @@ impl Session {
     async fn check_several(&mut self, writing: &Writing) -> Result<(), Failure> {
         match writing.kind {
             WritingKind::Locks => Ok(()),
-            _ if writing.shards.len() == 1 => Ok(()),
-            _ => self.check_commit_support(&writing.shards).await,
+            _ if writing.shards().len() == 1 => Ok(()),
+            _ => self.check_commit_support(writing.shards()).await,
         }
     }
 
@@ -223,12 +231,12 @@ impl Session {
                 }
             }
             WritingKind::Streamed { copy, group } => {
-                Box::pin(self.copy_rows(copy, *group, &writing.shards, statement.text())).await?
+                Box::pin(self.copy_rows(copy, *group, writing.shards(), statement.text())).await?
             }
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
             WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
-                let texts = texts_of_rows(statement.text(), writing.shards.len(), shard_of_row)?;
+                let texts = texts_of_rows(statement.text(), writing.shards().len(), shard_of_row)?;
                 let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
                 self.write_on(writing, &request, Shown::KeptRows).await?
             }
@@ -244,7 +252,7 @@ impl Session {
         request: &Request<'_>,
         shown: Shown,
     ) -> Result<String, Failure> {
-        for shard in &writing.shards {
+        for shard in writing.shards() {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
@@ -255,14 +263,14 @@ impl Session {
         self.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
         match &writing.kind {
             WritingKind::Parts => {
-                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                let parts = self.write_and_read(writing.shards(), request, shown).await?;
                 sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
             }
             WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
                 Err(PgError::internal("a write that is run by itself").into())
             }
             WritingKind::Rows(shard_of_row) => {
-                let parts = self.write_and_read(&writing.shards, request, shown).await?;
+                let parts = self.write_and_read(writing.shards(), request, shown).await?;
                 let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
                 let may_leave_out = match request {
                     Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
@@ -276,7 +284,7 @@ impl Session {
             WritingKind::Locks => {
                 // Whoever else locks them waits on the first shard, and not crosswise.
                 let mut tag = String::new();
-                for (place, shard) in writing.shards.iter().enumerate() {
+                for (place, shard) in writing.shards().iter().enumerate() {
                     let shown = if place == 0 { shown } else { Shown::Nothing };
                     let parts = self.write_and_read(std::slice::from_ref(shard), request, shown).await?;
                     tag = parts.into_iter().next().unwrap_or_default().tag;
@@ -284,10 +292,10 @@ impl Session {
                 Ok(tag)
             }
             WritingKind::LockedCopies(lock) => {
-                Box::pin(self.lock_copies(lock, &writing.shards)).await?;
-                self.write_copies(&writing.shards, request, shown).await
+                Box::pin(self.lock_copies(lock, writing.shards())).await?;
+                self.write_copies(writing.shards(), request, shown).await
             }
-            WritingKind::Copies => self.write_copies(&writing.shards, request, shown).await,
+            WritingKind::Copies => self.write_copies(writing.shards(), request, shown).await,
         }
     }
 
