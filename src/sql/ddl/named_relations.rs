@@ -57,11 +57,13 @@ pub fn are_temporary(node: Node<'_>, context: &Context) -> bool {
 
 /// As [`are_temporary`]. Refuses a statement that would mean temporary tables on one shard and lasting ones on others.
 pub fn is_of_temporary(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<bool, PgError> {
+    if let Node::CreateStatsStmt(create) = node
+        && is_after_from(source, context)
+    {
+        return if is_temporary_statistics(create) { Ok(true) } else { Err(lasting_statistics()) };
+    }
     if are_temporary(node, context) {
-        return match node {
-            Node::CreateStatsStmt(create) if !is_temporary_statistics(create) => Err(lasting_statistics()),
-            _ => Ok(true),
-        };
+        return Ok(true);
     }
     match mentioned(source, context) {
         Some(name) => Err(beside_lasting(&name)),
@@ -109,6 +111,14 @@ pub fn beside_lasting(name: &str) -> PgError {
     )
 }
 
+/// CREATE STATISTICS is of a temporary table. By the text, since the grammar takes whatever a FROM clause may hold.
+fn is_after_from(source: Source<'_>, context: &Context) -> bool {
+    let tokens = Tokens::of(source.text.get(source.start..source.end).unwrap_or_default());
+    let names = tokens.from_at_top(0).and_then(|from| tokens.names(from + 1)).unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Subject::dotted(&names).is_temporary(context)
+}
+
 /// PostgreSQL puts statistics into the schema that their name says, also those of a temporary table.
 fn is_temporary_statistics(create: &nodes::CreateStatsStmt) -> bool {
     let names: Vec<&str> = create.defnames().iter().filter_map(nodes::String::sval).collect();
@@ -141,7 +151,6 @@ fn subjects(node: Node<'_>) -> Vec<Subject<'_>> {
             if has_relations { s.objects().iter().map(Subject::of).collect() } else { Vec::new() }
         }
         Node::VacuumStmt(s) => s.rels().iter().filter_map(nodes::VacuumRelation::relation).map(Subject::of).collect(),
-        Node::CreateStatsStmt(s) => s.relations().iter().map(Subject::of).collect(),
         Node::AlterStatsStmt(s) => {
             let names: Vec<&str> = s.defnames().iter().filter_map(nodes::String::sval).collect();
             vec![statistics(&names)]

@@ -116,8 +116,7 @@ pub fn means_temporary(context: &Context, schema: Option<&str>, name: &str, sear
 
 /// As [`means_temporary`], of a name as the input of regclass has it.
 pub fn text_means_temporary(context: &Context, text: &str) -> bool {
-    qualified_name(text)
-        .is_some_and(|(schema, name)| means_temporary(context, schema.as_deref(), &name, &context.search_path))
+    qualified_name(text).is_some_and(|(schema, name)| means_temporary(context, schema.as_deref(), &name, &context.search_path))
 }
 
 /// Nobody else can name a schema like this: PostgreSQL keeps the prefix for itself.
