@@ -192,6 +192,7 @@ impl Catalog {
         let mut add = |name: String, function: Option<Oid>, fires_on: TriggerEvents, visit: &dyn Fn(&mut Walk<'_>)| {
             let mut walk = Walk::new(self, reader);
             visit(&mut walk);
+        walk.conversions(body, &[]);
             let (notifies, sets_local) = (walk.notifies, walk.sets_local);
             let closure = walk.finish();
             if notifies || sets_local || closure != Closure::Known(References::default()) {
@@ -208,7 +209,10 @@ impl Catalog {
             }
         }
         for policy in found.policies.iter().filter(|_| access != Access::Action) {
-            let visit = |walk: &mut Walk<'_>| walk.policies(found, Some(&policy.name));
+            let visit = |walk: &mut Walk<'_>| {
+                walk.policies(found, Some(&policy.name));
+                walk.dependencies(found, access, Some((DependentKind::Policy, &policy.name)));
+            };
             add(format!("policy \"{}\"", policy.name), None, TriggerEvents::ALL, &visit);
         }
         let mut others: Vec<(DependentKind, &str)> = self
@@ -433,6 +437,28 @@ impl<'a> Walk<'a> {
     fn call(&mut self, name: &BodyName, of: &str) {
         let candidates = self.catalog.function_names.get(&name.name).map(Vec::as_slice).unwrap_or_default();
         let is_meant = |oid: &&Oid| match (&name.schema, self.catalog.functions.get(oid)) {
+        self.conversions(&function.body, &function.types);
+    }
+
+    /// What a body of this text calls without naming it. `types`: of values that it is given.
+    fn conversions(&mut self, body: &str, types: &[Oid]) {
+        let catalog = self.catalog;
+        for conversion in &catalog.conversions {
+            let is_given = types.iter().any(|given| conversion.types.contains(given));
+            if is_given || catalog.may_convert(conversion, body, self.reads.iter().chain(&self.writes)) {
+                self.function(conversion.function);
+            }
+        }
+    }
+
+    /// Values that are stored become those of the columns' types.
+    fn assigned(&mut self, relation: &Relation) {
+        let catalog = self.catalog;
+        for known in relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid)) {
+            for function in catalog.type_functions.get(&known.name).into_iter().flatten() {
+                self.function(*function);
+            }
+        }
             (Some(schema), Some(function)) => *schema == function.schema,
             (None, Some(_)) => true,
             (_, None) => false,
@@ -491,7 +517,10 @@ impl<'a> Walk<'a> {
         self.dependencies(relation, access, None);
         match access {
             Access::Read => {}
-            Access::Write | Access::Action => self.written(relation),
+            Access::Write | Access::Action => {
+                self.assigned(relation);
+                self.written(relation);
+            }
         }
     }
 

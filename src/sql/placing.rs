@@ -58,7 +58,7 @@ impl Placement {
 
 /// The placement of a statement whose queries were read.
 pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgError>) -> Placement {
-    reader.note_policies();
+    reader.note_hidden();
     let may_touch_anything = reader.notes.touches_anything.is_some();
     let scope = scope(&mut reader);
     Placement {
@@ -111,7 +111,7 @@ pub fn seen_twice(mut placement: Placement, named: &BTreeSet<Name>, source: Sour
 
 /// A write to a reference table: the same on every shard, or refused.
 pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Placement {
-    reader.note_policies();
+    reader.note_hidden();
     let refusal = if let Some(refusal) = reader.notes.refused.take() {
         Some(refusal)
     } else if let Some(reason) = reader.notes.touches_anything.take() {

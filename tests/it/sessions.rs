@@ -46,4 +46,5 @@ mod temporary;
 mod temporary_names;
 mod user_schemas;
 
+mod ways_in;
 pub use stage::{Stage, succeed};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::catalog::{Dependency, Policy, Trigger, TriggerEvents};
+use crate::catalog::{Conversion, Dependency, Policy, Trigger, TriggerEvents};
 
 const T: Oid = 1;
 const AUDIT: Oid = 2;
@@ -78,6 +78,7 @@ fn trigger(function: Oid) -> Trigger {
     Trigger {
         name: "tr".into(),
         function,
+        types: Vec::new(),
         is_before: false,
         is_row: true,
         is_instead: false,
@@ -187,6 +188,21 @@ fn a_policy_counts_for_reads_once_row_security_is_on() {
     assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
     // A changed catalogue is a new one; the old one's walks are not its own.
     catalog.closures = ClosureCache::default();
+#[test]
+fn conversions_count_where_a_value_of_their_type_may_be() {
+    let mut catalog = catalog(vec![
+        function(10, "to_int", "sql", "count audit"),
+        function(11, "plain", "sql", "select 1"),
+        function(12, "names", "sql", "select x::box1"),
+        Function { types: vec![700], ..function(13, "takes", "sql", "select 2") },
+    ]);
+    let type_names = BTreeSet::from(["box1".to_owned()]);
+    catalog.conversions.push(Conversion { function: 10, types: BTreeSet::from([700]), type_names, is_implicit: true });
+    assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[], &[]));
+    assert_eq!(*catalog.closure_of_function(12, &reader()), known(&[AUDIT], &[]));
+    assert_eq!(*catalog.closure_of_function(13, &reader()), known(&[AUDIT], &[]));
+}
+
     catalog.relations.get_mut(&T).unwrap().has_row_security = true;
     assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[AUDIT], &[]));
 }

@@ -19,6 +19,7 @@ mod bodies;
 mod catalog_functions;
 mod collation;
 mod column_name;
+mod conversions;
 mod copied;
 mod copy_in;
 mod distinct;
