@@ -15,7 +15,7 @@ mod numbering;
 mod quote;
 
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
-pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
+pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References, SchemaEffect};
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};

@@ -12,6 +12,7 @@ use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
 use super::utility::copy_in::CopyIn;
+use crate::catalog::{Oid, SchemaEffect};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 
@@ -33,6 +34,8 @@ pub struct Placement {
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
     pub notifies: Option<String>,
+    /// It calls, or is, what may change the schema.
+    pub changes_schema: Option<(SchemaEffect, Oid)>,
 }
 
 impl Placement {
@@ -52,6 +55,7 @@ impl Placement {
             copy_in: None,
             opinion: None,
             notifies: None,
+            changes_schema: None,
         }
     }
 }
@@ -77,6 +81,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         copy_in: None,
         opinion: None,
         notifies: reader.notes.notifies.take(),
+        changes_schema: reader.notes.changes_schema.take(),
     }
 }
 
@@ -133,6 +138,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         has_unknown_names: reader.notes.has_unknown_names,
         numbers: reader.notes.numbers,
         notifies: reader.notes.notifies.take(),
+        changes_schema: reader.notes.changes_schema.take(),
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
     }
 }

@@ -6,6 +6,7 @@
 mod abandoned;
 mod altered;
 mod answers;
+mod bodies;
 mod broken;
 mod copies;
 mod cursors;
@@ -45,6 +46,6 @@ mod staying;
 mod temporary;
 mod temporary_names;
 mod user_schemas;
-
 mod ways_in;
+
 pub use stage::{Stage, succeed};

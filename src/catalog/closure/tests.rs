@@ -17,6 +17,14 @@ impl BodyReader for Bodies {
     fn references(&self, _language: &str, body: &str) -> BodyReferences {
         self.0.get(body).cloned().unwrap_or_default()
     }
+
+    fn schema_effect(&self, _language: &str, body: &str) -> Option<SchemaEffect> {
+        match body {
+            "create" => Some(SchemaEffect::Changes),
+            "execute" => Some(SchemaEffect::RunsAnything),
+            _ => None,
+        }
+    }
 }
 
 fn name(name: &str) -> BodyName {
@@ -70,6 +78,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         body: body.into(),
         is_extension_member: false,
         relations: Vec::new(),
+        types: Vec::new(),
         search_path: None,
     }
 }
@@ -78,7 +87,6 @@ fn trigger(function: Oid) -> Trigger {
     Trigger {
         name: "tr".into(),
         function,
-        types: Vec::new(),
         is_before: false,
         is_row: true,
         is_instead: false,
@@ -181,13 +189,24 @@ fn what_notifies_is_known_even_where_nothing_else_is() {
 }
 
 #[test]
-fn a_policy_counts_for_reads_once_row_security_is_on() {
-    let mut catalog = catalog(vec![]);
-    let table = catalog.relations.get_mut(&T).unwrap();
-    table.policies.push(Policy { name: "p".into(), expressions: vec!["exists audit".into()], relations: vec![] });
-    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
-    // A changed catalogue is a new one; the old one's walks are not its own.
+fn what_changes_the_schema_is_known_through_what_calls_it() {
+    let member = |oid, body| Function { is_extension_member: true, ..function(oid, "member", "plpgsql", body) };
+    let mut catalog = catalog(vec![
+        function(10, "log", "plpgsql", "create"),
+        function(11, "caller", "sql", "call log"),
+        function(12, "runs", "plpgsql", "execute"),
+        function(13, "quiet", "plpgsql", "insert audit"),
+        member(14, "create"),
+        member(15, "execute"),
+    ]);
+    let found = [10, 11, 12, 13, 14, 15].map(|oid| catalog.function_changes_schema(oid, &reader()));
+    let changes = |oid| Some((SchemaEffect::Changes, oid));
+    assert_eq!(found, [changes(10), changes(10), Some((SchemaEffect::RunsAnything, 12)), None, changes(14), None]);
     catalog.closures = ClosureCache::default();
+    catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
+    assert_eq!(catalog.function_changes_schema(13, &reader()), changes(10), "by a trigger of what it writes");
+}
+
 #[test]
 fn conversions_count_where_a_value_of_their_type_may_be() {
     let mut catalog = catalog(vec![
@@ -203,6 +222,14 @@ fn conversions_count_where_a_value_of_their_type_may_be() {
     assert_eq!(*catalog.closure_of_function(13, &reader()), known(&[AUDIT], &[]));
 }
 
+#[test]
+fn a_policy_counts_for_reads_once_row_security_is_on() {
+    let mut catalog = catalog(vec![]);
+    let table = catalog.relations.get_mut(&T).unwrap();
+    table.policies.push(Policy { name: "p".into(), expressions: vec!["exists audit".into()], relations: vec![] });
+    assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[], &[]));
+    // A changed catalogue is a new one; the old one's walks are not its own.
+    catalog.closures = ClosureCache::default();
     catalog.relations.get_mut(&T).unwrap().has_row_security = true;
     assert_eq!(*catalog.closure_of_relation(T, Access::Read, &reader()), known(&[AUDIT], &[]));
 }

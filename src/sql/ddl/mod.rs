@@ -1,7 +1,7 @@
 //! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
 
 pub mod ddl_locks;
-pub(super) mod do_block;
+pub(super) mod in_bodies;
 pub(super) mod named_relations;
 pub mod own_database;
 pub mod redefined;
@@ -34,6 +34,7 @@ pub struct Ddl {
     pub takes: Vec<TableName>,
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
+    pub gives_rows: bool,
 }
 
 impl Ddl {
@@ -46,12 +47,13 @@ impl Ddl {
             introduces: Vec::new(),
             takes: Vec::new(),
             once_per_server: false,
+            gives_rows: false,
         }
     }
 
-    /// A DO block of schema changes.
-    pub fn of_block() -> Self {
-        Self::new("DO")
+    /// A DO block, or a call, that changes the schema. `gives_rows`: its answer has a row description.
+    pub fn of_call(tag: &str, gives_rows: bool) -> Self {
+        Self { gives_rows, ..Self::new(tag) }
     }
 
     fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
@@ -67,12 +69,13 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server, gives_rows } = self;
         Command::Ddl {
             tag,
             creates_temporary,
             outside_transaction,
             once_per_server,
+            gives_rows,
             renames_distributed: false,
             table_as: None,
             numbered: None,
