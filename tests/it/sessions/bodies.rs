@@ -84,6 +84,7 @@ async fn refused(cluster: &Cluster, client: &mut WireClient) {
         "DO $$BEGIN EXECUTE 'CREATE TABLE ' || current_database() || ' (id int)'; END$$",
         "CREATE TABLE copied AS SELECT make(what) FROM log",
         "DECLARE c CURSOR FOR SELECT make('a')",
+        "EXPLAIN ANALYZE SELECT make('a')",
     ] {
         let told = client.ask(statement).await;
         assert!(told.starts_with("E(0A000 "), "{statement}: {told}");
