@@ -535,6 +535,11 @@ impl Session {
             .ok_or_else(|| PgError::internal("a statement over sharded tables is routed as one over none"))
     }
 
+    /// On these shards, where nothing is said of the text.
+    pub(super) fn several(&self, shards: impl IntoIterator<Item = ShardId>) -> Result<Reach, PgError> {
+        Reach::several(shards, self.gateway.map.load().snapshot()).ok_or_else(|| PgError::internal("no shard"))
+    }
+
     /// May this shard join the transaction?
     async fn admit(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;

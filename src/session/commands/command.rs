@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::listening::{ListenChange, Listening};
-use crate::backend::Reply;
+use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
@@ -431,7 +431,7 @@ impl Session {
             // A COMMIT that failed has ended the transaction.
             return Ok(());
         }
-        originate::query(&mut connection.output, text.as_bytes());
+        connection.output.query(&Own::Transaction.text(text));
         connection.unnamed = None;
         connection.expect(Reply::Query, false);
         self.drain(index).await

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::backend::{ConnectionError, Reply};
+use crate::backend::{ConnectionError, Own, Reply, ShardText, StatementName};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
@@ -27,6 +27,7 @@ use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
+use crate::sql::residues::cover;
 use crate::sql::rewrite::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
@@ -92,6 +93,7 @@ impl Session {
     /// In the transaction when it is on the home shard already, or the session has something of its own there; else beside it.
     async fn run_on_home(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         let home = self.home()?;
+        let text = Own::Plan.text(sql);
         self.keep_pipeline_on(home.id);
         let is_ours = self
             .participants
@@ -100,7 +102,7 @@ impl Session {
         if !is_ours {
             let mut connection = self.checkout(&home, &self.settings_now()).await?;
             self.cancel.started(&connection);
-            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(sql).await) }).await?;
+            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(&text).await) }).await?;
             connection.is_pinned |= was_interrupted(&answered);
             release(&self.cancel, connection);
             return answered.map_err(|error| crate::session::settings::setting::refused(&home.name, error));
@@ -110,7 +112,7 @@ impl Session {
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         self.cancel.started(&participant.connection);
-        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(sql).await) }).await?;
+        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(&text).await) }).await?;
         participant.connection.is_pinned |= was_interrupted(&answered);
         match answered {
             Ok(rows) => Ok(rows),
@@ -271,12 +273,16 @@ impl Session {
         let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
         let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
         let (sql, shift) = execution.sql(&probe);
+        let covered = cover(sql, self.gateway.map.load().snapshot());
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let prepared_max = self.gateway.prepared_max();
         let described = crate::session::protocol::describe::describe_on(&mut connection, &probe, prepared_max).await;
         let rows = match described {
-            Ok(_) => connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
+            Ok(_) => connection
+                .simple(&ShardText::covered(&covered))
+                .await
+                .map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
             Err(failure) => Err(failure),
         };
         connection.release();
@@ -309,22 +315,23 @@ impl Session {
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
+        let text = ShardText::of(reach, sql.as_bytes());
         connection.unnamed = None;
         match bind {
             None => {
-                originate::query(&mut connection.output, sql.as_bytes());
+                connection.output.query(&text);
                 connection.expect(Reply::Query, true);
             }
             Some(bind) => {
-                originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
+                connection.output.parse(StatementName::Unnamed, &text, &[]);
                 connection.expect(Reply::ParseUnnamed, false);
-                originate::bind(&mut connection.output, bind.portal, b"", bind.after_names);
+                connection.output.bind(bind.portal, StatementName::Unnamed, &text, bind.after_names);
                 connection.expect(Reply::Bind, false);
-                originate::execute(&mut connection.output, bind.portal, 0);
+                connection.output.execute(bind.portal, 0);
                 connection.expect(Reply::Execute, true);
-                originate::close(&mut connection.output, b'P', bind.portal);
+                connection.output.close_portal(bind.portal);
                 connection.expect(Reply::Close, false);
-                originate::flush(&mut connection.output);
+                connection.output.flush();
             }
         }
         let (before, flushes) = (self.client.output.len(), self.client.flushes);
@@ -356,8 +363,10 @@ impl Session {
         let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
         let types = description.parameter_types.clone();
         let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
-        let fragment = self.made_of(prepared, Bytes::from(text), types.into());
+        let fragment = self.fragment_of_text(prepared, text, &types, reach);
         let (sql, shift) = execution.sql(&fragment);
+        // The text that is executed is the fragment's.
+        let text = ShardText::of(reach, sql.as_bytes());
         let after_names = match bind {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
             Some(_) | None => originate::BIND_NOTHING.to_vec(),
@@ -374,11 +383,11 @@ impl Session {
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
             connection.unnamed = None;
-            originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
-            originate::bind(&mut connection.output, b"", b"", &after_names);
-            originate::describe(&mut connection.output, b'P', b"");
-            originate::execute(&mut connection.output, b"", 0);
-            originate::sync(&mut connection.output);
+            connection.output.parse(StatementName::Unnamed, &text, &[]);
+            connection.output.bind(b"", StatementName::Unnamed, &text, &after_names);
+            connection.output.describe_portal(b"");
+            connection.output.execute(b"", 0);
+            connection.output.sync();
         }
         let result = self.scatter_on(shards, &spec).await;
         if result.is_err() {
@@ -389,7 +398,7 @@ impl Session {
         let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
             Scattered::LastStep(text) => {
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bound, describes: bind.is_none() };
+                let asked = Asked { description: &description, after_names: bound, map: reach.map(), describes: bind.is_none() };
                 self.run_last_step(shard, &text, asked).await?
             }
             other => other,

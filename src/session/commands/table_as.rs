@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::backend::{Own, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
 use crate::session::protocol::diversion::StoredRows;
@@ -83,7 +84,7 @@ impl Session {
             }
         }
         for shard in &shards {
-            self.run_on_one(shard, &table.definition, false).await?;
+            self.run_on_one(shard, &Stored::SchemaChange.text(&table.definition), false).await?;
         }
         let target = format!("{schema}.{}", quoted_identifier(&table.name));
         let count = self.insert_rows(&home, &target, &mut rows, began_at).await?;
@@ -112,7 +113,7 @@ impl Session {
                 return Ok(count);
             }
             let insert = format!("INSERT INTO {target}{}", batch.inserted(&self.context.catalog)?);
-            self.run_on_one(home, &insert, false).await?;
+            self.run_on_one(home, &Own::Constants.text(&insert), false).await?;
             count += batch.rows.len();
             self.check_goes_on(&mut watch).await?;
         }
@@ -136,8 +137,11 @@ impl Session {
              FROM (SELECT {schema}::pg_catalog.name AS schema) s",
             quoted_literal(&table.name)
         );
-        let rows =
-            participant.connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused("home", error))?;
+        let rows = participant
+            .connection
+            .simple(&Own::Catalog.text(&sql))
+            .await
+            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
         let row = rows.into_iter().next().unwrap_or_default();
         let text = |place: usize| row.get(place).and_then(Option::as_ref).map(|value| String::from_utf8_lossy(value).into_owned());
         match (text(0), text(1)) {

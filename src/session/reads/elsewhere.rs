@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::last_step::Asked;
+use crate::backend::{ShardText, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Printing, RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
 use crate::plan::{self, Gathering};
@@ -18,6 +19,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
+use crate::sql::residues::cover;
 use crate::sql::rewrite::clock;
 
 use crate::wire::{self, originate};
@@ -75,23 +77,24 @@ impl Session {
                     }
                     Err(failure) => return Err(failure),
                 };
-                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, shards)).await?;
+                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &reach)).await?;
                 for shard in shards {
                     self.join_clean(*shard).await?;
                     if let Some(participant) = self.participants.last_mut() {
                         participant.connection.unnamed = None;
                     }
                 }
+                let is_keyed = keyed.is_some();
+                let covered = cover(keyed.unwrap_or(fragment), reach.map());
                 for participant in self.of_shards(shards) {
-                    let text = keyed.as_ref().unwrap_or(&fragment);
-                    originate::query(&mut participant.connection.output, text.as_bytes());
+                    participant.connection.output.query(&ShardText::covered(&covered));
                 }
                 let scattered = self.scatter_on(shards, &spec).await;
-                if keyed.is_some() {
+                if is_keyed {
                     self.end_snapshots(shards).await;
                 }
                 let scattered = match scattered {
-                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(shards, &last, statement, text).await,
+                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&reach, &last, statement, text).await,
                     scattered => scattered,
                 };
                 match scattered {
@@ -101,7 +104,7 @@ impl Session {
                         let gathering = self.instead(reach, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || keyed.is_some() => {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || is_keyed => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
                     Err(failure) => Err(failure),
@@ -124,15 +127,15 @@ impl Session {
 
     async fn last_step_of_text(
         &mut self,
-        shards: &[ShardId],
+        reach: &Reach,
         last: &str,
         statement: &Analysis,
         text: &str,
     ) -> Result<Scattered, Failure> {
         let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
         let description = self.describe(&prepared).await?;
-        let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, describes: true };
+        let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, map: reach.map(), describes: true };
         self.run_last_step(shard, last, asked).await
     }
 
@@ -183,7 +186,7 @@ impl Session {
         self.check_parameters(&bind, types)?;
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
         let spec = Spec { told: Some(description.columns()), ..spec };
-        let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
+        let fragment = match self.fragment(statement, (analysis, &merge), types, reach).await {
             Ok(fragment) => fragment,
             Err(Failure::Error(refusal)) => {
                 let gathering = self.instead(reach.clone(), analysis, statement.text(), refusal)?;
@@ -194,9 +197,11 @@ impl Session {
         let after_names =
             if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
         let keyed = match bind.parameters().next() {
-            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, shards)).await?,
+            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
             Some(_) => None,
         };
+        let keyed = keyed.map(|text| cover(text, reach.map()));
+        let covered = fragment.text_for(reach)?;
         for shard in shards {
             self.join_clean(*shard).await?;
         }
@@ -206,8 +211,9 @@ impl Session {
             match &keyed {
                 Some(text) => {
                     connection.unnamed = None;
-                    originate::parse(&mut connection.output, b"", text.as_bytes(), &[]);
-                    originate::bind(&mut connection.output, b"", b"", &after_names);
+                    let text = ShardText::covered(text);
+                    connection.output.parse(StatementName::Unnamed, &text, &[]);
+                    connection.output.bind(b"", StatementName::Unnamed, &text, &after_names);
                 }
                 None => {
                     crate::session::protocol::describe::prepare_on(connection, &fragment, false, prepared_max);
@@ -215,12 +221,12 @@ impl Session {
                     connection.pending.clear();
                     let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
                     let after_names = there.as_deref().unwrap_or(&after_names);
-                    fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
+                    connection.output.bind(b"", StatementName::Registered(fragment.id), &covered, after_names);
                 }
             }
-            originate::describe(&mut connection.output, b'P', b"");
-            originate::execute(&mut connection.output, b"", 0);
-            originate::sync(&mut connection.output);
+            connection.output.describe_portal(b"");
+            connection.output.execute(b"", 0);
+            connection.output.sync();
         }
         let result = self.scatter_on(shards, &spec).await;
         if keyed.is_some() {
@@ -233,7 +239,7 @@ impl Session {
         let result = match result? {
             Scattered::LastStep(text) => {
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bind.after_names, describes: false };
+                let asked = Asked { description: &description, after_names: bind.after_names, map: reach.map(), describes: false };
                 self.run_last_step(shard, &text, asked).await?
             }
             other => other,
@@ -254,15 +260,15 @@ impl Session {
         statement: &Arc<Statement>,
         (analysis, merge): (&Analysis, &Merge),
         types: &[u32],
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<Arc<Statement>, Failure> {
         if let Some(known) = statement.fragment.get().filter(|known| self.means_the_same(known)) {
             return Ok(Arc::clone(known));
         }
         let text = fragment_text(analysis, merge, statement.text());
         let reads_clock = clock::mentions_clock(&text);
-        let text = self.with_instant(text, shards).await?;
-        let fragment = Arc::new(self.made_of(statement, Bytes::from(text), types.into()));
+        let text = self.with_instant(text, reach.shards()).await?;
+        let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach));
         if !reads_clock {
             // The one that is there means something else.
             statement.fragment.get_or_init(|| Arc::clone(&fragment));

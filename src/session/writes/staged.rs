@@ -17,6 +17,7 @@ use tokio::time::Instant as Moment;
 use super::batches::{Answered, Batches};
 use super::left_out::unless_left_out;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
+use crate::backend::ShardText;
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
@@ -30,6 +31,7 @@ use crate::shard_key::oid;
 use crate::sql::Context;
 use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
 use crate::sql::parse::lexer::Literals;
+use crate::sql::residues::cover;
 use crate::sql::rewrite::chosen::chosen;
 use crate::sql::rewrite::clock;
 use crate::sql::rewrite::clock_literals::clock_literals;
@@ -680,7 +682,8 @@ impl Session {
         let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
         let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
         let mut aside = self.open_aside().await?;
-        let found = self.connection_of(&mut aside)?.simple(&sql).await;
+        let covered = cover(sql, self.gateway.map.load().snapshot());
+        let found = self.connection_of(&mut aside)?.simple(&ShardText::covered(&covered)).await;
         self.close_aside(aside).await?;
         let rows = found.map_err(|error| {
             tracing::debug!(%error, "collations of a sub-select not found");
