@@ -1,8 +1,8 @@
 # What a person runs. `make` alone lists it.
 
 CARGO ?= cargo
-# Where cargo puts them, also where its environment names another directory.
-BINARIES = $(or $(CARGO_TARGET_DIR),target)/release
+# Where cargo puts the demo's programs, also where its environment names another directory.
+BINARIES = $(or $(CARGO_TARGET_DIR),target)/demo
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
 # Seconds that each fuzz target gets.
 FUZZ_SECONDS ?= 60
@@ -16,10 +16,12 @@ help: ## this list
 setup: ## installs what is missing: PostgreSQL's programs, a C compiler, libclang, rustfmt and clippy
 	@sh scripts/setup.sh
 
-build: setup ## release binaries, in target/release or CARGO_TARGET_DIR
-	$(CARGO) build --release --locked
+build: setup ## release binaries, in target/release or CARGO_TARGET_DIR; takes some ten minutes
+	$(CARGO) build --release --locked --bins
 
-demo: build ## a local cluster with the book catalogue (DETACH=1, PORT=6432, SHARDS=3)
+demo: setup ## a local cluster with the book catalogue (DETACH=1, PORT=6432, SHARDS=3)
+	@echo "building shardgate and shard-rebalance (two to four minutes the first time)"
+	$(CARGO) build --profile demo --locked --bins
 	@$(BINARIES)/shardgate demo $(DEMO_ARGUMENTS)
 
 demo-stop: ## ends what `make demo DETACH=1` started

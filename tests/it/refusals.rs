@@ -1,4 +1,4 @@
-//! What is refused: each statement of `refusals.txt` with its message, DETAIL and HINT, and a row in README's list; and each
+//! What is refused: each statement of `refusals.txt` with its message, DETAIL and HINT, listed in the documentation; and each
 //! declaration of `refusals_of_declarations.txt`.
 
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -8,7 +8,6 @@ use crate::support::ProxyOptions;
 
 const CASES: &str = include_str!("refusals.txt");
 const DECLARATIONS: &str = include_str!("refusals_of_declarations.txt");
-const README: &str = include_str!("../../README.md");
 
 struct Case<'t> {
     line: usize,
@@ -81,22 +80,43 @@ async fn refusal(client: &Client, case: &Case<'_>) -> Vec<String> {
     told
 }
 
-/// README's list has a row for each message.
+/// The list in the documentation is the one that is tested here. `UPDATE_DOCS=1` writes it.
 #[test]
-fn the_readme_lists_every_refusal() {
-    let rows: Vec<String> = README.lines().filter(|line| line.starts_with("| ")).map(without_names).collect();
-    for case in cases(CASES) {
-        let message = without_names(case.told[0]);
-        assert!(rows.iter().any(|row| row.contains(&message)), "README does not list: {}", case.told[0]);
+fn the_documentation_lists_every_refusal() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sql-support.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let (before, rest) = page.split_once(LIST_BEGIN).expect("the beginning of the list");
+    let (listed, after) = rest.split_once(LIST_END).expect("the end of the list");
+    let expected = format!("\n{}", list(CASES));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, [before, LIST_BEGIN, &expected, LIST_END, after].concat()).expect("the page is written");
+    } else {
+        assert!(listed == expected, "docs/sql-support.md differs from refusals.txt: UPDATE_DOCS=1 cargo test --test it refusals");
     }
 }
 
-/// What stands in double quotes, and a function of PostgreSQL's, stands for any.
-fn without_names(text: &str) -> String {
-    let parts = text.split('"').enumerate();
-    let text: String = parts.map(|(place, part)| if place % 2 == 0 { part } else { "*" }).collect();
-    match text.split_once("function ").and_then(|(before, rest)| Some((before, rest.split_once("() ")?.1))) {
-        Some((before, after)) => format!("{before}function *() {after}"),
-        None => text,
+const LIST_BEGIN: &str = "<!-- refusals: made from tests/it/refusals.txt; UPDATE_DOCS=1 cargo test --test it refusals -->";
+const LIST_END: &str = "<!-- /refusals -->";
+
+/// A table for each heading (`# ---- reads ----`), a row for each refusal.
+fn list(text: &str) -> String {
+    let headings: Vec<(usize, &str)> = text.lines().enumerate().filter_map(|(line, text)| Some((line, heading(text)?))).collect();
+    let mut list = String::new();
+    let mut current = None;
+    for case in cases(text) {
+        let at = headings.partition_point(|(line, _)| *line < case.line);
+        if current.replace(at) != Some(at) {
+            let title = at.checked_sub(1).and_then(|index| headings.get(index)).map_or("other", |(_, title)| title);
+            list.push_str(&format!("\n### Refused: {title}\n\n| statement | message | instead |\n|---|---|---|\n"));
+        }
+        let cell = |text: &str| text.replace('|', "\\|");
+        let (statement, hint) = (case.statements.last().expect("a statement"), case.told.get(2).unwrap_or(&""));
+        list.push_str(&format!("| `{}` | {} | {} |\n", cell(statement), cell(case.told[0]), cell(hint)));
     }
+    list.push('\n');
+    list
+}
+
+fn heading(line: &str) -> Option<&str> {
+    line.strip_prefix("# ---- ")?.strip_suffix(" ----")
 }
