@@ -349,7 +349,6 @@ impl Session {
         self.temporary_tables.transaction_ended();
         self.forget_portals(true).await;
         self.gateway.counters.commit();
-        self.touched.clear();
         if !restarts.is_empty() {
             Box::pin(self.finish_restarts(restarts)).await;
         }
@@ -468,7 +467,6 @@ impl Session {
                 index += 1;
             }
         }
-        self.touched.clear();
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }

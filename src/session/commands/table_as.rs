@@ -43,15 +43,8 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let run = match Box::pin(self.fill_table_as(table, statement, text)).await {
-            Ok(tag) if begins_here => self.commit_everywhere().await.map(|()| tag),
-            Err(failure) if begins_here => {
-                self.rollback_everywhere().await?;
-                Err(failure)
-            }
-            run => run,
-        };
-        if let Some(tag) = run? {
+        let run = Box::pin(self.fill_table_as(table, statement, text)).await;
+        if let Some(tag) = self.end_one_statement(begins_here, run).await? {
             originate::command_complete(&mut self.client.output, &tag);
         }
         Ok(())

@@ -104,14 +104,7 @@ impl Session {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
             });
         }
-        let run = match run {
-            _ if !begins_here => run,
-            Ok(()) => self.commit_everywhere().await,
-            Err(failure) => {
-                self.rollback_everywhere().await?;
-                Err(failure)
-            }
-        };
+        let run = self.end_one_statement(begins_here, run).await;
         if run.is_err() && flushes == self.client.flushes {
             // What the home shard has done is undone, or at least not all.
             keep_frames(&mut self.client.output, answered, |tag, _| tag != shard_tag::COMMAND_COMPLETE);

@@ -32,7 +32,7 @@ use crate::session::protocol::told::check_columns;
 use crate::session::transaction::participant::Participant;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
-use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice};
 use crate::sql::rewrite::staging::StageKind;
 use crate::wire::{self, FieldDescription, originate};
 
@@ -65,18 +65,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let begins_here = !self.transaction.is_open();
         if begins_here {
-            self.transaction.begin(TransactionModes::default(), &self.settings);
-            self.adopt_pipeline();
+            self.begin_one_statement();
         }
         let locked = Box::pin(self.lock_rows(statement, bind, reach, true)).await;
-        if begins_here {
-            match &locked {
-                Ok(()) => self.commit_everywhere().await?,
-                Err(Failure::End(_)) => {}
-                Err(_) => self.rollback_everywhere().await?,
-            }
-        }
-        locked
+        self.end_one_statement(begins_here, locked).await
     }
 
     /// In the transaction that is open. `describes`: the simple protocol.

@@ -29,7 +29,7 @@ use crate::session::transaction::instant::Instant;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::Context;
-use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice};
 use crate::sql::parse::lexer::Literals;
 use crate::sql::residues::cover;
 use crate::sql::rewrite::chosen::chosen;
@@ -143,21 +143,9 @@ impl Session {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             run => run,
         };
-        match run {
-            Ok(tag) => {
-                if begins_here && self.transaction.is_open() {
-                    self.commit_everywhere().await?;
-                }
-                originate::command_complete(&mut self.client.output, &tag);
-                Ok(())
-            }
-            Err(failure) => {
-                if begins_here && self.transaction.is_open() {
-                    self.rollback_everywhere().await?;
-                }
-                Err(failure)
-            }
-        }
+        let tag = self.end_one_statement(begins_here, run).await?;
+        originate::command_complete(&mut self.client.output, &tag);
+        Ok(())
     }
 
     /// Execute of a portal; the transaction is open. Returns the tag.
@@ -203,11 +191,6 @@ impl Session {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             Err(failure) => Err(failure),
         }
-    }
-
-    pub(in crate::session) fn begin_one_statement(&mut self) {
-        self.transaction.begin(TransactionModes::default(), &self.settings);
-        self.adopt_pipeline();
     }
 
     /// `begins`: a transaction for the write, once its queries are answered.

@@ -31,7 +31,7 @@ use crate::session::reads::elsewhere::with_shard_named;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
-use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::analysis::Analysis;
 use crate::sql::copies_locked::CopiesLock;
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::rewrite::moving::Moving;
@@ -154,8 +154,7 @@ impl Session {
         let begins_here = !self.transaction.is_open();
         let is_alone = begins_here && !self.has_pipeline();
         if begins_here {
-            self.transaction.begin(TransactionModes::default(), &self.settings);
-            self.adopt_pipeline();
+            self.begin_one_statement();
         }
         // Positions in errors are those of the client's text.
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
@@ -172,9 +171,7 @@ impl Session {
                 Err(error) => Err(error.into()),
             },
         };
-        if begins_here && written.is_err() {
-            self.rollback_everywhere().await?;
-        }
+        let written = self.end_one_statement(begins_here, written).await;
         // Positions in a shard's rows are not those of the client's text.
         let written = match written {
             Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
@@ -182,19 +179,9 @@ impl Session {
             }
             written => written,
         };
-        if !begins_here {
-            originate::command_complete(&mut self.client.output, &written?);
-            return Ok(());
-        }
-        match written {
-            // The client hears of success when it is one.
-            Ok(tag) => {
-                self.commit_everywhere().await?;
-                originate::command_complete(&mut self.client.output, &tag);
-                Ok(())
-            }
-            Err(failure) => Err(failure),
-        }
+        // The client hears of success when it is one.
+        originate::command_complete(&mut self.client.output, &written?);
+        Ok(())
     }
 
     /// Can what is written be committed on all of them?
