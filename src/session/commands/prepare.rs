@@ -17,8 +17,9 @@ use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::protocol::describe::{Description, prepare_on, unless_gone};
+use crate::session::protocol::describe::{Description, unless_gone};
 use crate::session::protocol::statement::Statement;
+use crate::session::reads::ask::Request;
 use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
 use crate::session::reads::gather::release;
 use crate::session::reads::last_step::Asked;
@@ -366,35 +367,14 @@ impl Session {
         let fragment = self.fragment_of_text(prepared, text, &types, reach);
         let (sql, shift) = execution.sql(&fragment);
         // The text that is executed is the fragment's.
-        let text = ShardText::of(reach, sql.as_bytes());
+        let text = cover(sql, reach.map());
         let after_names = match bind {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
             Some(_) | None => originate::BIND_NOTHING.to_vec(),
         };
         self.gateway.counters.statement(RouteKind::Scatter);
-        for shard in shards {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-        }
-        let prepared_max = self.gateway.prepared_max();
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            let connection = &mut *participant.connection;
-            prepare_on(connection, &fragment, false, prepared_max);
-            // The merge reads the answers by itself, up to ReadyForQuery.
-            connection.pending.clear();
-            connection.unnamed = None;
-            connection.output.parse(StatementName::Unnamed, &text, &[]);
-            connection.output.bind(b"", StatementName::Unnamed, &text, &after_names);
-            connection.output.describe_portal(b"");
-            connection.output.execute(b"", 0);
-            connection.output.sync();
-        }
-        let result = self.scatter_on(shards, &spec).await;
-        if result.is_err() {
-            for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-                participant.connection.prepared.doubt(fragment.id);
-            }
-        }
+        let request = Request::Executed { fragment: &fragment, text: &text, after_names: &after_names };
+        let result = self.ask_several(reach, &request, &spec).await;
         let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
             Scattered::LastStep(text) => {
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
