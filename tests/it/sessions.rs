@@ -19,6 +19,7 @@ mod gathered;
 mod gathered_keys;
 mod held;
 mod inserters;
+mod liars;
 mod limits;
 mod linguistic;
 mod listening;
