@@ -23,7 +23,7 @@ pub(super) async fn run(recovery: Arc<Recovery>, stop: CancellationToken) {
         }
         if collected_at.elapsed() >= COLLECT_INTERVAL || recovery.collects_in_every_round() {
             collected_at = Instant::now();
-            let removed = recovery.collect().await;
+            let removed = Box::pin(recovery.collect()).await;
             tracing::debug!(removed, "old decisions removed");
         }
     }

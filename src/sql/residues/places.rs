@@ -70,14 +70,14 @@ impl<'w> Walk<'w> {
             }
             Node::UpdateStmt(update) => {
                 let names = self.with(update.with_clause(), names, depth)?;
-                let target = self.target(update.relation(), update.where_clause())?;
-                self.modified(update.relation(), target, update.from_clause(), "from", update.where_clause(), &names)?;
+                let (table, from, condition) = (update.relation(), update.from_clause(), update.where_clause());
+                self.modified(&Modified { table, from, word: "from", condition }, &names)?;
                 self.children(node, &names, depth)
             }
             Node::DeleteStmt(delete) => {
                 let names = self.with(delete.with_clause(), names, depth)?;
-                let target = self.target(delete.relation(), delete.where_clause())?;
-                self.modified(delete.relation(), target, delete.using_clause(), "using", delete.where_clause(), &names)?;
+                let (table, from, condition) = (delete.relation(), delete.using_clause(), delete.where_clause());
+                self.modified(&Modified { table, from, word: "using", condition }, &names)?;
                 self.children(node, &names, depth)
             }
             Node::MergeStmt(merge) => {
@@ -133,7 +133,7 @@ impl<'w> Walk<'w> {
             } else {
                 let from = self.clause_begin(at).ok_or_else(unplaced)?;
                 let (kept, end) = self.from(from + 1, select.from_clause(), &names)?;
-                self.into_where(&kept, end, select.where_clause())?;
+                self.put_into_where(&kept, end, select.where_clause())?;
             }
         }
         self.children(Node::SelectStmt(select), &names, depth)
@@ -183,31 +183,22 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// UPDATE and DELETE.
-    fn modified(
-        &mut self,
-        table: Option<&nodes::RangeVar>,
-        target: Option<String>,
-        from: &NodeList,
-        word: &str,
-        condition: Node<'_>,
-        names: &Names<'_>,
-    ) -> Result<(), PgError> {
-        let concerns = self.concerns(from, names)?;
-        if target.is_none() && !concerns {
+    fn modified(&mut self, modified: &Modified<'_>, names: &Names<'_>) -> Result<(), PgError> {
+        let target = self.target(modified.table, modified.condition)?;
+        if target.is_none() && !self.concerns(modified.from, names)? {
             return Ok(());
         }
-        let target_at = table.and_then(|table| self.tokens.at_location(table.location)).ok_or_else(unplaced)?;
+        let target_at = modified.table.and_then(|table| self.tokens.at_location(table.location)).ok_or_else(unplaced)?;
         let mut kept: Vec<String> = target.into_iter().collect();
-        let end = if from.is_empty() {
+        let end = if modified.from.is_empty() {
             self.first_at_top(target_at, &["where", "returning"])
         } else {
-            let clause = self.first_at_top(target_at, &[word]);
-            let (more, end) = self.from(clause + 1, from, names)?;
+            let clause = self.first_at_top(target_at, &[modified.word]);
+            let (more, end) = self.from(clause + 1, modified.from, names)?;
             kept.extend(more);
             end
         };
-        self.into_where(&kept, end, condition)
+        self.put_into_where(&kept, end, modified.condition)
     }
 
     fn merge(&mut self, merge: &nodes::MergeStmt, names: &Names<'_>) -> Result<(), PgError> {
@@ -404,7 +395,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Conditions as the first ones of WHERE, where `behind` is the token behind FROM.
-    fn into_where(&mut self, conditions: &[String], behind: usize, tree: Node<'_>) -> Result<(), PgError> {
+    fn put_into_where(&mut self, conditions: &[String], behind: usize, tree: Node<'_>) -> Result<(), PgError> {
         if conditions.is_empty() {
             return Ok(());
         }
@@ -460,6 +451,15 @@ impl<'w> Walk<'w> {
         self.found.splices.push(Splice { start: end, end, text });
         Ok(())
     }
+}
+
+/// An UPDATE or DELETE.
+struct Modified<'n> {
+    table: Option<&'n nodes::RangeVar>,
+    /// FROM, or USING.
+    from: &'n NodeList,
+    word: &'static str,
+    condition: Node<'n>,
 }
 
 /// Where the condition of a table stands, by the joins above it.
