@@ -76,9 +76,13 @@ impl Arguments {
     }
 
     pub(super) fn float(&self, name: &str) -> Result<f64, PgError> {
+        self.optional_float(name)?.ok_or_else(|| self.null_refused(name))
+    }
+
+    pub(super) fn optional_float(&self, name: &str) -> Result<Option<f64>, PgError> {
         match &self.bound(name)?.value {
-            Value::Float(value) => Ok(*value),
-            Value::Null => Err(self.null_refused(name)),
+            Value::Float(value) => Ok(Some(*value)),
+            Value::Null => Ok(None),
             Value::Text(_) | Value::Integer(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         }
     }

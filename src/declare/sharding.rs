@@ -6,8 +6,8 @@
 use crate::catalog::{Catalog, Definitions, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{
-    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Silent, StoreError, Strategy, Table,
-    TableKind, hash_slices, spread,
+    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, Silent, StoreError, Strategy, Table, TableKind,
+    hash_slices, spread,
 };
 
 use super::arguments::Arguments;
@@ -99,6 +99,7 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
 
 async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    turn.require_writable()?;
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
     let family = gate::names(&catalog.family(relation));
@@ -120,7 +121,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         catalog = read_catalog(&mut turn.home).await?;
     }
     let relation = names::find_table(&catalog, caller, request.table)?;
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
         ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
@@ -278,6 +279,9 @@ fn new_group(
 ) -> Result<Placement, PgError> {
     let on_shards = placement::parse_shards(snapshot, request.on_shards)?;
     let on_shards = if has_rows { vec![home] } else { on_shards };
+    if on_shards.is_empty() {
+        return Err(placement::no_shard_takes_partitions());
+    }
     let (partitions, default_shard) = match strategy {
         Strategy::Hash => {
             let turns = placement::turns(&on_shards, request.partitions as usize);

@@ -12,6 +12,7 @@ use crate::shard_key::{Oid, oid};
 #[expect(clippy::enum_variant_names, reason = "declare_function is its name")]
 pub(super) enum Function {
     AddShard,
+    AlterShard,
     DropShard,
     DistributeTable,
     ReferenceTable,
@@ -77,8 +78,9 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 13] = [
+    pub(super) const ALL: [Function; 14] = [
         Function::AddShard,
+        Function::AlterShard,
         Function::DropShard,
         Function::DistributeTable,
         Function::ReferenceTable,
@@ -100,6 +102,7 @@ impl Function {
     pub(super) fn name(self) -> &'static str {
         match self {
             Function::AddShard => "add_shard",
+            Function::AlterShard => "alter_shard",
             Function::DropShard => "drop_shard",
             Function::DistributeTable => "distribute_table",
             Function::ReferenceTable => "reference_table",
@@ -120,6 +123,7 @@ impl Function {
         match self {
             Function::Locate | Function::UniqueId => true,
             Function::AddShard
+            | Function::AlterShard
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable
@@ -143,6 +147,18 @@ impl Function {
                         optional("region", Kind::Text, Default::Null),
                         optional("capacity", Kind::Float, Default::Float(1.0)),
                         optional("replication_url", Kind::Text, Default::Null),
+                    ]
+                }
+            }
+            Function::AlterShard => {
+                const {
+                    &[
+                        required("name", Kind::Text),
+                        optional("url", Kind::Text, Default::Null),
+                        optional("region", Kind::Text, Default::Null),
+                        optional("capacity", Kind::Float, Default::Null),
+                        optional("replication_url", Kind::Text, Default::Null),
+                        optional("state", Kind::Text, Default::Null),
                     ]
                 }
             }
@@ -200,6 +216,7 @@ impl Function {
         let one = |type_oid: Oid| vec![(self.name().to_owned(), type_oid)];
         match self {
             Function::AddShard
+            | Function::AlterShard
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable

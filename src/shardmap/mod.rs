@@ -45,7 +45,7 @@ mod sequences;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};

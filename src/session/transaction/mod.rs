@@ -18,6 +18,7 @@ pub(super) mod everywhere;
 pub(super) mod instant;
 pub(super) mod join;
 pub(super) mod participant;
+pub(super) mod shard_state;
 pub(super) mod snapshot;
 pub(super) mod waits;
 

@@ -14,8 +14,9 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "add_shard",
+    "alter_shard",
     "create_distributed_table",
     "create_reference_table",
     "declare_function",
