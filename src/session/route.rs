@@ -226,8 +226,8 @@ impl Session {
         }
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
-            Scope::Proxy(relations) => {
-                Box::pin(self.publish_relations(relations)).await?;
+            Scope::Proxy(rows) => {
+                Box::pin(self.publish_rows(rows, inputs)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),

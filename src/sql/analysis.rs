@@ -141,7 +141,7 @@ pub enum Scope {
     /// Relations of the schema `shardgate`: sent to the map database.
     Map,
     /// `shardgate.pools` and `shardgate.clients`, by name: known only to the proxy that answers.
-    Proxy(Vec<String>),
+    Proxy(ProxyRows),
     /// No relation at all: any shard would do; the home shard unless the transaction is on another already.
     Tableless,
     /// Catalogue relations, whose oids differ between shards: the home shard.
@@ -646,6 +646,21 @@ impl Isolation {
         [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead, Self::Serializable]
             .into_iter()
             .find(|level| level.name() == name)
+    }
+}
+
+/// What a statement reads that the proxy has to give to the map database before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProxyRows {
+    /// Names of relations of the schema `shardgate`.
+    pub relations: Vec<String>,
+    /// Functions of the schema in FROM.
+    pub calls: Vec<ShardgateCall>,
+}
+
+impl ProxyRows {
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty() && self.calls.is_empty()
     }
 }
 

@@ -111,7 +111,10 @@ fn words(analysis: &Analysis, text: &str, literals: &[Literal]) -> String {
     let scope = match &analysis.scope {
         Scope::Session => "session".to_owned(),
         Scope::Map => "map".to_owned(),
-        Scope::Proxy(names) => format!("proxy ({})", names.join(", ")),
+        Scope::Proxy(rows) => {
+            let calls = rows.calls.iter().map(|call| format!("{}()", call.function));
+            format!("proxy ({})", rows.relations.iter().cloned().chain(calls).collect::<Vec<_>>().join(", "))
+        }
         Scope::Tableless => "tableless".to_owned(),
         Scope::System => "system".to_owned(),
         Scope::Replicated => "replicated".to_owned(),

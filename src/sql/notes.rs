@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::analysis::{Effect, KeyCondition, Numbers, SessionCall};
+use super::analysis::{Effect, KeyCondition, Numbers, ProxyRows, SessionCall, ShardgateCall};
 use crate::catalog::Oid;
 use crate::error::PgError;
 
@@ -34,7 +34,7 @@ pub struct Notes {
     pub has_system: bool,
     pub has_unknown_names: bool,
     pub has_map: bool,
-    pub proxy_relations: Vec<String>,
+    pub proxy: ProxyRows,
     /// Every relation of the catalogue that the statement names or opens.
     pub relations: BTreeSet<Oid>,
     /// INSERT: the key of each row of VALUES, when there are several and all are known.
@@ -128,7 +128,11 @@ impl Notes {
     }
 
     pub fn reads_proxy(&mut self, relation: String) {
-        self.proxy_relations.push(relation);
+        self.proxy.relations.push(relation);
+    }
+
+    pub fn reads_proxy_call(&mut self, call: ShardgateCall) {
+        self.proxy.calls.push(call);
     }
 
     pub fn session_call(&mut self, call: SessionCall) {

@@ -227,7 +227,7 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         return scope;
     }
     add_hidden(reader, &mut parts);
-    let has_proxy = !reader.notes.proxy_relations.is_empty();
+    let has_proxy = !reader.notes.proxy.is_empty();
     if reader.notes.has_map || has_proxy {
         return own_scope(reader, &parts);
     }
@@ -327,7 +327,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
 fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
     let notes = &mut reader.notes;
     let has_others = !parts.is_empty() || notes.has_replicated || notes.has_system || notes.home_reason.is_some();
-    if has_others || (notes.has_map && !notes.proxy_relations.is_empty()) {
+    if has_others || (notes.has_map && !notes.proxy.relations.is_empty()) {
         return Scope::Refused(PgError::unsupported(
             "relations of the schema shardgate cannot be combined with other tables",
             "The shard map is in a database of its own, and pools and clients are known only to the proxy.",
@@ -341,7 +341,7 @@ fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
             "Use shardgate.add_shard(), shardgate.distribute_table() and their kind.",
         ));
     }
-    if notes.has_map { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy_relations)) }
+    if notes.proxy.is_empty() { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy)) }
 }
 
 fn mixed(reason: Option<&str>) -> PgError {

@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::listening::{ListenChange, Listening};
+use super::relations;
 use crate::backend::Reply;
 use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
@@ -656,6 +657,16 @@ impl Session {
         Ok(())
     }
 
+    pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
+        let caller = Caller {
+            user: self.identity.user.clone(),
+            is_admin: self.identity.is_admin,
+            search_path: self.context.search_path.clone(),
+        };
+        let control = Arc::clone(&self.gateway.control);
+        declare::call(&control, &caller, &call).await
+    }
+
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let is_query = declare::is_query(&call.function);
         if !is_query {
@@ -666,20 +677,14 @@ impl Session {
             .iter()
             .map(|argument| Ok((argument.name.clone(), argument_value(argument, bind)?)))
             .collect::<Result<Vec<_>, PgError>>()?;
-        let caller = Caller {
-            user: self.identity.user.clone(),
-            is_admin: self.identity.is_admin,
-            search_path: self.context.search_path.clone(),
-        };
-        let control = Arc::clone(&self.gateway.control);
-        let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
+        let answer = self.call_declared(declare::Call { function: call.function.clone(), arguments }).await?;
         if !is_query {
             self.gateway.refresh_catalog().await?;
         }
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {
-            originate::data_row(&mut self.client.output, row);
+            originate::data_row(&mut self.client.output, &relations::values_of(row, &columns, bind));
         }
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
         Ok(())

@@ -119,6 +119,7 @@ pub fn certain_merge(text: &str, context: &Context) -> Option<Merge> {
         && notes.hidden_sharded.is_empty()
         && notes.session_calls.is_empty()
         && notes.effect() == Effect::Read
+        && notes.proxy.is_empty()
         && !(notes.has_system || notes.has_map || notes.has_unknown_names);
     let is_sharded = |part: &Part| matches!(part, Part::Sharded { .. });
     let has_parts = !reader.parts.is_empty() && reader.parts.iter().all(is_sharded);
