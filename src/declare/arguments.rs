@@ -88,9 +88,13 @@ impl Arguments {
     }
 
     pub(super) fn texts(&self, name: &str) -> Result<&[String], PgError> {
+        self.optional_texts(name)?.ok_or_else(|| self.null_refused(name))
+    }
+
+    pub(super) fn optional_texts(&self, name: &str) -> Result<Option<&[String]>, PgError> {
         match &self.bound(name)?.value {
-            Value::Texts(texts) => Ok(texts),
-            Value::Null => Err(self.null_refused(name)),
+            Value::Texts(texts) => Ok(Some(texts)),
+            Value::Null => Ok(None),
             Value::Text(_) | Value::Integer(_) | Value::Float(_) => Err(self.wrong_accessor(name)),
         }
     }

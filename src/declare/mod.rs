@@ -201,6 +201,7 @@ async fn run(
             Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)
         }
         Function::MapKey => keys::map(control, caller, arguments).await.map(number),
+        Function::MapKeys => keys::map_many(control, caller, arguments).await.map(number),
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),

@@ -17,6 +17,7 @@ pub(super) enum Function {
     DistributeTable,
     ReferenceTable,
     MapKey,
+    MapKeys,
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
@@ -78,13 +79,14 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 14] = [
+    pub(super) const ALL: [Function; 15] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
         Function::DistributeTable,
         Function::ReferenceTable,
         Function::MapKey,
+        Function::MapKeys,
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
@@ -107,6 +109,7 @@ impl Function {
             Function::DistributeTable => "distribute_table",
             Function::ReferenceTable => "reference_table",
             Function::MapKey => "map_key",
+            Function::MapKeys => "map_keys",
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
@@ -128,6 +131,7 @@ impl Function {
             | Function::DistributeTable
             | Function::ReferenceTable
             | Function::MapKey
+            | Function::MapKeys
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
@@ -172,12 +176,16 @@ impl Function {
                         optional("colocate_with", Kind::Text, Default::Null),
                         optional("partitions", Kind::Integer, Default::Integer(64)),
                         optional("on_shards", Kind::Text, Default::Text("all")),
+                        optional("bounds", Kind::TextArray, Default::Null),
                     ]
                 }
             }
             Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
             Function::MapKey => {
                 const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
+            }
+            Function::MapKeys => {
+                const { &[required("table_name", Kind::Text), required("keys", Kind::TextArray), required("shard", Kind::Text)] }
             }
             Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
             Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
@@ -223,8 +231,12 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => one(oid::VOID),
-            // The partition that now holds the key, that is the default, that was made, that was kept.
-            Function::MapKey | Function::SetDefaultShard | Function::SplitPartition | Function::MergePartitions => one(oid::INT4),
+            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept.
+            Function::MapKey
+            | Function::MapKeys
+            | Function::SetDefaultShard
+            | Function::SplitPartition
+            | Function::MergePartitions => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

@@ -256,6 +256,27 @@ impl Store {
         Ok(PartitionId(read(&self.change(query).await?, 0)?))
     }
 
+    /// Lookup: these keys live on this shard from now on, all or none. Gives how many were not mapped before.
+    pub async fn map_keys(
+        &self,
+        actor: &str,
+        table: (&str, &str),
+        keys: &[Key],
+        key_types: &[KeyType],
+        shard: &str,
+    ) -> Result<i32, StoreError> {
+        let stored: Vec<Vec<u8>> = keys.iter().map(|key| key.ordered_bytes().into_vec()).collect();
+        let texts: Vec<String> = keys.iter().map(|key| key.to_text(key_types)).collect();
+        let query = sqlx::query("SELECT shardgate_map.map_keys($1, $2, $3, $4, $5, $6)")
+            .bind(actor)
+            .bind(table.0)
+            .bind(table.1)
+            .bind(stored)
+            .bind(texts)
+            .bind(shard);
+        read(&self.change(query).await?, 0)
+    }
+
     /// Lookup: the shard of keys without a mapping.
     pub async fn set_default_shard(&self, actor: &str, table: (&str, &str), shard: &str) -> Result<PartitionId, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.set_default_shard($1, $2, $3, $4)")

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 14] = [
+const FUNCTIONS: [&str; 15] = [
     "add_shard",
     "alter_shard",
     "create_distributed_table",
@@ -25,6 +25,7 @@ const FUNCTIONS: [&str; 14] = [
     "drop_shard",
     "locate",
     "map_key",
+    "map_keys",
     "merge_partitions",
     "reference_table",
     "set_default_shard",
