@@ -14,13 +14,13 @@
 //!    │ routing::bind       pure: the $n values put in
 //!    │ routing::resolve    the only wait on the shard map
 //!    ▼
-//!  Target                { shards, epoch }
-//!    │ plan::plan          pure: (Analysis, Target, transaction scope) → Plan, or a refusal
+//!  Reach                 { shards, map, why }
+//!    │ plan::plan          pure: (Analysis, Reach, transaction scope) → Plan, or a refusal
 //!    ▼
 //!  Local | SingleShard | Scatter | Write | Split | Gather | Refused
 //!    │                    a write whose queries reach other shards: these are answered first, each by this same way, and
 //!    │                    their rows stand in its text as constants
-//!    │ execute             the only wait on backends
+//!    │ execute             the only wait on backends; a shard takes a text only with the reason why it may run there
 //!    ▼
 //!  backend frames ─► session relays ─► client bytes
 //! ```
@@ -51,6 +51,9 @@
 //! * **key**: the value, or values, of a table's shard key columns; **key condition**: what a statement says about them.
 //! * **epoch**: the version of the shard map: (incarnation of the map database, counter).
 //! * **reference table**: a copy on every shard. **home table**: rows only on the home shard.
+//! * **reach**: where a text runs, by which version of the map, and why it may run there: because its keys are pinned, because one
+//!   shard owns all that it reads, because it reads no sharded table, or because a hint names the shard. Where none of these holds it
+//!   is *covered*: it excludes rows that its shard does not own.
 //! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
 //!   that has joined the session's transaction.
 

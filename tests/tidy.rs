@@ -28,6 +28,7 @@ const ARROWS_WITHIN_A_LAYER: &[(&str, &str, &str)] = &[
     ("auth", "net", "logging in to a shard happens on its stream"),
     ("telemetry", "config", "what is logged, and how, is a setting"),
     ("plan", "routing", "a plan is made for the shards that routing found"),
+    ("backend", "routing", "a text for a shard is sealed with routing's reason why it may run there"),
     ("sql", "shardmap", "the analysis looks tables up in a map snapshot"),
 ];
 
@@ -83,6 +84,42 @@ fn the_layer_table_in_lib_rs_is_the_one_here() {
     for file in rust_files("src") {
         if let Some(module) = module_of(&file) {
             assert!(layer(&module).is_some(), "module {module} has no layer");
+        }
+    }
+}
+
+/// What PostgreSQL runs comes to a shard by `backend::Output` alone, which asks why it may run there.
+#[test]
+fn only_the_backend_writes_requests_to_shards() {
+    let requests = ["originate::query(", "originate::parse(", "originate::bind("];
+    let mut faults = Vec::new();
+    for file in rust_files("src") {
+        let name = relative(&file);
+        if name.starts_with("src/backend/") || name == "src/wire/originate.rs" {
+            continue;
+        }
+        let text = without_comments_and_literals(&fs::read_to_string(&file).unwrap());
+        // What a test makes is no request to a shard.
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        faults.extend(requests.iter().filter(|request| code.contains(**request)).map(|request| format!("{name}: {request})")));
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Reasons that routing and `sql::residues` alone can give.
+#[test]
+fn reasons_are_given_by_their_makers_alone() {
+    let makers = [
+        ("Pinned(())", "src/routing/reach.rs"),
+        ("OneOwner(())", "src/routing/reach.rs"),
+        ("Unsharded(())", "src/routing/reach.rs"),
+        ("Named(())", "src/routing/reach.rs"),
+        ("Covered(text", "src/sql/residues.rs"),
+    ];
+    for file in rust_files("src") {
+        let code = without_comments_and_literals(&fs::read_to_string(&file).unwrap());
+        for (reason, maker) in makers {
+            assert!(!code.contains(reason) || relative(&file) == maker, "{}: {reason} is made in {maker}", relative(&file));
         }
     }
 }

@@ -25,11 +25,13 @@ use thiserror::Error;
 use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 
-use super::{CustomNames, ForeignOids, NestedValues, PreparedStatements, Settings, StatementId};
+use super::{
+    CustomNames, ForeignOids, NestedValues, Output, Own, PreparedStatements, Settings, ShardText, StatementId, StatementName,
+};
 use crate::auth::{BackendKey, Greeting};
 use crate::error::SqlState;
 use crate::net::{ShardEndpoint, ShardStream};
-use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, client_tag, error_fields, originate, shard_tag};
+use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, client_tag, error_fields, shard_tag};
 
 /// What ended a connection, or a statement of ours on it.
 #[derive(Debug, Error)]
@@ -104,7 +106,7 @@ pub struct Connection {
     /// Bytes from the shard that nobody has consumed.
     pub input: BytesMut,
     /// Requests that have not been written.
-    pub output: BytesMut,
+    pub output: Output,
     /// Notifications that came among the answers to the proxy's own requests: the session's client gets them.
     pub notifications: BytesMut,
     pub pending: VecDeque<Pending>,
@@ -157,7 +159,7 @@ impl Connection {
         Self {
             stream,
             input: greeting.leftover,
-            output: BytesMut::new(),
+            output: Output::default(),
             notifications: BytesMut::new(),
             pending: VecDeque::new(),
             frame_bytes_left: 0,
@@ -238,7 +240,7 @@ impl Connection {
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         self.count_owed();
         while !self.output.is_empty() {
-            match self.stream.poll_send(context, &self.output) {
+            match self.stream.poll_send(context, self.output.bytes()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
@@ -259,10 +261,10 @@ impl Connection {
     #[inline]
     fn count_owed(&mut self) {
         while let Some([tag, length @ ..]) =
-            self.output.get(self.counted..).and_then(|rest| rest.first_chunk::<FRAME_HEADER_BYTES>())
+            self.output.bytes().get(self.counted..).and_then(|rest| rest.first_chunk::<FRAME_HEADER_BYTES>())
         {
             self.owed += u32::from(matches!(*tag, client_tag::QUERY | client_tag::SYNC));
-            let has_no_name = || self.output.get(self.counted + FRAME_HEADER_BYTES) == Some(&0);
+            let has_no_name = || self.output.bytes().get(self.counted + FRAME_HEADER_BYTES) == Some(&0);
             let is_unnamed = *tag == client_tag::QUERY || (*tag == client_tag::BIND && has_no_name());
             self.unnamed_portals = self.unnamed_portals.wrapping_add(u32::from(is_unnamed));
             self.counted += 1 + u32::from_be_bytes(*length) as usize;
@@ -298,9 +300,9 @@ impl Connection {
         if syncs == 0 {
             return;
         }
-        originate::sync(&mut self.output);
-        originate::close(&mut self.output, b'S', b"");
-        originate::sync(&mut self.output);
+        self.output.sync();
+        self.output.close_statement(StatementName::Unnamed);
+        self.output.sync();
         self.unnamed = None;
         (0..=syncs).for_each(|_| self.expect(Reply::Sync, false));
         self.expect(Reply::SyncsOfCopy(syncs), false);
@@ -412,9 +414,9 @@ impl Connection {
     /// Runs a text of the proxy's own as a simple query and waits for its end. Rows come back as text.
     ///
     /// Errors: [`ConnectionError::Refused`] with the shard's error; the connection is then still usable.
-    pub async fn simple(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+    pub async fn simple(&mut self, text: &ShardText<'_>) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
         debug_assert!(self.pending.is_empty(), "answers of the session are still due");
-        originate::query(&mut self.output, sql.as_bytes());
+        self.output.query(text);
         self.unnamed = None;
         let mut rows = Vec::new();
         let mut refusal = None;
@@ -455,14 +457,14 @@ impl Connection {
             return Ok(());
         }
         let sql = sql.join(";");
-        let mut applied = self.simple(&sql).await;
+        let mut applied = self.simple(&Own::Setting.text(&sql)).await;
         // The limit that the connection has from whom it served before ends this too, where the machine is busy.
         for _ in 0..SETTINGS_ATTEMPTS {
             match &applied {
                 Err(ConnectionError::Refused { sqlstate, .. }) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {}
                 Ok(_) | Err(_) => break,
             }
-            applied = self.simple(&sql).await;
+            applied = self.simple(&Own::Setting.text(&sql)).await;
         }
         if applied.is_err() {
             self.settings = before;
@@ -538,7 +540,7 @@ impl Connection {
             self.input = BytesMut::new();
         }
         if self.output.is_empty() && self.output.capacity() > IDLE_BUFFER_BYTES {
-            self.output = BytesMut::new();
+            self.output = Output::default();
         }
     }
 
@@ -548,7 +550,7 @@ impl Connection {
         if !self.output.is_empty() {
             return;
         }
-        originate::terminate(&mut self.output);
+        self.output.terminate();
         let mut context = Context::from_waker(std::task::Waker::noop());
         // The shard notices the closed socket anyway; Terminate only spares it a log line.
         if self.poll_flush(&mut context).is_pending() {
@@ -587,7 +589,7 @@ mod tests {
         let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
         let mut connection = Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0);
         // More than two kernels keep.
-        originate::query(&mut connection.output, &vec![b'x'; 64 << 20]);
+        connection.output.query(&Own::Constants.text(&vec![b'x'; 64 << 20]));
         let whole = connection.output.len();
         let is_pending = poll_fn(|context| Poll::Ready(connection.poll_flush(context).is_pending())).await;
         assert!(is_pending);

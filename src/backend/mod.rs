@@ -2,7 +2,8 @@
 //!
 //! A connection is owned by one session at a time, which reads and writes its socket itself: there is no task and no channel
 //! between a client and a shard. A connection goes back to its pool only when it is proven clean ([`Connection::is_clean`]);
-//! anything else closes it. Nothing here knows SQL beyond the few statements that reset a connection.
+//! anything else closes it. Nothing here knows SQL beyond the few statements that reset a connection. What a shard runs comes as a
+//! [`ShardText`], which says why it may run there.
 
 pub mod catalog_reader;
 mod connection;
@@ -10,9 +11,11 @@ mod foreign_oids;
 mod health;
 pub mod identity;
 mod open;
+mod output;
 mod pool;
 mod prepared;
 mod settings;
+mod shard_text;
 mod target;
 pub mod temporary_tables;
 
@@ -20,7 +23,9 @@ pub use connection::{CANCEL_TIMEOUT, CancelHandle, Connection, ConnectionError, 
 pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record, is_user_type};
 pub use health::{Backoff, Health};
 pub use open::{OpenError, open};
+pub use output::{Output, StatementName};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{ColumnsDigest, PreparedStatements, StatementId, StatementRegistry, StatementText};
 pub use settings::{CustomNames, STATEMENT_TIMEOUT, Settings};
+pub use shard_text::{Own, ShardText, Stored};
 pub use target::{AddressError, ShardAddress};

@@ -5,13 +5,14 @@
 use bytes::{Buf, Bytes};
 
 use super::RowSink;
-use crate::backend::{Connection, ConnectionError, Frame, NestedValues};
+use crate::backend::{Connection, ConnectionError, Frame, NestedValues, ShardText, StatementName};
+use crate::sql::residues::Covered;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// What runs, and how the client asked for it.
 #[derive(Clone, Copy, Debug)]
 pub struct LastStep<'a> {
-    pub text: &'a str,
+    pub text: &'a Covered,
     /// As the home shard inferred them for the client's own text.
     pub types: &'a [u32],
     /// The rest of the client's Bind.
@@ -93,11 +94,12 @@ pub async fn last_step<S: RowSink>(
 
 fn put(connection: &mut Connection, step: &LastStep<'_>) {
     let (oids, out) = (&connection.oids, &mut connection.output);
-    originate::parse(out, b"", step.text.as_bytes(), &oids.types_there(step.types));
-    originate::bind(out, b"", b"", &oids.bind_there(step.types, step.after_names));
-    originate::describe(out, b'P', b"");
-    originate::execute(out, b"", 0);
-    originate::sync(out);
+    let text = ShardText::covered(step.text);
+    out.parse(StatementName::Unnamed, &text, &oids.types_there(step.types));
+    out.bind(b"", StatementName::Unnamed, &text, &oids.bind_there(step.types, step.after_names));
+    out.describe_portal(b"");
+    out.execute(b"", 0);
+    out.sync();
 }
 
 impl LastStep<'_> {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes};
 
 use super::sort_key::{compared_text, is_text};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, Own, StatementName};
 use crate::shard_key::oid::{TEXT, TEXT_ARRAY};
 use crate::sql::analysis::{Combination, Combine, Merge};
-use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate, shard_tag};
+use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, shard_tag};
 
 /// A column of the shards' rows that is text in such a collation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,12 +118,13 @@ pub async fn ranks(connection: &mut Connection, columns: &[Unranked]) -> Result<
     connection.unnamed = None;
     connection.pending.clear();
     for column in columns {
-        let out = &mut connection.output;
-        originate::parse(out, b"", column.query().as_bytes(), &[TEXT_ARRAY]);
-        originate::bind(out, b"", b"", &column.bind());
-        originate::execute(out, b"", 0);
+        let query = column.query();
+        let text = Own::Constants.text(&query);
+        connection.output.parse(StatementName::Unnamed, &text, &[TEXT_ARRAY]);
+        connection.output.bind(b"", StatementName::Unnamed, &text, &column.bind());
+        connection.output.execute(b"", 0);
     }
-    originate::sync(&mut connection.output);
+    connection.output.sync();
     connection.flush().await?;
     let mut told: Vec<Vec<i64>> = vec![Vec::new()];
     let mut refusal = None;

@@ -50,7 +50,6 @@ use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
-use crate::routing::Touched;
 use crate::shardmap::{MapInUse, ShardId};
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
@@ -152,8 +151,6 @@ pub struct Session {
     commits: bool,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
-    /// What the open transaction has touched, with the owners of then.
-    touched: Touched,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
@@ -216,7 +213,6 @@ impl Session {
             schema_change: None,
             commits: false,
             pools: Vec::new(),
-            touched: Touched::default(),
             cancel,
             cancel_key,
         }

@@ -293,10 +293,10 @@ impl Session {
     async fn resolve(&mut self, parts: &[Part], inputs: &Inputs<'_>) -> Result<Target, Failure> {
         let deadline = Instant::now() + HOLD_WAIT;
         let preferred = self.shards_begun().next();
-        let resolution = Resolution { touched: &self.touched, preferred, deadline };
+        let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
         let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
         if self.transaction.is_open() {
-            self.touched.extend(&target.touched);
+            self.transaction.touched.extend(&target.touched);
         }
         Ok(target)
     }
@@ -323,11 +323,11 @@ impl Session {
         for condition in rows.iter() {
             let part = [Part::Sharded { group, condition: condition.clone() }];
             let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
-            let resolution = Resolution { touched: &self.touched, preferred, deadline };
+            let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
             let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
             placed.push(&target).ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
             if self.transaction.is_open() {
-                self.touched.extend(&target.touched);
+                self.transaction.touched.extend(&target.touched);
             }
         }
         let (reach, shard_of_row) = placed.into_parts();
@@ -536,6 +536,11 @@ impl Session {
     pub(super) fn unsharded(&self, statement: &Analysis, shards: impl IntoIterator<Item = ShardId>) -> Result<Reach, PgError> {
         Reach::unsharded(&statement.scope, shards, self.gateway.map.load().snapshot())
             .ok_or_else(|| PgError::internal("a statement over sharded tables is routed as one over none"))
+    }
+
+    /// On these shards, where nothing is said of the text.
+    pub(super) fn several(&self, shards: impl IntoIterator<Item = ShardId>) -> Result<Reach, PgError> {
+        Reach::several(shards, self.gateway.map.load().snapshot()).ok_or_else(|| PgError::internal("no shard"))
     }
 
     /// May this shard join the transaction?

@@ -16,6 +16,7 @@ mod notes;
 pub mod parse;
 mod placing;
 mod query;
+pub mod residues;
 pub mod rewrite;
 mod second;
 mod statement;

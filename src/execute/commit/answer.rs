@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Connection, ConnectionError};
-use crate::wire::{error_fields, originate, shard_tag};
+use crate::backend::{Connection, ConnectionError, Own};
+use crate::wire::{error_fields, shard_tag};
 
 /// What a shard said to one Query.
 #[derive(Debug, Default)]
@@ -108,13 +108,13 @@ impl Answer {
     }
 }
 
-/// Sends each text as a Query of its own, all in one packet, and waits for all answers. A connection that is late by `patience`
+/// Sends each text of the commit protocol as a Query of its own, all in one packet, and waits for all answers. A connection that is late by `patience`
 /// counts as lost. Not cancel safe: what the shard was told it does.
 pub async fn ask(connection: &mut Connection, texts: &[String], patience: Duration) -> Vec<Answer> {
     let deadline = Instant::now() + patience;
     debug_assert!(connection.pending.is_empty(), "answers of the session are still due");
     for text in texts {
-        originate::query(&mut connection.output, text.as_bytes());
+        connection.output.query(&Own::Transaction.text(text));
     }
     connection.unnamed = None;
     let mut answers = Vec::with_capacity(texts.len());

@@ -1,10 +1,12 @@
 //! The statement itself, over the temporary tables: its analysis, its rows, the end of the scratch transaction.
 
-use bytes::{Buf, BytesMut};
+use bytes::Buf;
 
 use super::{GatherError, Side, Stage, error_frame, note};
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, Output, Own, ShardText, StatementName};
 use crate::execute::RowSink;
+use crate::shardmap::MapSnapshot;
+use crate::sql::residues::Covered;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// What runs, and how the client asked for it.
@@ -12,8 +14,10 @@ use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_descripti
 pub struct Final<'a> {
     /// The client's own text.
     pub client_text: &'a str,
+    /// By which the statement was routed.
+    pub map: &'a MapSnapshot,
     /// Over the temporary tables.
-    pub text: &'a str,
+    pub text: &'a Covered,
     /// As the home shard inferred them.
     pub types: &'a [u32],
     /// The rest of the client's Bind.
@@ -32,12 +36,13 @@ pub struct Final<'a> {
 
 impl Final<'_> {
     /// PostgreSQL checks the client's rights on what it names, in its own text, when it makes ready to run it.
-    pub(super) fn put_rights(&self, out: &mut BytesMut) {
+    pub(super) fn put_rights(&self, out: &mut Output) {
         let explain = format!("{EXPLAIN}{}", self.client_text);
-        originate::parse(out, b"", explain.as_bytes(), self.types);
-        originate::bind(out, b"", b"", &self.parameters());
-        originate::execute(out, b"", 0);
-        originate::sync(out);
+        let text = Own::Plan.text(&explain);
+        out.parse(StatementName::Unnamed, &text, self.types);
+        out.bind(b"", StatementName::Unnamed, &text, &self.parameters());
+        out.execute(b"", 0);
+        out.sync();
     }
 
     /// The rest of a Bind of the client's values, all results in text.
@@ -46,10 +51,10 @@ impl Final<'_> {
         [self.after_names.get(..kept).unwrap_or_default(), &[0, 0]].concat()
     }
 
-    pub(super) fn put_analysis(&self, out: &mut BytesMut) {
-        originate::parse(out, STATEMENT, self.text.as_bytes(), self.types);
-        originate::describe(out, b'S', STATEMENT);
-        originate::sync(out);
+    pub(super) fn put_analysis(&self, out: &mut Output) {
+        out.parse(StatementName::Named(STATEMENT), &ShardText::covered(self.text), self.types);
+        out.describe_statement(StatementName::Named(STATEMENT));
+        out.sync();
     }
 
     /// A column may come from another table, which is the temporary one; it must not be called otherwise, or of another type.
@@ -72,10 +77,10 @@ pub async fn answer<S: RowSink>(
     statement: &Final<'_>,
     sink: &mut S,
 ) -> Result<(), GatherError<S::Gone>> {
-    originate::query(&mut scratch.output, finish.as_bytes());
-    originate::bind(&mut scratch.output, b"", STATEMENT, statement.after_names);
-    originate::execute(&mut scratch.output, b"", 0);
-    originate::sync(&mut scratch.output);
+    scratch.output.query(&Own::Setting.text(finish));
+    scratch.output.bind(b"", StatementName::Named(STATEMENT), &ShardText::covered(statement.text), statement.after_names);
+    scratch.output.execute(b"", 0);
+    scratch.output.sync();
     put_end(&mut scratch.output);
     if statement.describes {
         originate::row_description(sink.buffer(), statement.columns);
@@ -155,9 +160,9 @@ pub async fn roll_back(scratch: &mut Connection) -> Result<(), ConnectionError> 
 }
 
 /// The statement is closed after Sync: before it, an error would skip the message.
-fn put_end(out: &mut BytesMut) {
-    originate::close(out, b'S', STATEMENT);
-    originate::query(out, b"ROLLBACK");
+fn put_end(out: &mut Output) {
+    out.close_statement(StatementName::Named(STATEMENT));
+    out.query(&Own::Transaction.text("ROLLBACK"));
 }
 
 const EXPLAIN: &str = "EXPLAIN (COSTS OFF) ";

@@ -3,12 +3,13 @@
 //! What the client says about the cursor (FETCH, MOVE, Execute with a row limit) goes there as it is, so that positions and
 //! directions are PostgreSQL's own. Row descriptions are the home shard's, as the client knows them.
 
-use bytes::{Buf, BytesMut};
+use bytes::Buf;
 
 use super::answer::STATEMENT;
 use super::{Final, GatherError, Side, Stage, error_frame, note};
-use crate::backend::{Connection, Frame};
+use crate::backend::{Connection, Frame, Output, Own, ShardText, StatementName};
 use crate::execute::RowSink;
+use crate::sql::residues::cover;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// How the cursor comes to be.
@@ -41,17 +42,20 @@ pub async fn open<G>(
     opening: Opening<'_>,
 ) -> Result<(), GatherError<G>> {
     let out = &mut scratch.output;
-    originate::query(out, finish.as_bytes());
+    out.query(&Own::Setting.text(finish));
     match opening {
-        Opening::Portal(name) => originate::bind(out, name, STATEMENT, statement.after_names),
+        Opening::Portal(name) => {
+            out.bind(name, StatementName::Named(STATEMENT), &ShardText::covered(statement.text), statement.after_names);
+        }
         Opening::Declare(before) => {
-            let text = [before, statement.text].concat();
-            originate::parse(out, b"", text.as_bytes(), statement.types);
-            originate::bind(out, b"", b"", &statement.parameters());
-            originate::execute(out, b"", 0);
+            let text = cover([before.as_bytes(), statement.text.text()].concat(), statement.map);
+            let text = ShardText::covered(&text);
+            out.parse(StatementName::Unnamed, &text, statement.types);
+            out.bind(b"", StatementName::Unnamed, &text, &statement.parameters());
+            out.execute(b"", 0);
         }
     }
-    originate::sync(out);
+    out.sync();
     let lost = |error| GatherError::Lost { side: Side::Scratch, error };
     let mut failure = None;
     for stage in [Stage::Load, if matches!(opening, Opening::Portal(_)) { Stage::Answer } else { Stage::Load }] {
@@ -115,18 +119,19 @@ pub async fn fetch<S: RowSink>(
     }
 }
 
-fn put(out: &mut BytesMut, fetch: Fetch<'_>) {
+fn put(out: &mut Output, fetch: Fetch<'_>) {
     match fetch {
-        Fetch::Query(text) => return originate::query(out, text.as_bytes()),
+        Fetch::Query(text) => return out.query(&Own::Cursor.text(text)),
         Fetch::Bound { text, after_names } => {
-            originate::parse(out, b"", text.as_bytes(), &[]);
-            originate::bind(out, b"", b"", after_names);
-            originate::execute(out, b"", 0);
+            let text = Own::Cursor.text(text);
+            out.parse(StatementName::Unnamed, &text, &[]);
+            out.bind(b"", StatementName::Unnamed, &text, after_names);
+            out.execute(b"", 0);
         }
-        Fetch::Execute { portal, row_limit } => originate::execute(out, portal, row_limit),
-        Fetch::Close(portal) => originate::close(out, b'P', portal),
+        Fetch::Execute { portal, row_limit } => out.execute(portal, row_limit),
+        Fetch::Close(portal) => out.close_portal(portal),
     }
-    originate::sync(out);
+    out.sync();
 }
 
 /// The client's columns in the formats that the scratch session uses.

@@ -8,13 +8,15 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
 use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
-use crate::backend::{Connection, ConnectionError, Frame, Reply};
+use crate::backend::{Connection, ConnectionError, Frame, Output, Own, Reply, ShardText};
+use crate::shardmap::MapSnapshot;
 use crate::sql::gather::{Found, KnownKeys};
-use crate::wire::{self, FRAME_HEADER_BYTES, client_tag, originate, shard_tag};
+use crate::sql::residues::cover;
+use crate::wire::{self, FRAME_HEADER_BYTES, shard_tag};
 
 /// A shard that sends rows.
 pub struct Part<'a> {
@@ -69,14 +71,15 @@ pub async fn load<G>(
 ) -> Result<Loaded, GatherError<G>> {
     // Every shard takes its snapshot before the first row is read.
     for part in parts.iter_mut() {
-        originate::query(&mut part.connection.output, part.fragments.text.as_bytes());
+        let text = cover(part.fragments.text.clone(), statement.map);
+        part.connection.output.query(&ShardText::covered(&text));
         part.connection.unnamed = None;
         // Until its last answer has been read it is nobody else's.
         part.connection.expect(Reply::Query, false);
         part.connection.send().await;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
+    let mut feed = Feed { scratch, parts, map: statement.map, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
     let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
     for round in 0..=last {
         feed.round(script, round, round == last).await?;
@@ -96,15 +99,15 @@ pub async fn load<G>(
 
 /// The scratch transaction up to the first row, in one trip.
 async fn prepare<G>(scratch: &mut Connection, script: &Script, statement: &Final<'_>) -> Result<(), GatherError<G>> {
-    originate::query(&mut scratch.output, script.begin.as_bytes());
+    scratch.output.query(&Own::Transaction.text(&script.begin));
     let mut stages = vec![Stage::Tables];
     if !statement.is_permitted {
         statement.put_rights(&mut scratch.output);
         stages.push(Stage::Rights);
     }
-    originate::query(&mut scratch.output, script.tables.as_bytes());
+    scratch.output.query(&Own::OwnTables.text(&script.tables));
     statement.put_analysis(&mut scratch.output);
-    originate::query(&mut scratch.output, script.transport.as_bytes());
+    scratch.output.query(&Own::Setting.text(&script.transport));
     scratch.unnamed = None;
     scratch.expect(Reply::Query, false);
     stages.extend([Stage::Tables, Stage::Analysis, Stage::Load]);
@@ -142,6 +145,7 @@ async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>
 struct Feed<'f, 'p> {
     scratch: &'f mut Connection,
     parts: &'f mut [Part<'p>],
+    map: &'f MapSnapshot,
     loaded: Loaded,
     /// The shards were asked for what is loaded now.
     asked_at: Instant,
@@ -223,7 +227,7 @@ impl Feed<'_, '_> {
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
             let text = format!("{first}{}", part.fragments.round(queries, is_last));
-            originate::query(&mut part.connection.output, text.as_bytes());
+            part.connection.output.query(&ShardText::covered(&cover(text, self.map)));
             part.connection.expect(Reply::Query, false);
             part.connection.send().await;
         }
@@ -239,7 +243,7 @@ impl Feed<'_, '_> {
 
     /// `None` when they are too many.
     async fn keys_of<G>(&mut self, query: &str) -> Result<Option<Found>, GatherError<G>> {
-        originate::query(&mut self.scratch.output, query.as_bytes());
+        self.scratch.output.query(&ShardText::covered(&cover(query.to_owned(), self.map)));
         let (mut keys, mut failure) = (None, None);
         loop {
             let (tag, body) = next(self.scratch).await?;
@@ -255,7 +259,7 @@ impl Feed<'_, '_> {
     /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot. How many it has
     /// inserted.
     async fn run<G>(&mut self, text: &str) -> Result<u64, GatherError<G>> {
-        originate::query(&mut self.scratch.output, text.as_bytes());
+        self.scratch.output.query(&ShardText::covered(&cover(text.to_owned(), self.map)));
         let (mut failure, mut inserted) = (None, 0);
         loop {
             let (tag, body) = next(self.scratch).await?;
@@ -278,7 +282,7 @@ impl Feed<'_, '_> {
 
     /// One table, from all parts at once.
     async fn table<G>(&mut self, table: &TableLoad, input: usize) -> Result<(), GatherError<G>> {
-        originate::query(&mut self.scratch.output, table.copy.as_bytes());
+        self.scratch.output.query(&Own::OwnTables.text(&table.copy));
         loop {
             let (tag, body) = next(self.scratch).await?;
             match tag {
@@ -297,7 +301,7 @@ impl Feed<'_, '_> {
             }
             self.wait(input).await?;
         }
-        originate::bare(&mut self.scratch.output, client_tag::COPY_DONE);
+        self.scratch.output.copy_done();
         let mut failure = None;
         loop {
             let (tag, body) = next(self.scratch).await?;
@@ -439,10 +443,10 @@ impl PartFailure {
 
 impl Part<'_> {
     /// Hands a row on when it is one of this input; a row of a later one says that this input has ended here.
-    fn put_row(&mut self, total: usize, input: usize, output: &mut BytesMut) -> Result<bool, ConnectionError> {
+    fn put_row(&mut self, total: usize, input: usize, output: &mut Output) -> Result<bool, ConnectionError> {
         let frame = self.connection.input.get(..total).unwrap_or_default();
         let Some(columns) = &self.fragments.tagged else {
-            output.extend_from_slice(frame);
+            output.copy_message(frame);
             self.connection.input.advance(total);
             return Ok(true);
         };
@@ -456,10 +460,7 @@ impl Part<'_> {
         if self.fragments.serves.get(tag) != Some(&input) {
             return Ok(false);
         }
-        output.put_u8(client_tag::COPY_DATA);
-        output.put_u32(u32::try_from(row.len() + 1 + 4).unwrap_or(u32::MAX));
-        output.put_slice(row);
-        output.put_u8(b'\n');
+        output.copy_data(row, b"\n");
         self.connection.input.advance(total);
         Ok(true)
     }
@@ -510,7 +511,7 @@ impl Part<'_> {
         let text = format!(
             "EXPLAIN (FORMAT JSON) {query}\n;{NO_NESTED_LOOPS}EXPLAIN (FORMAT JSON) {query}\n;SET LOCAL enable_nestloop = on"
         );
-        originate::query(&mut self.connection.output, text.as_bytes());
+        self.connection.output.query(&Own::Plan.text(&text));
         self.connection.expect(Reply::Query, false);
         self.connection.send().await;
         let mut costs = Vec::new();

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::listening::{ListenChange, Listening};
 use super::relations;
-use crate::backend::Reply;
+use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
 use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
@@ -350,7 +350,6 @@ impl Session {
         self.temporary_tables.transaction_ended();
         self.forget_portals(true).await;
         self.gateway.counters.commit();
-        self.touched.clear();
         if !restarts.is_empty() {
             Box::pin(self.finish_restarts(restarts)).await;
         }
@@ -432,7 +431,7 @@ impl Session {
             // A COMMIT that failed has ended the transaction.
             return Ok(());
         }
-        originate::query(&mut connection.output, text.as_bytes());
+        connection.output.query(&Own::Transaction.text(text));
         connection.unnamed = None;
         connection.expect(Reply::Query, false);
         self.drain(index).await
@@ -469,7 +468,6 @@ impl Session {
                 index += 1;
             }
         }
-        self.touched.clear();
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }

@@ -18,7 +18,7 @@ use self::document::ShardPlan;
 use self::head::Head;
 use super::command::{drop_row_description, is_own, text_field};
 use super::prepare::not_in_the_text;
-use crate::backend::Frame;
+use crate::backend::{Frame, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::Sent;
 use crate::routing::{Inputs, Reach};
@@ -258,7 +258,7 @@ impl Session {
         let is_one_of_several = asked.reach.shards().len() > 1;
         let fragment = match &ask {
             Ask::Query => None,
-            Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, &asked.sql).await?),
+            Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, asked).await?),
             Ask::Bound { prepared, .. } => Some(Arc::clone(prepared)),
         };
         // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
@@ -275,9 +275,9 @@ impl Session {
         for shard in asked.reach.shards() {
             match (&fragment, &ask) {
                 (Some(fragment), Ask::Bound { portal, after_names, .. }) => {
-                    self.ask_bound(explained, *shard, fragment, (portal, after_names)).await?
+                    self.ask_bound(explained, *shard, (fragment, &asked.reach), (portal, after_names)).await?
                 }
-                _ => self.ask_by_query(explained, *shard, &asked.sql).await,
+                _ => self.ask_by_query(explained, *shard, (&asked.reach, &asked.sql)).await,
             }
         }
         let mut plans = Vec::with_capacity(asked.reach.shards().len());
@@ -299,7 +299,7 @@ impl Session {
     }
 
     /// As a Query: the answer ends with ReadyForQuery.
-    async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, sql: &str) {
+    async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, (reach, sql): (&Reach, &str)) {
         let Explained { statement, text, is_analyze, .. } = *explained;
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
@@ -307,7 +307,8 @@ impl Session {
         connection.unnamed = None;
         // Error positions are those of the client's text.
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        originate::query(&mut connection.output, format!("{:blanks$}{sql}", "").as_bytes());
+        let padded = format!("{:blanks$}{sql}", "");
+        connection.output.query(&ShardText::of(reach, padded.as_bytes()));
         self.start_asked(shard).await;
     }
 
@@ -316,7 +317,7 @@ impl Session {
         &mut self,
         explained: &Explained<'_>,
         shard: ShardId,
-        fragment: &Arc<Statement>,
+        (fragment, reach): (&Arc<Statement>, &Reach),
         (portal, after_names): (&[u8], &[u8]),
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
@@ -326,10 +327,11 @@ impl Session {
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
         prepare_on(connection, fragment, false, prepared_max);
-        fragment.id.with_name(|name| originate::bind(&mut connection.output, portal, name, after_names));
-        originate::execute(&mut connection.output, portal, 0);
-        originate::close(&mut connection.output, b'P', portal);
-        originate::flush(&mut connection.output);
+        let text = fragment.text_for(reach)?;
+        connection.output.bind(portal, StatementName::Registered(fragment.id), &text, after_names);
+        connection.output.execute(portal, 0);
+        connection.output.close_portal(portal);
+        connection.output.flush();
         self.start_asked(shard).await;
         Ok(())
     }
@@ -345,9 +347,9 @@ impl Session {
     }
 
     /// The text that each of several shards explains, as a statement of the client's types.
-    async fn fragment_of(&mut self, prepared: &Arc<Statement>, sql: &str) -> Result<Arc<Statement>, Failure> {
+    async fn fragment_of(&mut self, prepared: &Arc<Statement>, asked: &Asked) -> Result<Arc<Statement>, Failure> {
         let types = self.described_types(prepared).await?;
-        Ok(Arc::new(self.made_of(prepared, Bytes::copy_from_slice(sql.as_bytes()), types.into())))
+        Ok(Arc::new(self.fragment_of_text(prepared, asked.sql.clone(), &types, &asked.reach)))
     }
 
     /// Reads one shard's answer to its end. Notices go to the client as they come.

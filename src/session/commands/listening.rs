@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::backend::ShardAddress;
+use crate::backend::{Own, ShardAddress};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::session::transaction::participant::LISTEN;
@@ -126,7 +126,9 @@ impl Session {
         for shard in self.listening.shards.clone() {
             let participant = self.participants.iter_mut().find(|participant| participant.shard == shard.id);
             let told = match participant {
-                Some(participant) => participant.connection.simple(&commands).await.map_err(|error| error.to_string()),
+                Some(participant) => {
+                    participant.connection.simple(&Own::Listen.text(&commands)).await.map_err(|error| error.to_string())
+                }
                 None => Err("the connection was lost".to_owned()),
             };
             told.map_err(|reason| not_heard(&shard.name, &reason))?;

@@ -3,7 +3,7 @@
 //! A write in parts may find nothing to write, and then no shard would have looked. Whether the transaction may write is known here;
 //! whether the user may, the home shard says, by `EXPLAIN`, which runs nothing.
 
-use crate::backend::ConnectionError;
+use crate::backend::{ConnectionError, Own};
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::error_frame;
 use crate::session::writes::staged::Asked;
@@ -39,7 +39,7 @@ impl Session {
     pub(in crate::session) async fn check_privileges(&mut self, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
         let text = self.with_values_of(asked, &[text]).await?.concat();
         let mut aside = self.open_aside().await?;
-        let explained = self.connection_of(&mut aside)?.simple(&format!("EXPLAIN {text}")).await;
+        let explained = self.connection_of(&mut aside)?.simple(&Own::Plan.text(&format!("EXPLAIN {text}"))).await;
         self.close_aside(aside).await?;
         match explained {
             Err(ConnectionError::Refused { sqlstate, body, .. }) if sqlstate.as_bytes() == SqlState::INSUFFICIENT_PRIVILEGE.0 => {

@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::backend::{ConnectionError, Reply};
+use crate::backend::{ConnectionError, Own, Reply, ShardText, StatementName};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::protocol::describe::{Description, prepare_on, unless_gone};
+use crate::session::protocol::describe::{Description, unless_gone};
 use crate::session::protocol::statement::Statement;
+use crate::session::reads::ask::Request;
 use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
 use crate::session::reads::gather::release;
 use crate::session::reads::last_step::Asked;
@@ -27,6 +28,7 @@ use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
+use crate::sql::residues::cover;
 use crate::sql::rewrite::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
@@ -92,6 +94,7 @@ impl Session {
     /// In the transaction when it is on the home shard already, or the session has something of its own there; else beside it.
     async fn run_on_home(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         let home = self.home()?;
+        let text = Own::Plan.text(sql);
         self.keep_pipeline_on(home.id);
         let is_ours = self
             .participants
@@ -100,7 +103,7 @@ impl Session {
         if !is_ours {
             let mut connection = self.checkout(&home, &self.settings_now()).await?;
             self.cancel.started(&connection);
-            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(sql).await) }).await?;
+            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(&text).await) }).await?;
             connection.is_pinned |= was_interrupted(&answered);
             release(&self.cancel, connection);
             return answered.map_err(|error| crate::session::settings::setting::refused(&home.name, error));
@@ -110,7 +113,7 @@ impl Session {
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         self.cancel.started(&participant.connection);
-        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(sql).await) }).await?;
+        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(&text).await) }).await?;
         participant.connection.is_pinned |= was_interrupted(&answered);
         match answered {
             Ok(rows) => Ok(rows),
@@ -271,12 +274,16 @@ impl Session {
         let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
         let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
         let (sql, shift) = execution.sql(&probe);
+        let covered = cover(sql, self.gateway.map.load().snapshot());
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let prepared_max = self.gateway.prepared_max();
         let described = crate::session::protocol::describe::describe_on(&mut connection, &probe, prepared_max).await;
         let rows = match described {
-            Ok(_) => connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
+            Ok(_) => connection
+                .simple(&ShardText::covered(&covered))
+                .await
+                .map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
             Err(failure) => Err(failure),
         };
         connection.release();
@@ -309,22 +316,23 @@ impl Session {
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
+        let text = ShardText::of(reach, sql.as_bytes());
         connection.unnamed = None;
         match bind {
             None => {
-                originate::query(&mut connection.output, sql.as_bytes());
+                connection.output.query(&text);
                 connection.expect(Reply::Query, true);
             }
             Some(bind) => {
-                originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
+                connection.output.parse(StatementName::Unnamed, &text, &[]);
                 connection.expect(Reply::ParseUnnamed, false);
-                originate::bind(&mut connection.output, bind.portal, b"", bind.after_names);
+                connection.output.bind(bind.portal, StatementName::Unnamed, &text, bind.after_names);
                 connection.expect(Reply::Bind, false);
-                originate::execute(&mut connection.output, bind.portal, 0);
+                connection.output.execute(bind.portal, 0);
                 connection.expect(Reply::Execute, true);
-                originate::close(&mut connection.output, b'P', bind.portal);
+                connection.output.close_portal(bind.portal);
                 connection.expect(Reply::Close, false);
-                originate::flush(&mut connection.output);
+                connection.output.flush();
             }
         }
         let (before, flushes) = (self.client.output.len(), self.client.flushes);
@@ -356,40 +364,21 @@ impl Session {
         let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
         let types = description.parameter_types.clone();
         let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
-        let fragment = self.made_of(prepared, Bytes::from(text), types.into());
+        let fragment = self.fragment_of_text(prepared, text, &types, reach);
         let (sql, shift) = execution.sql(&fragment);
+        // The text that is executed is the fragment's.
+        let text = cover(sql, reach.map());
         let after_names = match bind {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
             Some(_) | None => originate::BIND_NOTHING.to_vec(),
         };
         self.gateway.counters.statement(RouteKind::Scatter);
-        for shard in shards {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-        }
-        let prepared_max = self.gateway.prepared_max();
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            let connection = &mut *participant.connection;
-            prepare_on(connection, &fragment, false, prepared_max);
-            // The merge reads the answers by itself, up to ReadyForQuery.
-            connection.pending.clear();
-            connection.unnamed = None;
-            originate::parse(&mut connection.output, b"", sql.as_bytes(), &[]);
-            originate::bind(&mut connection.output, b"", b"", &after_names);
-            originate::describe(&mut connection.output, b'P', b"");
-            originate::execute(&mut connection.output, b"", 0);
-            originate::sync(&mut connection.output);
-        }
-        let result = self.scatter_on(shards, &spec).await;
-        if result.is_err() {
-            for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-                participant.connection.prepared.doubt(fragment.id);
-            }
-        }
+        let request = Request::Executed { fragment: &fragment, text: &text, after_names: &after_names };
+        let result = self.ask_several(reach, &request, &spec).await;
         let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
             Scattered::LastStep(text) => {
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bound, describes: bind.is_none() };
+                let asked = Asked { description: &description, after_names: bound, map: reach.map(), describes: bind.is_none() };
                 self.run_last_step(shard, &text, asked).await?
             }
             other => other,

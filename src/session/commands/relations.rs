@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::backend::Own;
 use crate::catalog::quoted_literal;
 use crate::declare::{self, Argument};
 use crate::error::{PgError, SqlState};
@@ -47,7 +48,11 @@ impl Session {
         let index = self.join(MAP_DATABASE).await?;
         self.sync(index).await?;
         if let Some(participant) = self.participants.get_mut(index) {
-            participant.connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused("map", error))?;
+            participant
+                .connection
+                .simple(&Own::Setting.text(&sql))
+                .await
+                .map_err(|error| crate::session::settings::setting::refused("map", error))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::backend::{Own, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
 use crate::session::protocol::diversion::StoredRows;
@@ -42,15 +43,8 @@ impl Session {
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }
-        let run = match Box::pin(self.fill_table_as(table, statement, text)).await {
-            Ok(tag) if begins_here => self.commit_everywhere().await.map(|()| tag),
-            Err(failure) if begins_here => {
-                self.rollback_everywhere().await?;
-                Err(failure)
-            }
-            run => run,
-        };
-        if let Some(tag) = run? {
+        let run = Box::pin(self.fill_table_as(table, statement, text)).await;
+        if let Some(tag) = self.end_one_statement(begins_here, run).await? {
             originate::command_complete(&mut self.client.output, &tag);
         }
         Ok(())
@@ -83,7 +77,7 @@ impl Session {
             }
         }
         for shard in &shards {
-            self.run_on_one(shard, &table.definition, false).await?;
+            self.run_on_one(shard, &Stored::SchemaChange.text(&table.definition), false).await?;
         }
         let target = format!("{schema}.{}", quoted_identifier(&table.name));
         let count = self.insert_rows(&home, &target, &mut rows, began_at).await?;
@@ -112,7 +106,7 @@ impl Session {
                 return Ok(count);
             }
             let insert = format!("INSERT INTO {target}{}", batch.inserted(&self.context.catalog)?);
-            self.run_on_one(home, &insert, false).await?;
+            self.run_on_one(home, &Own::Constants.text(&insert), false).await?;
             count += batch.rows.len();
             self.check_goes_on(&mut watch).await?;
         }
@@ -136,8 +130,11 @@ impl Session {
              FROM (SELECT {schema}::pg_catalog.name AS schema) s",
             quoted_literal(&table.name)
         );
-        let rows =
-            participant.connection.simple(&sql).await.map_err(|error| crate::session::settings::setting::refused("home", error))?;
+        let rows = participant
+            .connection
+            .simple(&Own::Catalog.text(&sql))
+            .await
+            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
         let row = rows.into_iter().next().unwrap_or_default();
         let text = |place: usize| row.get(place).and_then(Option::as_ref).map(|value| String::from_utf8_lossy(value).into_owned());
         match (text(0), text(1)) {

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Reply, temporary_tables};
+use crate::backend::{Own, Reply, ShardText, StatementName, temporary_tables};
 use crate::catalog::{Relation, mentions};
 use crate::error::{PgError, SqlState};
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Reach};
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::route::Route;
@@ -18,7 +18,7 @@ use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, Command, Part, Scope};
-use crate::wire::{self, originate};
+use crate::wire;
 
 /// What the session knows of its temporary tables.
 #[derive(Default)]
@@ -87,23 +87,23 @@ impl Session {
             None => Inputs::literals(text, &read.literals),
         };
         let home = self.home()?;
-        let is_at_home = match self.route(statement, &inputs).await {
-            Ok(Route::Shard(reach)) => reach.single() == Some(home.id),
-            Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => false,
-            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => false,
+        let at_home = match self.route(statement, &inputs).await {
+            Ok(Route::Shard(reach)) => Some(reach).filter(|reach| reach.single() == Some(home.id)),
+            Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => None,
+            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => None,
             Err(failure) => return Err(failure),
         };
-        if !is_at_home {
+        let Some(reach) = at_home else {
             let Command::Ddl { table_as: Some(table), .. } = &statement.command else { return Err(not_at_home().into()) };
             return Box::pin(self.create_table_as(table, statement, text)).await;
-        }
+        };
         let index = self.keep_temporary(&home).await?;
         self.pin_if_needed(index, statement);
         if let Some((prepared, bind)) = bound {
-            return self.run_bound(index, prepared, bind).await;
+            return self.run_bound(&reach, index, prepared, bind).await;
         }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        self.run_on_one(&home, alone, true).await
+        self.run_on_one(&home, &ShardText::of(&reach, alone.as_bytes()), true).await
     }
 
     /// The connection of the temporary tables, which are about to change.
@@ -120,7 +120,13 @@ impl Session {
     }
 
     /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
-    async fn run_bound(&mut self, index: usize, prepared: &Arc<Statement>, bind: &wire::Bind<'_>) -> Result<(), Failure> {
+    async fn run_bound(
+        &mut self,
+        reach: &Reach,
+        index: usize,
+        prepared: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+    ) -> Result<(), Failure> {
         let prepared_max = self.gateway.prepared_max();
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -128,13 +134,14 @@ impl Session {
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
         prepare_on(connection, prepared, false, prepared_max);
-        prepared.id.with_name(|name| originate::bind(&mut connection.output, bind.portal, name, bind.after_names));
+        let text = prepared.text_for(reach)?;
+        connection.output.bind(bind.portal, StatementName::Registered(prepared.id), &text, bind.after_names);
         connection.expect(Reply::Bind, false);
-        originate::execute(&mut connection.output, bind.portal, 0);
+        connection.output.execute(bind.portal, 0);
         connection.expect(Reply::Execute, true);
-        originate::close(&mut connection.output, b'P', bind.portal);
+        connection.output.close_portal(bind.portal);
         connection.expect(Reply::Close, false);
-        originate::flush(&mut connection.output);
+        connection.output.flush();
         self.drain(index).await
     }
 
@@ -155,7 +162,7 @@ impl Session {
     pub(in crate::session) async fn discard_temporary(&mut self) -> Result<(), Failure> {
         let home = self.home()?;
         if self.temporary_tables.is_used && self.participants.iter().any(|participant| participant.shard == home.id) {
-            self.run_on_one(&home, "DISCARD TEMP", false).await?;
+            self.run_on_one(&home, &Own::OwnTables.text("DISCARD TEMP"), false).await?;
         }
         self.temporary_tables.is_stale = self.temporary_tables.is_used;
         Ok(())
@@ -176,7 +183,7 @@ impl Session {
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         let rows = participant
             .connection
-            .simple(NAMES)
+            .simple(&Own::Catalog.text(NAMES))
             .await
             .map_err(|error| crate::session::settings::setting::refused("home", error))?;
         let name = |row: &Vec<Option<bytes::Bytes>>| {
@@ -215,7 +222,7 @@ impl Session {
         };
         let rows = participant
             .connection
-            .simple(&text)
+            .simple(&Own::Catalog.text(&text))
             .await
             .map_err(|error| crate::session::settings::setting::refused("home", error))?;
         let shapes = temporary_tables::read(&rows, self.context.catalog.is_collation_c);

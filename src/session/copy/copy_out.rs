@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::backend::{Connection, ConnectionError};
+use crate::backend::{Connection, ConnectionError, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::execute::{CopyModel, CopyRows};
-use crate::routing::{Inputs, Reach};
+use crate::routing::Inputs;
 use crate::session::protocol::describe::{error_frame, frame, unless_gone};
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::gather::{moved, release};
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::sql::analysis::{Analysis, Scope};
+use crate::sql::residues::{Covered, cover};
 use crate::sql::utility::copy_in::CopyFormat;
 use crate::sql::utility::copy_out::{self, CopyOut};
 use crate::wire::{self, shard_tag};
@@ -48,8 +49,7 @@ impl Session {
                 let home = self.home()?.id;
                 let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
                 // Which refuses it.
-                let home = Reach::several([home], self.gateway.map.load().snapshot());
-                let home = home.ok_or_else(|| PgError::internal("no home shard"))?;
+                let home = self.several([home])?;
                 return self.run_on_shard(&home, statement, statement.alone(text), blanks).await.map(|()| true);
             }
             Source::Several(copy, query, route) => (copy, query, route),
@@ -130,13 +130,14 @@ impl Session {
     async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
         let home = self.home()?;
         self.keep_pipeline_on(home.id);
+        let covered = cover(copy.model.clone(), self.gateway.map.load().snapshot());
         let heard = match self.is_asked_itself(home.id) {
             true => {
                 let index = self.join(home.id).await?;
                 self.sync(index).await?;
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 self.cancel.started(&participant.connection);
-                let heard = model(&mut participant.connection, &copy.model);
+                let heard = model(&mut participant.connection, &covered);
                 match unless_gone(&mut self.client, async { Ok(heard.await) }).await? {
                     Ok(heard) => heard,
                     Err(error) => return Err(self.participant_lost(index, &error)),
@@ -146,7 +147,7 @@ impl Session {
                 let settings = self.settings_now();
                 let mut connection = self.checkout(&home, &settings).await?;
                 self.cancel.started(&connection);
-                let heard = model(&mut connection, &copy.model);
+                let heard = model(&mut connection, &covered);
                 let heard = unless_gone(&mut self.client, async { Ok(heard.await) }).await?;
                 release(&self.cancel, connection);
                 heard.map_err(|error| lost(&home.name, &error))?
@@ -159,8 +160,8 @@ impl Session {
 }
 
 /// What PostgreSQL says around the rows, or its refusal.
-async fn model(connection: &mut Connection, text: &str) -> Result<Result<CopyModel, Bytes>, ConnectionError> {
-    wire::originate::query(&mut connection.output, text.as_bytes());
+async fn model(connection: &mut Connection, text: &Covered) -> Result<Result<CopyModel, Bytes>, ConnectionError> {
+    connection.output.query(&ShardText::covered(text));
     connection.unnamed = None;
     let mut heard = CopyModel::default();
     let mut refusal = None;

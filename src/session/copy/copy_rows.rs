@@ -23,27 +23,30 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
 use adding::Adding;
 use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
-use crate::backend::{Connection, ConnectionError, Frame};
+use crate::backend::{Connection, ConnectionError, Frame, Own, ShardText, StatementName};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
-use crate::routing::{MapSource, StoredColumn, StoredPlace, place_stored};
+use crate::routing::{MapSource, Reach, StoredColumn, StoredPlace, place_stored};
+use crate::session::writes::write::Writing;
 use crate::session::{Failure, Participant, Session, SessionEnd};
 use crate::shard_key::Format;
 use crate::shardmap::{Group, GroupId, MapInUse, ShardId};
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
-use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, originate, shard_tag};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, shard_tag};
 
 /// A COPY over several shards.
 struct Stream<'c> {
     copy: &'c CopyIn,
+    /// Of the statement; each row has a place of its own.
+    reach: &'c Reach,
     targets: Vec<Target>,
     /// `None`: the data is not looked at, every shard gets it as it is.
     split: Option<Split>,
@@ -147,16 +150,18 @@ impl Session {
         &mut self,
         copy: &CopyIn,
         group: Option<GroupId>,
-        shards: &[ShardId],
+        writing: &Writing,
         text: &str,
     ) -> Result<String, Failure> {
+        let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a COPY without shards"))?;
+        let shards = reach.shards();
         let split = match group.is_some() || !copy.added.is_empty() {
             true => Some(Box::pin(self.split_of(copy, group, shards)).await?),
             false => None,
         };
         let is_copied = group.is_none();
         self.transaction.is_everywhere |= is_copied;
-        let mut stream = Stream { copy, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
+        let mut stream = Stream { copy, reach, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
         for shard in shards {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
@@ -231,10 +236,11 @@ impl Session {
         let Some(index) = shards.first().and_then(|home| self.index_of(*home)) else { return Err(gone().into()) };
         let literal = quoted_literal(&copy.qualified);
         let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
-        let rows = self.run_on_participant(index, &may_lock).await?;
+        let rows = self.run_on_participant(index, &Own::Catalog.text(&may_lock)).await?;
         let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");
         if may_lock {
-            self.run_on_participant(index, &format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)).await?;
+            self.run_on_participant(index, &Own::Lock.text(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)))
+                .await?;
         }
         Ok(())
     }
@@ -243,11 +249,11 @@ impl Session {
     pub(in crate::session) async fn run_on_participant(
         &mut self,
         index: usize,
-        sql: &str,
+        text: &ShardText<'_>,
     ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         self.cancel.started(&participant.connection);
-        match participant.connection.simple(sql).await {
+        match participant.connection.simple(text).await {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => {
                 Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
@@ -264,7 +270,7 @@ impl Session {
             // A copy is written whole, the triggers of a statement fire without rows too.
             participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
             participant.connection.unnamed = None;
-            originate::query(&mut participant.connection.output, text.as_bytes());
+            participant.connection.output.query(&ShardText::of(stream.reach, text.as_bytes()));
             self.cancel.started(&participant.connection);
             participant.connection.send().await;
         }
@@ -503,7 +509,7 @@ impl Session {
         stream.syncs += 1;
         for target in &stream.targets {
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
-                originate::sync(&mut participant.connection.output);
+                participant.connection.output.sync();
             }
         }
     }
@@ -622,11 +628,8 @@ impl Session {
         }
         if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
             let output = &mut participant.connection.output;
-            target.open.get_or_insert_with(|| {
-                output.put_slice(&[client_tag::COPY_DATA, 0, 0, 0, 0]);
-                output.len() - FRAME_HEADER_BYTES
-            });
-            output.extend_from_slice(bytes);
+            target.open.get_or_insert_with(|| output.begin_copy_data());
+            output.copy_more(bytes);
         }
     }
 
@@ -636,7 +639,7 @@ impl Session {
             let Some(start) = target.open.take() else { continue };
             let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
             let output = &mut participant.ok_or_else(gone)?.connection.output;
-            close_message(output, start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
+            output.end_copy_data(start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
         }
         Ok(())
     }
@@ -648,8 +651,8 @@ impl Session {
             let Some(participant) = self.participants.get_mut(index) else { continue };
             let output = &mut participant.connection.output;
             match (&target.answer, &stop) {
-                (Answer::Copying, None) => originate::bare(output, client_tag::COPY_DONE),
-                (Answer::Copying, Some(_)) => originate::copy_fail(output, FAIL_REASON),
+                (Answer::Copying, None) => output.copy_done(),
+                (Answer::Copying, Some(_)) => output.copy_fail(FAIL_REASON),
                 (Answer::Refused(_) | Answer::Done(_), _) => {}
             }
         }
@@ -701,8 +704,8 @@ impl Session {
     async fn read_unread_syncs(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         participant.connection.unnamed = None;
-        originate::close(&mut participant.connection.output, b'S', b"");
-        originate::sync(&mut participant.connection.output);
+        participant.connection.output.close_statement(StatementName::Unnamed);
+        participant.connection.output.sync();
         let (mut unread, mut is_past) = (0, false);
         loop {
             let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
@@ -754,12 +757,6 @@ fn response_of(copy: &CopyIn, response: Bytes) -> Bytes {
 fn is_of_copy(tag: u8) -> bool {
     use client_tag::{COPY_DATA, COPY_DONE, COPY_FAIL, FLUSH, SYNC, TERMINATE};
     matches!(tag, COPY_DATA | COPY_DONE | COPY_FAIL | FLUSH | SYNC | TERMINATE)
-}
-
-fn close_message(output: &mut BytesMut, start: usize) -> Option<()> {
-    let length = u32::try_from(output.len().checked_sub(start + 1)?).ok()?;
-    output.get_mut(start + 1..start + FRAME_HEADER_BYTES)?.copy_from_slice(&length.to_be_bytes());
-    Some(())
 }
 
 fn gone() -> PgError {

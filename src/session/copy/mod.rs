@@ -13,7 +13,7 @@ use std::task::Poll;
 use super::{Failure, Session, SessionEnd};
 use crate::backend::{ConnectionError, Reply};
 use crate::error::{PgError, SqlState};
-use crate::wire::{client_tag, originate};
+use crate::wire::client_tag;
 
 /// What woke the copy.
 enum Event {
@@ -102,13 +102,13 @@ impl Session {
                 tag => return Ok(Copied::Unexpected(tag)),
             }
             let frame = self.client.input.split_to(header.total);
-            connection.output.extend_from_slice(&frame);
+            connection.output.copy_message(&frame);
             match header.tag {
                 client_tag::SYNC => connection.syncs_in_copy += 1,
                 client_tag::COPY_DONE | client_tag::COPY_FAIL => {
                     // In the extended protocol the shard keeps its answer until it is asked; the Sync may have gone before.
                     if connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
-                        originate::flush(&mut connection.output);
+                        connection.output.flush();
                     }
                     return Ok(Copied::All);
                 }
@@ -121,7 +121,7 @@ impl Session {
     /// A message that is no part of a COPY ends the session, unless the shard has failed before: then it skips what comes.
     async fn stop_copy(&mut self, index: usize, tag: u8) -> Result<bool, Failure> {
         if let Some(participant) = self.participants.get_mut(index) {
-            originate::copy_fail(&mut participant.connection.output, UNEXPECTED);
+            participant.connection.output.copy_fail(UNEXPECTED);
         }
         let mut before = self.client.output.len();
         loop {

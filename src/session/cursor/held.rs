@@ -18,7 +18,7 @@ use bytes::Bytes;
 use super::super::{Failure, Session, SessionEnd, lost};
 use super::gathered::GatheredCursor;
 use super::{Cursors, Source};
-use crate::backend::ConnectionError;
+use crate::backend::{ConnectionError, Own};
 use crate::error::PgError;
 use crate::session::protocol::describe::error_frame;
 use crate::session::reads::gather::moved;
@@ -93,9 +93,10 @@ impl Session {
         cursor.scratch.is_pinned = true;
         self.cancel.started(&cursor.scratch);
         let client = &mut self.client;
+        let commit = Own::Transaction.text("COMMIT");
         let committed: Result<Result<_, ConnectionError>, SessionEnd> = tokio::select! {
             biased;
-            committed = cursor.scratch.simple("COMMIT") => Ok(committed),
+            committed = cursor.scratch.simple(&commit) => Ok(committed),
             end = poll_fn(|context| client.poll_gone(context)) => Err(end),
         };
         let committed = committed?;
@@ -136,7 +137,7 @@ impl Session {
         let sql = cursor.settings.statements_to(&wanted).join(";");
         // Not on record: the end of the scratch transaction takes it back.
         wanted.iter().for_each(|(name, _)| cursor.scratch.custom_names.insert(name));
-        match cursor.scratch.simple(&sql).await {
+        match cursor.scratch.simple(&Own::Setting.text(&sql)).await {
             Ok(_) => {}
             Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
             Err(error) => return Err(lost(&cursor.scratch.pool().address.name, &error).into()),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::{Failure, Session};
 use super::{Cursor, Life, Source};
-use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Reply, STATEMENT_TIMEOUT};
+use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Own, Reply, STATEMENT_TIMEOUT, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec, Unranked};
 use crate::routing::{Inputs, Reach};
@@ -21,14 +21,17 @@ use crate::session::reads::elsewhere::{fragment_text, with_shard_named};
 use crate::session::reads::gather::duration;
 use crate::session::reads::lock_rows::no_cursor;
 use crate::shard_key::oid;
-use crate::shardmap::ShardId;
+use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::analysis::{Combine, Scroll};
+use crate::sql::residues::cover;
 
-use crate::wire::{self, FieldDescription, originate, shard_tag};
+use crate::wire::{self, FieldDescription, shard_tag};
 
 pub(super) struct MergedCursor {
     /// Its portals' name.
     portal: String,
+    /// By which it was routed.
+    map: Arc<MapSnapshot>,
     /// In the order of the inputs of `pieces`.
     shards: Vec<ShardId>,
     pieces: Pieces,
@@ -86,7 +89,8 @@ impl Session {
             Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
             Err(failure) => return Err(failure.into()),
         };
-        let fragment = self.made_of(statement, Bytes::from(fragment), types.clone().into());
+        let fragment = self.fragment_of_text(statement, fragment, &types, reach);
+        let text = fragment.text_for(reach)?;
         if merge.locking.is_some() {
             return Err(no_cursor().into());
         }
@@ -102,9 +106,9 @@ impl Session {
             // The answers are read here, up to ReadyForQuery.
             connection.pending.clear();
             let there = connection.oids.bind_there(&types, &values);
-            fragment.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &there));
-            originate::describe(&mut connection.output, b'P', portal.as_bytes());
-            originate::sync(&mut connection.output);
+            connection.output.bind(portal.as_bytes(), StatementName::Registered(fragment.id), &text, &there);
+            connection.output.describe_portal(portal.as_bytes());
+            connection.output.sync();
         }
         let heard = match self.hear_all(shards).await {
             Ok(heard) => heard,
@@ -132,6 +136,7 @@ impl Session {
         let pieces = Pieces::new(spec, fragment_columns, shards.len());
         let cursor = |pieces| MergedCursor {
             portal: portal.clone(),
+            map: Arc::clone(reach.map()),
             shards: shards.to_vec(),
             pieces,
             formats: None,
@@ -171,7 +176,7 @@ impl Session {
 
     pub(in crate::session) fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
         for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            originate::close(&mut participant.connection.output, b'P', portal.as_bytes());
+            participant.connection.output.close_portal(portal.as_bytes());
             participant.connection.expect(Reply::Close, false);
             participant.needs_sync = true;
         }
@@ -234,12 +239,13 @@ impl Session {
             let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) else { continue };
             let out = &mut participant.connection.output;
             let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
-            originate::parse(out, b"", text.as_bytes(), &[]);
-            originate::bind(out, b"", b"", &formats);
+            let text = Own::Cursor.text(&text);
+            out.parse(StatementName::Unnamed, &text, &[]);
+            out.bind(b"", StatementName::Unnamed, &text, &formats);
             // Values in binary form may name types.
-            originate::describe(out, b'P', b"");
-            originate::execute(out, b"", 0);
-            originate::sync(out);
+            out.describe_portal(b"");
+            out.execute(b"", 0);
+            out.sync();
             participant.connection.unnamed = None;
         }
         for (need, heard) in needs.iter().zip(self.hear_all(&shards).await?) {
@@ -268,10 +274,12 @@ impl Session {
         if let Some(participant) = self.participants.get_mut(index) {
             let oids = Arc::clone(&participant.connection.oids);
             let out = &mut participant.connection.output;
-            originate::parse(out, b"", text.as_bytes(), &oids.types_there(&cursor.types));
-            originate::bind(out, portal.as_bytes(), b"", &oids.bind_there(&cursor.types, &cursor.values));
-            originate::describe(out, b'P', portal.as_bytes());
-            originate::sync(out);
+            let text = cover(text, &cursor.map);
+            let text = ShardText::covered(&text);
+            out.parse(StatementName::Unnamed, &text, &oids.types_there(&cursor.types));
+            out.bind(portal.as_bytes(), StatementName::Unnamed, &text, &oids.bind_there(&cursor.types, &cursor.values));
+            out.describe_portal(portal.as_bytes());
+            out.sync();
             participant.connection.unnamed = None;
         }
         let heard = self.hear_all(&[shard]).await?.pop().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use crate::auth::stored_password;
-use crate::backend::Reply;
+use crate::backend::{Own, Reply, ShardText, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
@@ -22,7 +22,7 @@ use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
 use crate::sql::rewrite::staging::spliced;
-use crate::wire::{self, originate, shard_tag};
+use crate::wire::{self, shard_tag};
 
 impl Session {
     /// `text`: all that the statement came with.
@@ -105,14 +105,7 @@ impl Session {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
             });
         }
-        let run = match run {
-            _ if !begins_here => run,
-            Ok(()) => self.commit_everywhere().await,
-            Err(failure) => {
-                self.rollback_everywhere().await?;
-                Err(failure)
-            }
-        };
+        let run = self.end_one_statement(begins_here, run).await;
         if run.is_err() && flushes == self.client.flushes {
             // What the home shard has done is undone, or at least not all.
             keep_frames(&mut self.client.output, answered, |tag, _| tag != shard_tag::COMMAND_COMPLETE);
@@ -173,7 +166,7 @@ impl Session {
         let mut servers = Vec::with_capacity(shards.len());
         let mut chosen = Vec::with_capacity(shards.len());
         for shard in shards {
-            let server = self.ask_shard(&shard, SERVER).await?;
+            let server = self.ask_shard(&shard, &Own::Catalog.text(SERVER)).await?;
             if !servers.contains(&server) {
                 servers.push(server);
                 chosen.push(shard);
@@ -185,7 +178,8 @@ impl Session {
     /// A role's password as it is stored, the same on every server.
     async fn with_stored_password<'t>(&mut self, shards: &[Arc<Shard>], text: &'t str) -> Result<Cow<'t, str>, Failure> {
         let (Some((place, value)), Some(shard)) = (password(text), shards.first()) else { return Ok(Cow::Borrowed(text)) };
-        let encryption = self.ask_shard(shard, "SELECT pg_catalog.current_setting('password_encryption')").await?;
+        let encryption =
+            self.ask_shard(shard, &Own::Setting.text("SELECT pg_catalog.current_setting('password_encryption')")).await?;
         let encryption = encryption.first().and_then(|row| row.first()).and_then(Option::as_deref);
         if encryption != Some(b"scram-sha-256") {
             return Ok(Cow::Borrowed(text));
@@ -250,14 +244,19 @@ impl Session {
     /// Outside of a transaction. `is_told`: its command tag is the client's.
     pub(in crate::session) async fn run_quietly(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
         let before = self.client.output.len();
-        let result = self.run_on_one(shard, text, is_told).await;
+        let result = self.run_on_one(shard, &Stored::SchemaChange.text(text), is_told).await;
         if !is_told {
             drop_notices(&mut self.client.output, before);
         }
         result
     }
 
-    pub(in crate::session) async fn run_on_one(&mut self, shard: &Arc<Shard>, text: &str, is_visible: bool) -> Result<(), Failure> {
+    pub(in crate::session) async fn run_on_one(
+        &mut self,
+        shard: &Arc<Shard>,
+        text: &ShardText<'_>,
+        is_visible: bool,
+    ) -> Result<(), Failure> {
         self.keep_pipeline();
         let index = self.join(shard.id).await?;
         let Some(participant) = self.participants.get_mut(index) else {
@@ -266,7 +265,7 @@ impl Session {
         let connection = &mut *participant.connection;
         // What was filled may have been numbered.
         connection.drawn_by = None;
-        originate::query(&mut connection.output, text.as_bytes());
+        connection.output.query(text);
         connection.unnamed = None;
         connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
         let drained = self.drain(index).await;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::backend::{Own, ShardText, Stored};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
@@ -93,7 +94,7 @@ impl Session {
     }
 
     async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable) -> Result<Found, Failure> {
-        let rows = self.ask_shard(shard, &thing.state_query()).await?;
+        let rows = self.ask_shard(shard, &Own::Catalog.text(&thing.state_query())).await?;
         let is_valid = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
         Ok(match is_valid {
             None => Found::Missing,
@@ -105,7 +106,7 @@ impl Session {
     async fn drop_remains(&mut self, shard: &Arc<Shard>, thing: Option<&Resumable>) -> Result<(), Failure> {
         let Some(thing) = thing else { return Ok(()) };
         self.tell(&format!("an invalid {} of an earlier attempt is dropped on shard \"{}\"", thing.kind(), shard.name));
-        self.ask_shard(shard, &thing.removal()).await.map(drop)
+        self.ask_shard(shard, &Stored::SchemaChange.text(&thing.removal())).await.map(drop)
     }
 
     /// The databases behind the one that the client is in are no others: they can be neither dropped nor made nor copied.
@@ -134,14 +135,14 @@ impl Session {
     pub(in crate::session) async fn ask_shard(
         &mut self,
         shard: &Arc<Shard>,
-        sql: &str,
+        text: &ShardText<'_>,
     ) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {
         let index = self.join(shard.id).await?;
         self.sync(index).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
-        participant.connection.simple(sql).await.map_err(|error| crate::session::settings::setting::refused(&shard.name, error))
+        participant.connection.simple(text).await.map_err(|error| crate::session::settings::setting::refused(&shard.name, error))
     }
 
     fn tell(&mut self, message: &str) {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::{Own, Stored};
 use crate::error::{PgError, SqlState};
 use crate::session::transaction::join::hidden_statement;
 use crate::session::{Failure, Session};
@@ -50,7 +51,7 @@ impl Session {
     async fn together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), Failure> {
         if self.has_own_lock_timeout() {
             for shard in shards {
-                self.run_on_one(shard, text, is_visible).await?;
+                self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await?;
             }
             return Ok(());
         }
@@ -109,9 +110,9 @@ impl Session {
         for (place, shard) in shards.iter().enumerate() {
             let index = self.join(shard.id).await.map_err(|failure| (failure, place))?;
             if let Some(participant) = self.participants.get_mut(index) {
-                BEFORE.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+                BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
-            self.run_on_one(shard, text, is_visible).await.map_err(|failure| (failure, place + 1))?;
+            self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await.map_err(|failure| (failure, place + 1))?;
         }
         Ok(())
     }
@@ -120,7 +121,7 @@ impl Session {
         for shard in shards {
             let Some(index) = self.index_of(shard.id) else { continue };
             if let Some(participant) = self.participants.get_mut(index) {
-                AFTER.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+                AFTER.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
             self.sync(index).await?;
         }

@@ -16,21 +16,20 @@ use std::sync::Arc;
 
 use bytes::Buf;
 
-use crate::backend::{ColumnsDigest, Pooled, Reply, StatementId};
-use crate::routing::{Inputs, MapSource, SingleKey};
+use crate::backend::{ColumnsDigest, Pooled, Reply, ShardText, StatementId, StatementName};
+use crate::routing::{Inputs, MapSource, Proof, SingleKey, unsharded};
 use crate::session::transaction::participant::Participant;
 use crate::session::{Session, SessionEnd};
 use crate::shardmap::MapInUse;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Part, Scope};
 use crate::telemetry::RouteKind;
-use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag, originate};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, Target, client_tag};
 
 /// `Bind, Execute, Sync` of the unnamed portal at the front of the input, perhaps with Describe between the first two.
 struct Cycle<'a> {
     bind: wire::Bind<'a>,
-    /// From after Bind to the end: sent as it is.
-    rest: &'a [u8],
     has_describe: bool,
+    row_limit: i32,
     bytes: usize,
 }
 
@@ -39,17 +38,15 @@ impl<'a> Cycle<'a> {
     fn read(input: &'a [u8]) -> Option<Self> {
         let (bind, rest) = take(input, client_tag::BIND)?;
         let bind = wire::bind(bind).ok().filter(|bind| bind.portal.is_empty())?;
-        let after_bind = rest;
         let (has_describe, rest) = match take(rest, client_tag::DESCRIBE) {
             Some((body, rest)) if wire::describe(body) == Ok(Target::Portal(b"")) => (true, rest),
             Some(_) => return None,
             None => (false, rest),
         };
         let (execute, rest) = take(rest, client_tag::EXECUTE)?;
-        wire::execute(execute).ok().filter(|(portal, _)| portal.is_empty())?;
+        let (_, row_limit) = wire::execute(execute).ok().filter(|(portal, _)| portal.is_empty())?;
         let (_, rest) = take(rest, client_tag::SYNC).filter(|(body, _)| body.is_empty())?;
-        let sent = after_bind.len() - rest.len();
-        Some(Self { bind, rest: after_bind.get(..sent)?, has_describe, bytes: input.len() - rest.len() })
+        Some(Self { bind, has_describe, row_limit, bytes: input.len() - rest.len() })
     }
 }
 
@@ -102,14 +99,17 @@ impl Session {
             return None;
         }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
-        let (map, mut connection) = self.place_at_once(analysis, &inputs, Some((statement.id, told.columns())))?;
-        statement.id.with_name(|name| originate::bind(&mut connection.output, b"", name, cycle.bind.after_names));
-        connection.output.extend_from_slice(cycle.rest);
+        let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, Some((statement.id, told.columns())))?;
+        let text = ShardText::proven(&statement.key.text, proof);
+        connection.output.bind(b"", StatementName::Registered(statement.id), &text, cycle.bind.after_names);
         connection.expect(Reply::Bind, true);
         if cycle.has_describe {
+            connection.output.describe_portal(b"");
             connection.expect(Reply::DescribePortal, true);
         }
+        connection.output.execute(b"", cycle.row_limit);
         connection.expect(Reply::Execute, true);
+        connection.output.sync();
         connection.expect(Reply::Sync, false);
         let (bytes, has_written) = (cycle.bytes, analysis.effect == Effect::Write);
         self.begin_at_once(bytes, map, connection, has_written);
@@ -129,9 +129,9 @@ impl Session {
         let read = self.gateway.analyzer.read_known(text, &self.context, &mut self.recent_templates)?;
         let [analysis] = read.analyzed.statements.as_slice() else { return None };
         let inputs = Inputs::literals(text, &read.literals);
-        let (map, mut connection) = self.place_at_once(analysis, &inputs, None)?;
+        let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, None)?;
         let bytes = self.client.input.len() - rest.len();
-        connection.output.extend_from_slice(self.client.input.get(..bytes)?);
+        connection.output.query(&ShardText::proven(text.as_bytes(), proof));
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         self.begin_at_once(bytes, map, connection, analysis.effect == Effect::Write);
@@ -156,7 +156,7 @@ impl Session {
         analysis: &Analysis,
         inputs: &Inputs<'_>,
         prepared: Option<(StatementId, ColumnsDigest)>,
-    ) -> Option<(Arc<MapInUse>, Pooled)> {
+    ) -> Option<(Arc<MapInUse>, Pooled, Proof)> {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
             && analysis.session_calls.is_empty()
@@ -175,9 +175,12 @@ impl Session {
             return None;
         }
         let home = snapshot.home()?.id;
-        let shard = match parts.as_slice() {
-            [Part::Home] => home,
-            _ => SingleKey::of(parts)?.place(&*self.gateway.map, &snapshot, inputs)?.shard,
+        let (shard, proof) = match parts.as_slice() {
+            [Part::Home] => (home, Proof::Unsharded(unsharded(&analysis.scope)?)),
+            _ => {
+                let place = SingleKey::of(parts)?.place(&*self.gateway.map, &snapshot, inputs)?;
+                (place.shard, place.proof)
+            }
         };
         let pool = self.known_pool(shard)?;
         let is_home = shard == home;
@@ -188,7 +191,7 @@ impl Session {
                 && prepared.is_none_or(|(id, columns)| connection.prepared.columns(id) == Some(columns))
                 && (is_home || connection.oids.version == version)
         })?;
-        Some((Arc::clone(&snapshot), connection))
+        Some((Arc::clone(&snapshot), connection, proof))
     }
 
     fn begin_at_once(&mut self, bytes: usize, map: Arc<MapInUse>, connection: Pooled, has_written: bool) {
@@ -203,6 +206,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::originate;
     use bytes::BytesMut;
 
     fn cycle(portal: &[u8], describe: Option<u8>, has_sync: bool) -> BytesMut {
@@ -224,7 +228,7 @@ mod tests {
             let input = cycle(b"", describe, true);
             let read = Cycle::read(&input).expect("a cycle");
             assert_eq!((read.bind.statement, read.has_describe, read.bytes), (&b"s"[..], describe.is_some(), input.len()));
-            assert!(input.ends_with(read.rest) && read.rest.starts_with(if describe.is_some() { b"D" } else { b"E" }));
+            assert_eq!(read.row_limit, 0);
             let mut longer = input.clone();
             longer.extend_from_slice(&input);
             assert_eq!(Cycle::read(&longer).expect("a cycle").bytes, input.len(), "the next one is left");

@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::client::Client;
 use super::statement::Statement;
 use super::told::hold_to;
-use crate::backend::{ColumnsDigest, Connection, ConnectionError, Pooled, Reply, is_record, is_user_type};
+use crate::backend::{ColumnsDigest, Connection, ConnectionError, Own, Pooled, Reply, StatementName, is_record, is_user_type};
 use crate::error::{PgError, SqlState};
 use crate::session::cursor::is_fetch;
 use crate::session::reads::gather::release;
@@ -20,7 +20,7 @@ use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::Scope;
-use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, originate, shard_tag};
+use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, shard_tag};
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -260,7 +260,11 @@ pub(in crate::session) async fn unless_gone<T>(
 }
 
 async fn run_own(connection: &mut Connection, sql: &str) -> Result<(), Failure> {
-    connection.simple(sql).await.map(drop).map_err(|error| Failure::Error(crate::session::lost("home", &error)))
+    connection
+        .simple(&Own::Transaction.text(sql))
+        .await
+        .map(drop)
+        .map_err(|error| Failure::Error(crate::session::lost("home", &error)))
 }
 
 fn is_away(error: &PgError) -> bool {
@@ -274,8 +278,8 @@ pub(in crate::session) async fn describe_on(
     prepared_max: usize,
 ) -> Result<Description, Failure> {
     prepare_on(connection, statement, false, prepared_max);
-    statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
-    originate::sync(&mut connection.output);
+    connection.output.describe_statement(StatementName::Registered(statement.id));
+    connection.output.sync();
     match read_description(connection).await.map_err(|error| Failure::Error(crate::session::lost("home", &error)))? {
         Ok(description) => {
             connection.prepared.note_columns(statement.id, description.columns());
@@ -293,9 +297,9 @@ pub(in crate::session) async fn describe_unnamed_on(
     connection: &mut Connection,
     text: &[u8],
 ) -> Result<Result<Description, Bytes>, ConnectionError> {
-    originate::parse(&mut connection.output, b"", text, &[]);
-    originate::describe(&mut connection.output, b'S', b"");
-    originate::sync(&mut connection.output);
+    connection.output.parse_only(StatementName::Unnamed, text, &[]);
+    connection.output.describe_statement(StatementName::Unnamed);
+    connection.output.sync();
     connection.unnamed = None;
     let described = read_description(connection).await?;
     Ok(described.map(|described| {
@@ -339,11 +343,11 @@ pub(in crate::session) fn prepare_on(
         return false;
     }
     for unwanted in connection.prepared.insert(statement.id, prepared_max) {
-        unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+        connection.output.close_statement(StatementName::Registered(unwanted));
         connection.expect(Reply::CloseStatement(unwanted), false);
     }
     let types = connection.oids.types_there(&statement.key.types);
-    statement.id.with_name(|name| originate::parse(&mut connection.output, name, &statement.key.text, &types));
+    connection.output.parse_only(StatementName::Registered(statement.id), &statement.key.text, &types);
     connection.expect(Reply::Parse(statement.id), is_visible);
     true
 }

@@ -13,7 +13,7 @@ use crate::error::PgError;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Command;
-use crate::wire::{client_tag, originate};
+use crate::wire::client_tag;
 
 impl Session {
     /// Relays until nothing is owed by this participant. Errors: [`Failure::Forwarded`] when the shard reported an error; the
@@ -45,7 +45,7 @@ impl Session {
     pub(in crate::session) async fn drain_with_flush(&mut self, index: usize) -> Result<(), Failure> {
         match self.participants.get_mut(index) {
             Some(participant) if !participant.connection.pending.is_empty() => {
-                originate::flush(&mut participant.connection.output);
+                participant.connection.output.flush();
                 self.drain(index).await
             }
             _ => Ok(()),
@@ -133,7 +133,7 @@ impl Session {
     pub(in crate::session) async fn sync_and_commit(&mut self, index: usize) -> Result<(), Failure> {
         match self.participants.get_mut(index) {
             Some(participant) if participant.needs_sync => {
-                originate::sync(&mut participant.connection.output);
+                participant.connection.output.sync();
                 participant.connection.expect(Reply::Sync, false);
                 participant.needs_sync = false;
                 self.drain(index).await

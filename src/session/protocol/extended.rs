@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
 use super::statement::{Portal, Statement};
-use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementText};
+use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::cursor::is_fetch;
@@ -23,6 +23,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers};
 use crate::sql::parse::lexer::Literals;
+use crate::sql::residues::cover;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
@@ -164,6 +165,18 @@ impl Session {
     pub(in crate::session) fn made_of(&self, statement: &Statement, text: Bytes, types: Box<[u32]>) -> Statement {
         let key = self.statement_text(text, types);
         Statement::new(self.gateway.registry.id(&key), key, Arc::clone(&statement.analyzed), 0, Literals::new())
+    }
+
+    /// What each of several shards runs, made of a statement.
+    pub(in crate::session) fn fragment_of_text(
+        &self,
+        statement: &Statement,
+        text: String,
+        types: &[u32],
+        reach: &Reach,
+    ) -> Statement {
+        let covered = cover(text, reach.map());
+        Statement { covered: Some(covered.clone()), ..self.made_of(statement, covered.text().clone(), types.into()) }
     }
 
     /// Names in it mean what they meant when it was made.
@@ -434,7 +447,8 @@ impl Session {
         let nested = rows.map_or_else(NestedValues::default, |rows| oids.nested_columns(rows, bind));
         let there = described.and_then(|description| oids.parameters_there(&description.parameter_types, bind, bind.after_names));
         let after_names = there.as_deref().unwrap_or(bind.after_names);
-        statement.id.with_name(|name| originate::bind(&mut connection.output, &portal, name, after_names));
+        let text = statement.text_for(reach)?;
+        connection.output.bind(&portal, StatementName::Registered(statement.id), &text, after_names);
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
         let number = connection.unnamed_portal();
@@ -518,7 +532,7 @@ impl Session {
 
     async fn describe_on_shard(&mut self, shard: ShardId, name: &[u8], number: Option<u32>) -> Result<(), Failure> {
         let write = |connection: &mut Connection| {
-            originate::describe(&mut connection.output, b'P', name);
+            connection.output.describe_portal(name);
             connection.expect(Reply::DescribePortal, true);
         };
         match number {
@@ -602,7 +616,7 @@ impl Session {
                 let (shard, nested, number) = (*shard, nested.clone(), *number);
                 self.gateway.counters.statement(RouteKind::SingleShard);
                 let write = |connection: &mut Connection| {
-                    originate::execute(&mut connection.output, name, limit);
+                    connection.output.execute(name, limit);
                     if nested.is_empty() {
                         connection.expect(Reply::Execute, true);
                     } else {
@@ -658,7 +672,7 @@ impl Session {
             Target::Portal(name) => match self.portals.remove(name) {
                 Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
                     let write = |connection: &mut Connection| {
-                        originate::close(&mut connection.output, b'P', name);
+                        connection.output.close_portal(name);
                         connection.expect(Reply::Close, true);
                     };
                     self.forward(shard, write).await
@@ -765,7 +779,7 @@ impl Session {
             && participant.needs_sync
         {
             let connection = &mut *participant.connection;
-            originate::bind(&mut connection.output, b"", b"shardgate_abort", originate::BIND_NOTHING);
+            connection.output.bind_missing();
             connection.expect(Reply::Abort, false);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Pooled};
+use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
@@ -78,7 +78,10 @@ impl Session {
 }
 
 async fn names(connection: &mut Connection, shard: &str) -> Result<OidNames, Failure> {
-    let rows = connection.simple(OID_NAMES_SQL).await.map_err(|error| crate::session::settings::setting::refused(shard, error))?;
+    let rows = connection
+        .simple(&Own::Catalog.text(OID_NAMES_SQL))
+        .await
+        .map_err(|error| crate::session::settings::setting::refused(shard, error))?;
     let entry = |row: &Vec<Option<bytes::Bytes>>| match row.as_slice() {
         [Some(name), Some(oid), Some(letter)] => {
             let oid = std::str::from_utf8(oid).ok()?.parse().ok()?;

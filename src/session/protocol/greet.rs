@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 
-use crate::backend::{Connection, ConnectionError, Settings};
+use crate::backend::{Connection, ConnectionError, Own, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, Severity, SqlState};
 use crate::session::settings::setting::check_allowed;
@@ -127,14 +127,14 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
         sql.push_str(",false);");
         connection.custom_names.insert(&name.to_ascii_lowercase());
     }
-    let rows = match connection.simple(&sql).await {
+    let rows = match connection.simple(&Own::Setting.text(&sql)).await {
         Ok(rows) => rows,
         Err(error) => {
-            connection.simple("ROLLBACK").await?;
+            connection.simple(&Own::Transaction.text("ROLLBACK")).await?;
             return Err(error);
         }
     };
-    for row in connection.simple(DEFAULTS).await? {
+    for row in connection.simple(&Own::Catalog.text(DEFAULTS)).await? {
         if let [Some(name), Some(value)] = row.as_slice() {
             let name = String::from_utf8_lossy(name);
             connection.custom_names.insert(&name);
@@ -152,13 +152,13 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
             settings = settings.with(name, &String::from_utf8_lossy(value));
         }
     }
-    let rows = connection.simple(EFFECTIVE_SETTINGS).await?;
+    let rows = connection.simple(&Own::Setting.text(EFFECTIVE_SETTINGS)).await?;
     let value = |column: usize| {
         rows.first().and_then(|row| row.get(column)?.as_ref()).map(|value| String::from_utf8_lossy(value).into_owned())
     };
     let isolation = value(1).as_deref().and_then(Isolation::of_name).unwrap_or_default();
     let parameters = connection.parameters.clone();
-    connection.simple("ROLLBACK").await?;
+    connection.simple(&Own::Transaction.text("ROLLBACK")).await?;
     let search_path = value(0).unwrap_or_default();
     Ok(Greeting { settings: Arc::new(settings), parameters, search_path, isolation, is_of_home: false })
 }

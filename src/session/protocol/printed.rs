@@ -5,13 +5,13 @@
 
 use super::describe::error_frame;
 use super::parameter;
-use crate::backend::Connection;
+use crate::backend::{Connection, Own, StatementName};
 use crate::routing::Parameter;
 use crate::session::reads::gather::bind_body;
 use crate::session::{Failure, Session, lost};
 use crate::shard_key::Format;
 use crate::sql::rewrite::staging::with_parameters;
-use crate::wire::{self, originate, shard_tag};
+use crate::wire::{self, shard_tag};
 
 impl Session {
     /// The texts, with these values in the places of their parameters. `None`: one of them is of a type without a name.
@@ -60,10 +60,12 @@ async fn print(connection: &mut Connection, values: &[Parameter<'_>]) -> Result<
     let body = bind_body(values, &[]);
     let bind = wire::bind(&body).map_err(crate::session::SessionEnd::from)?;
     connection.unnamed = None;
-    originate::parse(&mut connection.output, b"", format!("SELECT {}", places.join(", ")).as_bytes(), &types);
-    originate::bind(&mut connection.output, b"", b"", bind.after_names);
-    originate::execute(&mut connection.output, b"", 0);
-    originate::sync(&mut connection.output);
+    let text = format!("SELECT {}", places.join(", "));
+    let text = Own::Constants.text(&text);
+    connection.output.parse(StatementName::Unnamed, &text, &types);
+    connection.output.bind(b"", StatementName::Unnamed, &text, bind.after_names);
+    connection.output.execute(b"", 0);
+    connection.output.sync();
     let mut printed = Vec::new();
     let mut refusal = None;
     loop {

@@ -6,7 +6,7 @@
 
 use bytes::BytesMut;
 
-use crate::backend::Reply;
+use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::has_inner_query;
@@ -162,10 +162,10 @@ impl Session {
         };
         let connection = &mut *participant.connection;
         if blanks == 0 {
-            originate::query(&mut connection.output, text.as_bytes());
+            connection.output.query(&ShardText::of(reach, text.as_bytes()));
         } else {
             let padded = format!("{:blanks$}{text}", "");
-            originate::query(&mut connection.output, padded.as_bytes());
+            connection.output.query(&ShardText::of(reach, padded.as_bytes()));
         }
         connection.unnamed = None;
         connection.expect(Reply::Query, true);

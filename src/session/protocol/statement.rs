@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::describe::Description;
-use crate::backend::{NestedValues, StatementId, StatementText};
+use crate::backend::{NestedValues, ShardText, StatementId, StatementText};
+use crate::error::PgError;
 use crate::plan::Gathering;
 use crate::routing::Reach;
 use crate::session::writes::write::Writing;
@@ -13,6 +14,7 @@ use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
 use crate::sql::analysis::{Analysis, Effect};
 use crate::sql::parse::lexer::Literals;
+use crate::sql::residues::Covered;
 
 /// A text that was prepared: by Parse, or by SQL's PREPARE.
 pub(in crate::session) struct Statement {
@@ -26,6 +28,8 @@ pub(in crate::session) struct Statement {
     pub description: OnceLock<Arc<Description>>,
     /// What a shard first said of it, whose parameters and columns it keeps through all readings.
     pub told: Arc<OnceLock<Arc<Description>>>,
+    /// `text` was covered, to run on several shards.
+    pub covered: Option<Covered>,
     /// What each of several shards runs of it, where that is the same at every execution.
     pub fragment: OnceLock<Arc<Statement>>,
 }
@@ -40,7 +44,17 @@ impl Statement {
             literals,
             description: OnceLock::new(),
             told: Arc::default(),
+            covered: None,
             fragment: OnceLock::new(),
+        }
+    }
+
+    /// The text as it runs on these shards.
+    pub fn text_for(&self, reach: &Reach) -> Result<ShardText<'_>, PgError> {
+        match (&self.covered, reach.proof()) {
+            (Some(covered), _) => Ok(ShardText::covered(covered)),
+            (None, Some(proof)) => Ok(ShardText::proven(&self.key.text, proof)),
+            (None, None) => Err(PgError::internal("a statement over several shards is not covered")),
         }
     }
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use super::describe::{Description, prepare_on};
 use super::statement::Statement;
-use crate::backend::{ColumnsDigest, Reply, StatementId};
+use crate::backend::{ColumnsDigest, Reply, StatementId, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::session::cursor::{Heard, is_fetch};
 use crate::session::{Failure, Session};
 use crate::sql::analysis::Command;
-use crate::wire::{FieldDescription, originate, shard_tag};
+use crate::wire::{FieldDescription, shard_tag};
 
 impl Session {
     /// The statement is on this participant's connection, as far as its messages go, and gives the columns that it had.
@@ -50,7 +50,7 @@ impl Session {
         if is_known || !keeps_columns(statement) {
             return Ok(());
         }
-        statement.id.with_name(|name| originate::describe(&mut connection.output, b'S', name));
+        connection.output.describe_statement(StatementName::Registered(statement.id));
         connection.expect(Reply::Columns(statement.id), false);
         self.batch.unheard.retain(|unheard| !Arc::ptr_eq(unheard, statement));
         self.batch.unheard.push(Arc::clone(statement));

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::ask::Request;
 use super::last_step::Asked;
 use crate::error::{PgError, SqlState};
-use crate::execute::{Printing, RowSink, Rows, ScatterEnd, ScatterError, Spec, scatter};
+use crate::execute::{Printing, RowSink, Rows, Spec};
 use crate::plan::{self, Gathering};
 use crate::routing::{Inputs, Reach};
 use crate::session::protocol::client::Client;
 use crate::session::protocol::statement::Statement;
-use crate::session::protocol::told::{changed, changed_meanwhile};
 use crate::session::route::Route;
 use crate::session::writes::staged::sqlstate;
 use crate::session::{Failure, Session, SessionEnd};
-use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
+use crate::sql::residues::cover;
 use crate::sql::rewrite::clock;
 
 use crate::wire::{self, originate};
@@ -75,23 +75,15 @@ impl Session {
                     }
                     Err(failure) => return Err(failure),
                 };
-                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, shards)).await?;
-                for shard in shards {
-                    self.join_clean(*shard).await?;
-                    if let Some(participant) = self.participants.last_mut() {
-                        participant.connection.unnamed = None;
-                    }
-                }
-                for participant in self.of_shards(shards) {
-                    let text = keyed.as_ref().unwrap_or(&fragment);
-                    originate::query(&mut participant.connection.output, text.as_bytes());
-                }
-                let scattered = self.scatter_on(shards, &spec).await;
-                if keyed.is_some() {
+                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &reach)).await?;
+                let is_keyed = keyed.is_some();
+                let covered = cover(keyed.unwrap_or(fragment), reach.map());
+                let scattered = self.ask_several(&reach, &Request::Text(&covered), &spec).await;
+                if is_keyed {
                     self.end_snapshots(shards).await;
                 }
                 let scattered = match scattered {
-                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(shards, &last, statement, text).await,
+                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&reach, &last, statement, text).await,
                     scattered => scattered,
                 };
                 match scattered {
@@ -101,7 +93,7 @@ impl Session {
                         let gathering = self.instead(reach, statement, text, reason)?;
                         self.gather_text(&gathering, statement, text).await
                     }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || keyed.is_some() => {
+                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || is_keyed => {
                         Err(self.told_of_the_text(frame, statement, text).await)
                     }
                     Err(failure) => Err(failure),
@@ -124,15 +116,15 @@ impl Session {
 
     async fn last_step_of_text(
         &mut self,
-        shards: &[ShardId],
+        reach: &Reach,
         last: &str,
         statement: &Analysis,
         text: &str,
     ) -> Result<Scattered, Failure> {
         let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
         let description = self.describe(&prepared).await?;
-        let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, describes: true };
+        let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, map: reach.map(), describes: true };
         self.run_last_step(shard, last, asked).await
     }
 
@@ -183,7 +175,7 @@ impl Session {
         self.check_parameters(&bind, types)?;
         let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
         let spec = Spec { told: Some(description.columns()), ..spec };
-        let fragment = match self.fragment(statement, (analysis, &merge), types, shards).await {
+        let fragment = match self.fragment(statement, (analysis, &merge), types, reach).await {
             Ok(fragment) => fragment,
             Err(Failure::Error(refusal)) => {
                 let gathering = self.instead(reach.clone(), analysis, statement.text(), refusal)?;
@@ -194,46 +186,22 @@ impl Session {
         let after_names =
             if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
         let keyed = match bind.parameters().next() {
-            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, shards)).await?,
+            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
             Some(_) => None,
         };
-        for shard in shards {
-            self.join_clean(*shard).await?;
-        }
-        let prepared_max = self.gateway.prepared_max();
-        for participant in self.of_shards(shards) {
-            let connection = &mut *participant.connection;
-            match &keyed {
-                Some(text) => {
-                    connection.unnamed = None;
-                    originate::parse(&mut connection.output, b"", text.as_bytes(), &[]);
-                    originate::bind(&mut connection.output, b"", b"", &after_names);
-                }
-                None => {
-                    crate::session::protocol::describe::prepare_on(connection, &fragment, false, prepared_max);
-                    // The merge reads the answers by itself, up to ReadyForQuery.
-                    connection.pending.clear();
-                    let there = connection.oids.parameters_there(&fragment.key.types, &bind, &after_names);
-                    let after_names = there.as_deref().unwrap_or(&after_names);
-                    fragment.id.with_name(|name| originate::bind(&mut connection.output, b"", name, after_names));
-                }
-            }
-            originate::describe(&mut connection.output, b'P', b"");
-            originate::execute(&mut connection.output, b"", 0);
-            originate::sync(&mut connection.output);
-        }
-        let result = self.scatter_on(shards, &spec).await;
+        let keyed = keyed.map(|text| cover(text, reach.map()));
+        let request = match &keyed {
+            Some(text) => Request::Unnamed { text, after_names: &after_names },
+            None => Request::Bound { fragment: &fragment, bind: &bind, after_names: &after_names },
+        };
+        let result = self.ask_several(reach, &request, &spec).await;
         if keyed.is_some() {
             self.end_snapshots(shards).await;
-        } else if result.is_err() {
-            for participant in self.of_shards(shards) {
-                participant.connection.prepared.doubt(fragment.id);
-            }
         }
         let result = match result? {
             Scattered::LastStep(text) => {
                 let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bind.after_names, describes: false };
+                let asked = Asked { description: &description, after_names: bind.after_names, map: reach.map(), describes: false };
                 self.run_last_step(shard, &text, asked).await?
             }
             other => other,
@@ -254,15 +222,15 @@ impl Session {
         statement: &Arc<Statement>,
         (analysis, merge): (&Analysis, &Merge),
         types: &[u32],
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<Arc<Statement>, Failure> {
         if let Some(known) = statement.fragment.get().filter(|known| self.means_the_same(known)) {
             return Ok(Arc::clone(known));
         }
         let text = fragment_text(analysis, merge, statement.text());
         let reads_clock = clock::mentions_clock(&text);
-        let text = self.with_instant(text, shards).await?;
-        let fragment = Arc::new(self.made_of(statement, Bytes::from(text), types.into()));
+        let text = self.with_instant(text, reach.shards()).await?;
+        let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach));
         if !reads_clock {
             // The one that is there means something else.
             statement.fragment.get_or_init(|| Arc::clone(&fragment));
@@ -282,85 +250,6 @@ impl Session {
             recodes_text: !self.reads_utf8(),
         };
         Ok(Spec { combine_bytes_max, printing, ..spec(merge, inputs)? })
-    }
-
-    /// A shard joins, and what had to come before the statement has been answered.
-    pub(in crate::session) async fn join_clean(&mut self, shard: ShardId) -> Result<usize, Failure> {
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        Ok(index)
-    }
-
-    pub(in crate::session) fn of_shards<'a>(
-        &'a mut self,
-        shards: &'a [ShardId],
-    ) -> impl Iterator<Item = &'a mut crate::session::Participant> {
-        self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
-    }
-
-    /// Sends what is in the outputs, merges what comes.
-    pub(in crate::session) async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
-        self.participants.sort_by_key(|participant| participant.shard);
-        let mut connections = Vec::with_capacity(shards.len());
-        let mut asked = Vec::with_capacity(shards.len());
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
-            asked.push(participant.shard);
-            self.cancel.started(&participant.connection);
-            connections.push(&mut *participant.connection);
-        }
-        // All shards get their part before any answer is read.
-        for connection in &mut connections {
-            connection.send().await;
-        }
-        let merged = scatter(connections, spec, &mut self.client).await;
-        match merged {
-            Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
-            Ok(ScatterEnd::Unranked(pieces)) => {
-                let shard = asked.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                Box::pin(self.put_ranked(*pieces, spec, shard)).await
-            }
-            Ok(ScatterEnd::Answered(rows)) => {
-                originate::command_complete(self.client.buffer(), &format!("SELECT {rows}"));
-                Ok(Scattered::Answered)
-            }
-            Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
-                self.data_error_of_more(&frame)
-            }
-            Err(ScatterError::Shard { index, frame, .. }) => {
-                let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
-                let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
-                Err(Failure::Shard(with_shard_named(&frame, name.unwrap_or_default())))
-            }
-            Err(ScatterError::Lost { index, error }) => {
-                match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
-                    Some(index) => Err(self.participant_lost(index, &error)),
-                    None => Err(PgError::internal("shard is gone").into()),
-                }
-            }
-            Err(ScatterError::Order(reason)) => Err(PgError::unsupported(
-                "rows of several shards cannot be put in order",
-                format!("{}.", capitalised(&reason)),
-                "Add a condition on the shard key, or order by a column of a simple type.",
-            )
-            .into()),
-            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(inexact(&reason))),
-            Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
-            Err(ScatterError::Error(error)) => Err(error.into()),
-            Err(ScatterError::Gone(end)) => Err(end.into()),
-        }
-    }
-
-    /// Shards that give up to LIMIT rows each compute more rows than the answer has: an error may be of one that is not in it.
-    fn data_error_of_more(&self, frame: &[u8]) -> Result<Scattered, Failure> {
-        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-        let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
-        let refusal = PgError::unsupported(
-            "a row beyond LIMIT cannot be computed",
-            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
-            "Leave out the rows that cannot be computed by a condition in WHERE.",
-        );
-        // In a transaction the error has ended it on that shard.
-        if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
     }
 }
 
@@ -410,7 +299,7 @@ pub(in crate::session) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usi
 }
 
 /// SQLSTATE class 22.
-fn is_data_error(frame: &[u8]) -> bool {
+pub(super) fn is_data_error(frame: &[u8]) -> bool {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
 }

@@ -30,6 +30,7 @@ use crate::shard_key::Format;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::gather::{KnownKeys, Recipe, Source, recipe};
+use crate::sql::residues::cover;
 use crate::sql::rewrite::clock;
 use crate::sql::rewrite::staging::Answer;
 use crate::wire::{self, FieldDescription};
@@ -281,8 +282,10 @@ impl Session {
             Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
             Then::Answer | Then::Keep(_) => recipe.text.clone(),
         };
+        let final_text = cover(final_text, gathering.reach.map());
         let mut statement = Final {
             client_text: asked.text,
+            map: gathering.reach.map(),
             text: &final_text,
             types,
             after_names: asked.bind.after_names,

@@ -4,13 +4,15 @@ use super::elsewhere::{Scattered, without_position};
 use crate::error::PgError;
 use crate::execute::{LastStep, LastStepEnd, LastStepError, last_step};
 use crate::session::{Failure, Session, lost};
-use crate::shardmap::ShardId;
+use crate::shardmap::{MapSnapshot, ShardId};
+use crate::sql::residues::cover;
 use crate::wire;
 
 /// How the client asked for the statement.
 pub(in crate::session) struct Asked<'a> {
     pub description: &'a crate::session::protocol::describe::Description,
     pub after_names: &'a [u8],
+    pub map: &'a MapSnapshot,
     /// The simple protocol.
     pub describes: bool,
 }
@@ -26,6 +28,7 @@ impl Session {
         let rows = asked.description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
         let text = self.with_instant(text.to_owned(), &[shard]).await?;
+        let text = cover(text, asked.map);
         let step = LastStep {
             text: &text,
             types: &asked.description.parameter_types,

@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use super::elsewhere::fragment_text;
 use super::gather::bind_body;
-use crate::backend::ColumnsDigest;
+use crate::backend::{ColumnsDigest, Own, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
 use crate::routing::{Inputs, Parameter, Reach};
@@ -32,7 +32,7 @@ use crate::session::protocol::told::check_columns;
 use crate::session::transaction::participant::Participant;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
-use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice};
 use crate::sql::rewrite::staging::StageKind;
 use crate::wire::{self, FieldDescription, originate};
 
@@ -65,18 +65,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let begins_here = !self.transaction.is_open();
         if begins_here {
-            self.transaction.begin(TransactionModes::default(), &self.settings);
-            self.adopt_pipeline();
+            self.begin_one_statement();
         }
         let locked = Box::pin(self.lock_rows(statement, bind, reach, true)).await;
-        if begins_here {
-            match &locked {
-                Ok(()) => self.commit_everywhere().await?,
-                Err(Failure::End(_)) => {}
-                Err(_) => self.rollback_everywhere().await?,
-            }
-        }
-        locked
+        self.end_one_statement(begins_here, locked).await
     }
 
     /// In the transaction that is open. `describes`: the simple protocol.
@@ -155,7 +147,7 @@ impl Session {
             .into());
         }
         let has_limit = matches!(spec.limit, Rows::Known(_));
-        let make = |session: &Self, text: String| session.made_of(statement, Bytes::from(text), types.into());
+        let make = |session: &Self, text: String| session.fragment_of_text(statement, text, types, reach);
         let guide = match has_limit && locking.wait != LockWait::Skip {
             true => {
                 let text = text_without_locks(analysis, &merge, &locking, statement.text());
@@ -223,13 +215,14 @@ impl Session {
                 let connection = &mut *participant.connection;
                 prepare_on(connection, statement, false, prepared_max);
                 let there = connection.oids.bind_there(&statement.key.types, &plan.values);
-                statement.id.with_name(|name| originate::bind(&mut connection.output, portal.as_bytes(), name, &there));
+                let text = statement.text_for(&plan.reach)?;
+                connection.output.bind(portal.as_bytes(), StatementName::Registered(statement.id), &text, &there);
             }
             let connection = &mut *participant.connection;
             // The answers are read here, up to ReadyForQuery.
             connection.pending.clear();
-            originate::describe(&mut connection.output, b'P', plan.portal().as_bytes());
-            originate::sync(&mut connection.output);
+            connection.output.describe_portal(plan.portal().as_bytes());
+            connection.output.sync();
         }
         match self.hear_all(plan.reach.shards()).await {
             Ok(heard) => {
@@ -268,11 +261,12 @@ impl Session {
         let out = &mut participant.connection.output;
         if fetch.rows > 0 {
             let text = format!("FETCH FORWARD {} FROM \"{}\"", fetch.rows, fetch.portal);
-            originate::parse(out, b"", text.as_bytes(), &[]);
-            originate::bind(out, b"", b"", &plan.formats);
-            originate::execute(out, b"", 0);
+            let text = Own::Cursor.text(&text);
+            out.parse(StatementName::Unnamed, &text, &[]);
+            out.bind(b"", StatementName::Unnamed, &text, &plan.formats);
+            out.execute(b"", 0);
         }
-        originate::sync(out);
+        out.sync();
         participant.connection.unnamed = None;
         Ok(self.hear_all(&[shard]).await?.pop().map(|heard: Heard| heard.rows).unwrap_or_default())
     }
@@ -532,9 +526,10 @@ impl Room {
 
 fn put_command(participant: &mut Participant, command: &str) {
     let out = &mut participant.connection.output;
-    originate::parse(out, b"", command.as_bytes(), &[]);
-    originate::bind(out, b"", b"", originate::BIND_NOTHING);
-    originate::execute(out, b"", 0);
+    let text = Own::Transaction.text(command);
+    out.parse(StatementName::Unnamed, &text, &[]);
+    out.bind(b"", StatementName::Unnamed, &text, originate::BIND_NOTHING);
+    out.execute(b"", 0);
     participant.connection.unnamed = None;
 }
 

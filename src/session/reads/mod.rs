@@ -1,5 +1,6 @@
 //! Queries over several shards: merged, or computed by PostgreSQL over gathered rows; row locks over several shards.
 
+pub(super) mod ask;
 pub(super) mod elsewhere;
 pub(super) mod gather;
 pub(super) mod last_step;

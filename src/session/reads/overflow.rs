@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::gather::release;
-use crate::backend::{Checkout, Connection, ConnectionError, CustomNames, Pool, Pooled, Settings};
+use crate::backend::{Checkout, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Settings};
 use crate::error::{PgError, SqlState};
 use crate::session::cancel::CancelTarget;
 use crate::session::protocol::describe::error_frame;
@@ -146,7 +146,7 @@ impl Place {
 }
 
 async fn run(connection: &mut Pooled, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-    let ran = connection.simple(sql).await;
+    let ran = connection.simple(&Own::OwnTables.text(sql)).await;
     ran.map_err(|error| refused(&connection.pool().address.name, error))
 }
 

@@ -21,14 +21,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use bytes::Bytes;
 
 use super::elsewhere::with_shard_named;
-use crate::backend::{ConnectionError, Reply};
+use crate::backend::{ConnectionError, Own, Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::read_to_end;
+use crate::routing::Reach;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Combine, Merge};
 use crate::sql::gather::ReferenceKeys;
-use crate::wire::originate;
 
 impl Session {
     /// What these shards run instead of this. With it they have transactions open, which [`Session::end_snapshots`] ends.
@@ -36,8 +36,9 @@ impl Session {
         &mut self,
         fragment: &str,
         merge: &Merge,
-        shards: &[ShardId],
+        reach: &Reach,
     ) -> Result<Option<String>, Failure> {
+        let shards = reach.shards();
         let has_groups = matches!(merge.combine, Some(Combine::Groups(_)));
         // On a connection that the session keeps, what comes between two statements is the client's.
         let keeps_any = self.participants.iter().any(|participant| participant.pinned_by.is_some());
@@ -69,7 +70,7 @@ impl Session {
             }
         }
         let found = match self.take_snapshots(shards).await {
-            true => self.ask(first, &keys.query).await,
+            true => self.ask(first, &ShardText::of(reach, keys.query.as_bytes())).await,
             false => Ok(None),
         };
         match found {
@@ -109,7 +110,7 @@ impl Session {
 
     /// By the plan of one shard.
     async fn pays(&mut self, shard: ShardId, fragment: &str, keys: &ReferenceKeys) -> Result<bool, Failure> {
-        let plan = self.ask(shard, &format!("EXPLAIN (FORMAT JSON) {fragment}")).await?;
+        let plan = self.ask(shard, &Own::Plan.text(&format!("EXPLAIN (FORMAT JSON) {fragment}"))).await?;
         let plan = plan.and_then(|rows| first_text(rows.into_iter().next()?));
         Ok(plan.is_some_and(|plan| keys.pays(&plan)))
     }
@@ -124,7 +125,7 @@ impl Session {
     async fn run_on_all(&mut self, shards: &[ShardId], sql: &str) {
         for participant in self.of_shards(shards) {
             let connection = &mut *participant.connection;
-            originate::query(&mut connection.output, sql.as_bytes());
+            connection.output.query(&Own::Transaction.text(sql));
             connection.unnamed = None;
             connection.expect(Reply::Query, false);
             connection.send().await;
@@ -137,12 +138,12 @@ impl Session {
     }
 
     /// The rows of a query of the proxy's own; `None`: the shard has refused it.
-    async fn ask(&mut self, shard: ShardId, sql: &str) -> Result<Option<Vec<Vec<Option<Bytes>>>>, Failure> {
+    async fn ask(&mut self, shard: ShardId, text: &ShardText<'_>) -> Result<Option<Vec<Vec<Option<Bytes>>>>, Failure> {
         let place = self.participants.iter().position(|participant| participant.shard == shard);
         let index = place.ok_or_else(|| PgError::internal("shard is gone"))?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("shard is gone"))?;
         self.cancel.started(&participant.connection);
-        match participant.connection.simple(sql).await {
+        match participant.connection.simple(text).await {
             Ok(rows) => Ok(Some(rows)),
             Err(ConnectionError::Refused { sqlstate, body, .. }) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {
                 let name = participant.connection.pool().address.name.clone();

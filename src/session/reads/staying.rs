@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::gather::release;
-use crate::backend::ConnectionError;
+use crate::backend::{ConnectionError, Own};
 use crate::error::{PgError, SqlState};
 use crate::plan::Gathering;
 use crate::session::{Failure, Session};
@@ -147,7 +147,7 @@ impl Session {
         let settings = self.settings_now();
         let mut connection = self.checkout(&shard, &settings).await?;
         self.cancel.started(&connection);
-        let answered = timeout(TIME_MAX, connection.simple(&queries.join(";"))).await;
+        let answered = timeout(TIME_MAX, connection.simple(&Own::Plan.text(&queries.join(";")))).await;
         if !connection.is_clean() {
             connection.stop().await;
         }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::restarts::not_after_restart;
+use crate::backend::{Own, Stored};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::{Alteration, read_state, under_way};
@@ -162,7 +163,7 @@ impl Session {
                 continue;
             }
             let Some(participant) = self.participants.get_mut(index) else { continue };
-            hidden_statement(participant, note(alteration, change).as_bytes());
+            hidden_statement(participant, &Own::Sequence.text(&note(alteration, change)));
         }
         self.sync(index).await
     }
@@ -179,7 +180,7 @@ impl Session {
     /// A statement that the client does not see, and its rows.
     async fn run_aside(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Answer, Failure> {
         let kept = self.divert();
-        let run = self.run_on_one(shard, sql, true).await;
+        let run = self.run_on_one(shard, &Stored::SchemaChange.text(sql), true).await;
         self.diverted(kept, run)
     }
 }

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::Stored;
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
@@ -83,7 +84,7 @@ impl Session {
             !added.is_reference
         );
         let kept = self.divert();
-        let run = self.run_on_one(shard, &sql, true).await;
+        let run = self.run_on_one(shard, &Stored::SchemaChange.text(&sql), true).await;
         let answer = self.diverted(kept, run)?;
         let row = answer.rows.into_iter().next().unwrap_or_default();
         let mut values = row.into_iter();

@@ -4,6 +4,7 @@
 //! there is used up again in the same transaction. The transaction's rows are numbered from the start, by the proxy alone: what a
 //! shard would number by itself is refused until the transaction has ended.
 
+use crate::backend::Own;
 use crate::catalog::{Oid, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::Restart;
@@ -49,7 +50,8 @@ impl Session {
             let Some(participant) = self.participants.get_mut(index) else { continue };
             for Restart { sequence, .. } in &restarts {
                 let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
-                hidden_statement(participant, format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)").as_bytes());
+                let text = format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)");
+                hidden_statement(participant, &Own::Sequence.text(&text));
             }
             self.sync(index).await?;
         }

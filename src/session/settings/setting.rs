@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::backend::{ConnectionError, STATEMENT_TIMEOUT, Settings};
+use crate::backend::{ConnectionError, Own, STATEMENT_TIMEOUT, Settings};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::map_database;
@@ -111,7 +111,7 @@ impl Session {
     /// The same on a connection of this shard that has no part in the transaction.
     pub(in crate::session) async fn ask_beside(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Option<String>, Failure> {
         let mut connection = self.checkout(shard, &self.settings_now()).await?;
-        let asked = connection.simple(sql).await;
+        let asked = connection.simple(&Own::Catalog.text(sql)).await;
         connection.release();
         Ok(only_value(&asked.map_err(|error| refused(&shard.name, error))?))
     }
@@ -144,7 +144,7 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
-        match participant.connection.simple(sql).await {
+        match participant.connection.simple(&Own::Catalog.text(sql)).await {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => {
                 Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
@@ -156,9 +156,9 @@ impl Session {
     async fn try_on_home(&mut self, name: &str, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
         let mut connection = self.checkout_to_set(&home, &self.settings_now(), name).await?;
-        let tried = connection.simple(sql).await;
+        let tried = connection.simple(&Own::Setting.text(sql)).await;
         if connection.status != b'I' {
-            connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
+            connection.simple(&Own::Transaction.text("ROLLBACK")).await.map_err(|error| refused(&home.name, error))?;
         }
         connection.release();
         tried.map(|rows| last_value(&rows)).map_err(|error| refused(&home.name, error))
@@ -219,9 +219,9 @@ impl Session {
     async fn try_at_home(&mut self, text: &str) -> Result<(), Failure> {
         let home = self.home()?;
         let mut connection = self.checkout_any(&home, &self.settings_now()).await?;
-        let tried = connection.simple(&format!("BEGIN;{text}\n;ROLLBACK")).await;
+        let tried = connection.simple(&Own::Setting.text(&format!("BEGIN;{text}\n;ROLLBACK"))).await;
         if connection.status != b'I' {
-            connection.simple("ROLLBACK").await.map_err(|error| refused(&home.name, error))?;
+            connection.simple(&Own::Transaction.text("ROLLBACK")).await.map_err(|error| refused(&home.name, error))?;
         }
         connection.release();
         tried.map(drop).map_err(|error| refused(&home.name, error))

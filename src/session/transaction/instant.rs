@@ -4,6 +4,7 @@
 //! of a transaction of the statement's first shard. The shards get it as a setting, before what they run.
 
 use super::join::hidden_statement;
+use crate::backend::Own;
 use crate::error::PgError;
 use crate::session::{Failure, Session};
 use crate::shard_key::Format;
@@ -50,7 +51,7 @@ impl Session {
         for shard in shards {
             let index = self.join(*shard).await?;
             let Some(participant) = self.participants.get_mut(index) else { continue };
-            hidden_statement(participant, sql.as_bytes());
+            hidden_statement(participant, &Own::Setting.text(&sql));
             self.sync(index).await?;
         }
         Ok(replaced)
@@ -77,7 +78,7 @@ impl Session {
         let index = self.join(shard).await?;
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
-        let rows = match participant.connection.simple(CLOCK).await {
+        let rows = match participant.connection.simple(&Own::Constants.text(CLOCK)).await {
             Ok(rows) => rows,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };

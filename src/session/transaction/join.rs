@@ -15,7 +15,8 @@ use super::Told;
 use super::participant::Participant;
 use super::shard_state;
 use crate::backend::{
-    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Pool, Pooled, Reply, Settings, StatementText,
+    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Reply, Settings, ShardText,
+    StatementName, StatementText,
 };
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::PoolMode;
@@ -218,7 +219,7 @@ impl Session {
             // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
             connection.is_pinned = true;
             let statements = connection.settings_statements(wanted, names);
-            statements.iter().for_each(|sql| hidden_statement(participant, sql.as_bytes()));
+            statements.iter().for_each(|sql| hidden_statement(participant, &Own::Setting.text(sql)));
             return Ok(());
         }
         match connection.apply_settings(wanted, names).await {
@@ -245,14 +246,15 @@ impl Session {
             if !connection.prepared.has(id) {
                 // Never counted against the client's texts: there are a handful.
                 for unwanted in connection.prepared.insert(id, usize::MAX) {
-                    unwanted.with_name(|name| originate::close(&mut connection.output, b'S', name));
+                    connection.output.close_statement(StatementName::Registered(unwanted));
                     connection.expect(Reply::CloseStatement(unwanted), false);
                 }
-                id.with_name(|name| originate::parse(&mut connection.output, name, text.as_bytes(), &[]));
+                connection.output.parse(StatementName::Registered(id), &Own::Transaction.text(text), &[]);
                 connection.expect(Reply::Parse(id), false);
             }
-            id.with_name(|name| originate::bind(&mut connection.output, b"", name, originate::BIND_NOTHING));
-            originate::execute(&mut connection.output, b"", 0);
+            let text = Own::Transaction.text(text);
+            connection.output.bind(b"", StatementName::Registered(id), &text, originate::BIND_NOTHING);
+            connection.output.execute(b"", 0);
             connection.expect(Reply::Bind, false);
             connection.expect(Reply::Execute, false);
             participant.has_begun = true;
@@ -262,7 +264,7 @@ impl Session {
         for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
             put_settings(participant, &self.transaction.sets, savepoint.set_count);
             let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
-            hidden_statement(participant, sql.as_bytes());
+            hidden_statement(participant, &Own::Transaction.text(&sql));
         }
         put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
         participant.savepoints_known = self.transaction.savepoints.len();
@@ -347,7 +349,7 @@ fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
         let set = match told {
             Told::Setting(set) if map_database::is_told(participant.shard, set) => set,
             Told::Constraints(text) if participant.shard != MAP_DATABASE => {
-                hidden_statement(participant, text.as_bytes());
+                hidden_statement(participant, &Own::Transaction.text(text));
                 continue;
             }
             Told::Setting(_) | Told::Constraints(_) => continue,
@@ -360,7 +362,7 @@ fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
             None => sql.push_str("NULL"),
         }
         sql.push_str(if set.is_local { ",true)" } else { ",false)" });
-        hidden_statement(participant, sql.as_bytes());
+        hidden_statement(participant, &Own::Setting.text(&sql));
         participant.connection.custom_names.insert(&set.name);
     }
     participant.settings_known = participant.settings_known.max(count);
@@ -368,11 +370,11 @@ fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
 
 /// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement
 /// is parsed again whenever it is bound.
-pub(in crate::session) fn hidden_statement(participant: &mut Participant, sql: &[u8]) {
+pub(in crate::session) fn hidden_statement(participant: &mut Participant, text: &ShardText<'_>) {
     let connection = &mut *participant.connection;
-    originate::parse(&mut connection.output, b"", sql, &[]);
-    originate::bind(&mut connection.output, b"", b"", originate::BIND_NOTHING);
-    originate::execute(&mut connection.output, b"", 0);
+    connection.output.parse(StatementName::Unnamed, text, &[]);
+    connection.output.bind(b"", StatementName::Unnamed, text, originate::BIND_NOTHING);
+    connection.output.execute(b"", 0);
     connection.unnamed = None;
     connection.expect(Reply::ParseUnnamed, false);
     connection.expect(Reply::Bind, false);

@@ -17,6 +17,7 @@ pub(super) mod decider;
 pub(super) mod everywhere;
 pub(super) mod instant;
 pub(super) mod join;
+mod one_statement;
 pub(super) mod participant;
 pub(super) mod shard_state;
 pub(super) mod snapshot;
@@ -29,6 +30,7 @@ use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::{Alteration, Restart};
+use crate::routing::Touched;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
 use crate::sql::analysis::{Isolation, TransactionModes};
@@ -117,6 +119,8 @@ pub(super) struct Transaction {
     pub decider: Option<Decider>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
+    /// What it has touched, with the owners of then.
+    pub touched: Touched,
     /// The session's settings at BEGIN, to go back to.
     settings_before: Option<Arc<Settings>>,
 }
@@ -143,6 +147,7 @@ impl Transaction {
             listens: Vec::new(),
             decider: None,
             lost: None,
+            touched: Touched::default(),
             settings_before: None,
         }
     }
@@ -219,6 +224,7 @@ impl Transaction {
         self.listens.clear();
         self.decider = None;
         self.lost = None;
+        self.touched.clear();
         self.settings_before.take()
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use super::join::hidden_statement;
 use super::participant::Participant;
+use crate::backend::Own;
 use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
 use crate::session::route::Route;
@@ -150,7 +151,7 @@ fn means_the_same_everywhere(statement: &Analysis) -> bool {
 /// Any query takes it.
 pub(in crate::session) fn take_snapshot(participant: &mut Participant) {
     participant.is_spare = true;
-    hidden_statement(participant, b"SELECT");
+    hidden_statement(participant, &Own::Constants.text("SELECT"));
 }
 
 pub(in crate::session) fn is_away(error: &PgError) -> bool {

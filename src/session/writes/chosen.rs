@@ -73,7 +73,7 @@ impl Session {
     /// Who had locked the rows at home may not have committed them elsewhere yet, where they may be looked at next.
     async fn lock_other_copies(&mut self, lock: &str) -> Result<(), Failure> {
         for shard in self.shards_with_copies()?.into_iter().skip(1) {
-            self.read_on(shard, &Request::Query(lock), Shown::Nothing).await?;
+            self.read_on(&self.several([shard])?, &Request::Query(lock), Shown::Nothing).await?;
         }
         Ok(())
     }

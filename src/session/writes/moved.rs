@@ -36,21 +36,9 @@ impl Session {
                 Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
                 run => run,
             };
-        match run {
-            Ok(tag) => {
-                if begins_here {
-                    self.commit_everywhere().await?;
-                }
-                originate::command_complete(&mut self.client.output, &tag);
-                Ok(())
-            }
-            Err(failure) => {
-                if begins_here {
-                    self.rollback_everywhere().await?;
-                }
-                Err(failure)
-            }
-        }
+        let tag = self.end_one_statement(begins_here, run).await?;
+        originate::command_complete(&mut self.client.output, &tag);
+        Ok(())
     }
 
     /// Execute of a portal; the transaction is open. Returns the tag.

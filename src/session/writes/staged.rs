@@ -17,6 +17,7 @@ use tokio::time::Instant as Moment;
 use super::batches::{Answered, Batches};
 use super::left_out::unless_left_out;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
+use crate::backend::ShardText;
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
@@ -28,8 +29,9 @@ use crate::session::transaction::instant::Instant;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::Context;
-use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice};
 use crate::sql::parse::lexer::Literals;
+use crate::sql::residues::cover;
 use crate::sql::rewrite::chosen::chosen;
 use crate::sql::rewrite::clock;
 use crate::sql::rewrite::clock_literals::clock_literals;
@@ -141,21 +143,9 @@ impl Session {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             run => run,
         };
-        match run {
-            Ok(tag) => {
-                if begins_here && self.transaction.is_open() {
-                    self.commit_everywhere().await?;
-                }
-                originate::command_complete(&mut self.client.output, &tag);
-                Ok(())
-            }
-            Err(failure) => {
-                if begins_here && self.transaction.is_open() {
-                    self.rollback_everywhere().await?;
-                }
-                Err(failure)
-            }
-        }
+        let tag = self.end_one_statement(begins_here, run).await?;
+        originate::command_complete(&mut self.client.output, &tag);
+        Ok(())
     }
 
     /// Execute of a portal; the transaction is open. Returns the tag.
@@ -201,11 +191,6 @@ impl Session {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             Err(failure) => Err(failure),
         }
-    }
-
-    pub(in crate::session) fn begin_one_statement(&mut self) {
-        self.transaction.begin(TransactionModes::default(), &self.settings);
-        self.adopt_pipeline();
     }
 
     /// `begins`: a transaction for the write, once its queries are answered.
@@ -680,7 +665,8 @@ impl Session {
         let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
         let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
         let mut aside = self.open_aside().await?;
-        let found = self.connection_of(&mut aside)?.simple(&sql).await;
+        let covered = cover(sql, self.gateway.map.load().snapshot());
+        let found = self.connection_of(&mut aside)?.simple(&ShardText::covered(&covered)).await;
         self.close_aside(aside).await?;
         let rows = found.map_err(|error| {
             tracing::debug!(%error, "collations of a sub-select not found");

@@ -82,12 +82,12 @@ impl Session {
         };
         self.put_description(asked.rows())?;
         let texts = [rows];
-        let home = self.home()?.id;
+        let home = self.several([self.home()?.id])?;
         match asked {
-            Asked::Text { .. } => self.read_on(home, &Request::Queries(&texts), Shown::Rows).await,
-            Asked::Own => self.read_on(home, &Request::Queries(&texts), Shown::DescribedRows).await,
+            Asked::Text { .. } => self.read_on(&home, &Request::Queries(&texts), Shown::Rows).await,
+            Asked::Own => self.read_on(&home, &Request::Queries(&texts), Shown::DescribedRows).await,
             Asked::Bound { bind, description } => {
-                self.read_on(home, &Request::Rows { texts: &texts, bind, description }, Shown::Rows).await
+                self.read_on(&home, &Request::Rows { texts: &texts, bind, description }, Shown::Rows).await
             }
         }
     }

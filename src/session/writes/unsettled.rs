@@ -17,6 +17,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::write::{Request, Shown, Writing, WritingKind, copies_differ};
+use crate::backend::Own;
 use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
@@ -40,7 +41,7 @@ impl Session {
         let Some(home) = shards.first() else { return Ok(()) };
         let index = self.join(*home).await?;
         self.sync(index).await?;
-        let rows = self.run_on_participant(index, &lock.rights()).await?;
+        let rows = self.run_on_participant(index, &Own::Catalog.text(&lock.rights())).await?;
         let place = |row: &Vec<Option<Bytes>>| std::str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
         let is_lockable = |row: &&Vec<Option<Bytes>>| matches!(row.get(1), Some(Some(told)) if **told == *b"t");
         let (lockable, of_columns): (Vec<_>, Vec<_>) = rows.iter().partition(is_lockable);
@@ -48,7 +49,7 @@ impl Session {
         let places: Vec<usize> = lockable.into_iter().filter_map(place).collect();
         let Some(text) = lock.statement(&places) else { return Ok(()) };
         for shard in shards {
-            self.read_on(*shard, &Request::Query(&text), Shown::Nothing).await?;
+            self.read_on(&self.several([*shard])?, &Request::Query(&text), Shown::Nothing).await?;
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
                 participant.has_locked = true;
             }

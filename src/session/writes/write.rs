@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use super::staged::Staging;
 use super::unsettled::Difference;
-use crate::backend::{Connection, ConnectionError, NestedValues};
+use crate::backend::{Connection, ConnectionError, NestedValues, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::routing::Reach;
@@ -31,7 +31,7 @@ use crate::session::reads::elsewhere::with_shard_named;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
-use crate::sql::analysis::{Analysis, TransactionModes};
+use crate::sql::analysis::Analysis;
 use crate::sql::copies_locked::CopiesLock;
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::rewrite::moving::Moving;
@@ -154,8 +154,7 @@ impl Session {
         let begins_here = !self.transaction.is_open();
         let is_alone = begins_here && !self.has_pipeline();
         if begins_here {
-            self.transaction.begin(TransactionModes::default(), &self.settings);
-            self.adopt_pipeline();
+            self.begin_one_statement();
         }
         // Positions in errors are those of the client's text.
         let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
@@ -165,16 +164,14 @@ impl Session {
                 let request = Request::Query(&alone);
                 self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
             }
-            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing.shards(), &alone)).await,
+            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, &alone)).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
             WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row) {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
             },
         };
-        if begins_here && written.is_err() {
-            self.rollback_everywhere().await?;
-        }
+        let written = self.end_one_statement(begins_here, written).await;
         // Positions in a shard's rows are not those of the client's text.
         let written = match written {
             Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
@@ -182,19 +179,9 @@ impl Session {
             }
             written => written,
         };
-        if !begins_here {
-            originate::command_complete(&mut self.client.output, &written?);
-            return Ok(());
-        }
-        match written {
-            // The client hears of success when it is one.
-            Ok(tag) => {
-                self.commit_everywhere().await?;
-                originate::command_complete(&mut self.client.output, &tag);
-                Ok(())
-            }
-            Err(failure) => Err(failure),
-        }
+        // The client hears of success when it is one.
+        originate::command_complete(&mut self.client.output, &written?);
+        Ok(())
     }
 
     /// Can what is written be committed on all of them?
@@ -221,7 +208,11 @@ impl Session {
         if !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
-        let typed = self.made_of(statement, statement.key.text.clone(), description.parameter_types.clone().into());
+        let types = &description.parameter_types;
+        let typed = match writing.reach.as_ref().filter(|reach| reach.proof().is_none()) {
+            Some(reach) => self.fragment_of_text(statement, statement.text().to_owned(), types, reach),
+            None => self.made_of(statement, statement.key.text.clone(), types.clone().into()),
+        };
         let tag = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
@@ -230,9 +221,7 @@ impl Session {
                     None => return Err(PgError::internal("an empty statement writes").into()),
                 }
             }
-            WritingKind::Streamed { copy, group } => {
-                Box::pin(self.copy_rows(copy, *group, writing.shards(), statement.text())).await?
-            }
+            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, statement.text())).await?,
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
             WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
@@ -252,7 +241,8 @@ impl Session {
         request: &Request<'_>,
         shown: Shown,
     ) -> Result<String, Failure> {
-        for shard in writing.shards() {
+        let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a write without shards"))?;
+        for shard in reach.shards() {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
@@ -263,14 +253,14 @@ impl Session {
         self.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
         match &writing.kind {
             WritingKind::Parts => {
-                let parts = self.write_and_read(writing.shards(), request, shown).await?;
+                let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
                 sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
             }
             WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
                 Err(PgError::internal("a write that is run by itself").into())
             }
             WritingKind::Rows(shard_of_row) => {
-                let parts = self.write_and_read(writing.shards(), request, shown).await?;
+                let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
                 let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
                 let may_leave_out = match request {
                     Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
@@ -284,38 +274,39 @@ impl Session {
             WritingKind::Locks => {
                 // Whoever else locks them waits on the first shard, and not crosswise.
                 let mut tag = String::new();
-                for (place, shard) in writing.shards().iter().enumerate() {
+                for (place, shard) in reach.shards().iter().enumerate() {
                     let shown = if place == 0 { shown } else { Shown::Nothing };
-                    let parts = self.write_and_read(std::slice::from_ref(shard), request, shown).await?;
+                    let parts = self.write_and_read(reach, std::slice::from_ref(shard), request, shown).await?;
                     tag = parts.into_iter().next().unwrap_or_default().tag;
                 }
                 Ok(tag)
             }
             WritingKind::LockedCopies(lock) => {
                 Box::pin(self.lock_copies(lock, writing.shards())).await?;
-                self.write_copies(writing.shards(), request, shown).await
+                self.write_copies(reach, request, shown).await
             }
-            WritingKind::Copies => self.write_copies(writing.shards(), request, shown).await,
+            WritingKind::Copies => self.write_copies(reach, request, shown).await,
         }
     }
 
     /// A query of constants, on one shard. Returns its tag.
     pub(in crate::session) async fn read_on(
         &mut self,
-        shard: ShardId,
+        reach: &Reach,
         request: &Request<'_>,
         shown: Shown,
     ) -> Result<String, Failure> {
+        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
-        let parts = self.write_and_read(std::slice::from_ref(&shard), request, shown).await?;
+        let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
         Ok(parts.into_iter().next().unwrap_or_default().tag)
     }
 
-    async fn write_copies(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
-        let (home, others) = shards.split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
-        let first = self.write_and_read(std::slice::from_ref(home), request, shown).await?;
-        let rest = self.write_and_read(others, request, Shown::Nothing).await?;
+    async fn write_copies(&mut self, reach: &Reach, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+        let (home, others) = reach.shards().split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
+        let first = self.write_and_read(reach, std::slice::from_ref(home), request, shown).await?;
+        let rest = self.write_and_read(reach, others, request, Shown::Nothing).await?;
         let home = first.into_iter().next().unwrap_or_default().tag;
         match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
             None => Ok(home),
@@ -327,43 +318,19 @@ impl Session {
     }
 
     /// Sends the request to these shards at once and reads all answers to their end.
-    async fn write_and_read(&mut self, shards: &[ShardId], request: &Request<'_>, shown: Shown) -> Result<Vec<Part>, Failure> {
+    async fn write_and_read(
+        &mut self,
+        reach: &Reach,
+        shards: &[ShardId],
+        request: &Request<'_>,
+        shown: Shown,
+    ) -> Result<Vec<Part>, Failure> {
         let prepared_max = self.gateway.prepared_max();
         for (place, shard) in shards.iter().enumerate() {
             let Some(index) = self.index_of(*shard) else { continue };
             let Some(participant) = self.participants.get_mut(index) else { continue };
             let connection = &mut *participant.connection;
-            match request {
-                Request::Query(text) => {
-                    connection.unnamed = None;
-                    originate::query(&mut connection.output, text.as_bytes());
-                }
-                Request::Queries(texts) => {
-                    connection.unnamed = None;
-                    let text = texts.get(place).map_or("", String::as_str);
-                    originate::query(&mut connection.output, text.as_bytes());
-                }
-                Request::Rows { texts, bind, description } => {
-                    connection.unnamed = None;
-                    let text = texts.get(place).map_or("", String::as_str);
-                    let types = connection.oids.types_there(&description.parameter_types);
-                    let types = for_rows(text, bind, &types);
-                    originate::parse(&mut connection.output, b"", text.as_bytes(), &types);
-                    put_bind(connection, b"", bind, description);
-                    put_describe(connection, description);
-                    originate::execute(&mut connection.output, b"", 0);
-                    originate::sync(&mut connection.output);
-                }
-                Request::Bound { statement, bind, description } => {
-                    crate::session::protocol::describe::prepare_on(connection, statement, false, prepared_max);
-                    // The answers are read here, up to ReadyForQuery.
-                    connection.pending.clear();
-                    statement.id.with_name(|name| put_bind(connection, name, bind, description));
-                    put_describe(connection, description);
-                    originate::execute(&mut connection.output, b"", 0);
-                    originate::sync(&mut connection.output);
-                }
-            }
+            put_request(connection, request, place, (reach, prepared_max))?;
             self.cancel.started(&participant.connection);
             participant.connection.send().await;
         }
@@ -521,17 +488,65 @@ impl Session {
     }
 }
 
+/// `place`: of the shard among those that are asked.
+fn put_request(
+    connection: &mut Connection,
+    request: &Request<'_>,
+    place: usize,
+    (reach, prepared_max): (&Reach, usize),
+) -> Result<(), PgError> {
+    match request {
+        Request::Query(text) => {
+            connection.unnamed = None;
+            connection.output.query(&ShardText::of(reach, text.as_bytes()));
+        }
+        Request::Queries(texts) => {
+            connection.unnamed = None;
+            let text = texts.get(place).map_or("", String::as_str);
+            connection.output.query(&ShardText::of(reach, text.as_bytes()));
+        }
+        Request::Rows { texts, bind, description } => {
+            connection.unnamed = None;
+            let text = texts.get(place).map_or("", String::as_str);
+            let types = connection.oids.types_there(&description.parameter_types);
+            let types = for_rows(text, bind, &types);
+            let text = ShardText::of(reach, text.as_bytes());
+            connection.output.parse(StatementName::Unnamed, &text, &types);
+            put_bind(connection, (StatementName::Unnamed, &text), bind, description);
+            put_describe(connection, description);
+            connection.output.execute(b"", 0);
+            connection.output.sync();
+        }
+        Request::Bound { statement, bind, description } => {
+            crate::session::protocol::describe::prepare_on(connection, statement, false, prepared_max);
+            // The answers are read here, up to ReadyForQuery.
+            connection.pending.clear();
+            let text = statement.text_for(reach)?;
+            put_bind(connection, (StatementName::Registered(statement.id), &text), bind, description);
+            put_describe(connection, description);
+            connection.output.execute(b"", 0);
+            connection.output.sync();
+        }
+    }
+    Ok(())
+}
+
 /// RETURNING: the statement may have waited for a change of its columns.
 fn put_describe(connection: &mut Connection, description: &Description) {
     if description.rows.is_some() {
-        originate::describe(&mut connection.output, b'P', b"");
+        connection.output.describe_portal(b"");
     }
 }
 
 /// With the parameters as this shard numbers their types.
-fn put_bind(connection: &mut Connection, name: &[u8], bind: &wire::Bind<'_>, description: &Description) {
+fn put_bind(
+    connection: &mut Connection,
+    (name, text): (StatementName<'_>, &ShardText<'_>),
+    bind: &wire::Bind<'_>,
+    description: &Description,
+) {
     let there = connection.oids.parameters_there(&description.parameter_types, bind, bind.after_names);
-    originate::bind(&mut connection.output, b"", name, there.as_deref().unwrap_or(bind.after_names));
+    connection.output.bind(b"", name, text, there.as_deref().unwrap_or(bind.after_names));
 }
 
 /// `UPDATE 2` and `UPDATE 3` are `UPDATE 5`.
