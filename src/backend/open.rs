@@ -44,7 +44,7 @@ pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runt
         originate::query(&mut question, identity::QUERY.as_bytes());
     }
     let mut connection = match auth::login(&mut stream, credentials, &address.database, &parameters, &question).await {
-        Ok(greeting) => Connection::new(stream, &address.endpoint, greeting, runtime),
+        Ok(greeting) => Connection::after_login(stream, &address.endpoint, greeting, runtime, address.identity.is_some()),
         Err(LoginError::Shard(error)) => return Err(OpenError::Refused(error)),
         Err(error) => return Err(OpenError::Login(error)),
     };

@@ -16,6 +16,9 @@
 //! Every runtime keeps its own idle connections, because a socket belongs to one reactor; moving one costs two system calls.
 //! The mutex is held for a few instructions, never across an await.
 
+mod retired;
+mod suspicion;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +26,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 
 use super::health::Backoff;
 use super::identity::Misdirected;
@@ -200,6 +204,8 @@ pub struct Pool {
     limits: PoolLimits,
     counters: PoolCounters,
     state: Mutex<State>,
+    /// Told when a connection is lost.
+    disturbed: Arc<Notify>,
 }
 
 #[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
@@ -217,6 +223,8 @@ struct State {
     misdirected: Option<Misdirected>,
     /// Connections opened before this are not given out: the shard has been away since, or they are too old.
     not_before: Instant,
+    /// A connection was lost, and whether the shard is there has not been tried since.
+    is_suspect: bool,
 }
 
 struct Waiter {
@@ -249,6 +257,7 @@ impl Pool {
         limits: PoolLimits,
         runtimes: usize,
         metrics: &Metrics,
+        disturbed: &Arc<Notify>,
     ) -> Self {
         let counters = PoolCounters::new(metrics, &address.name);
         let state = State {
@@ -260,9 +269,11 @@ impl Pool {
             health: Health::new(limits.backoff),
             misdirected: None,
             not_before: Instant::now(),
+            is_suspect: false,
         };
         let (asked_by, is_retired) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state: Mutex::new(state) }
+        let (state, disturbed) = (Mutex::new(state), Arc::clone(disturbed));
+        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -413,6 +424,15 @@ impl Pool {
     }
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
+        self.try_open(runtime, Health::failed).await
+    }
+
+    /// `failed`: what an attempt in vain means for the next ones.
+    async fn try_open(
+        self: &Arc<Self>,
+        runtime: usize,
+        failed: impl FnOnce(&mut Health, Instant),
+    ) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
         let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
@@ -425,19 +445,27 @@ impl Pool {
             _ if self.is_retired() => Err(self.retired()),
             Ok(connection) => {
                 slot.used();
-                self.state.lock().health.connected();
+                self.connected();
                 Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self), is_new: true })
             }
             Err(OpenError::Refused(error)) if error.code() != Some(SqlState::CANNOT_CONNECT_NOW) => {
-                self.state.lock().health.connected();
+                self.connected();
+                let code = error.code();
+                let code = code.as_ref().map_or("", SqlState::as_str);
+                tracing::warn!(shard = %self.address.name, user = self.user(), code, reason = %error.message(), "shard refused a login");
                 Err(CheckoutError::Refused { shard: self.address.name.clone(), error })
             }
             Err(error) => {
                 let mut state = self.state.lock();
-                state.health.failed(Instant::now());
+                let was_up = state.health.is_up();
+                failed(&mut state.health, Instant::now());
+                state.is_suspect = false;
                 state.misdirected = if let OpenError::Misdirected(reason) = &error { Some(reason.clone()) } else { None };
                 drop(state);
-                tracing::warn!(shard = %self.address.name, %error, "shard not reachable");
+                match was_up {
+                    true => tracing::warn!(shard = %self.address.name, user = self.user(), %error, "shard not reachable"),
+                    false => tracing::debug!(shard = %self.address.name, user = self.user(), %error, "shard still not reachable"),
+                }
                 match error {
                     OpenError::Misdirected(reason) => Err(self.misdirected(reason)),
                     error => Err(self.unavailable(&error.to_string())),
@@ -450,38 +478,8 @@ impl Pool {
         CheckoutError::Misdirected { shard: self.address.name.clone(), reason }
     }
 
-    fn retired(&self) -> CheckoutError {
-        CheckoutError::Retired { shard: self.address.name.clone() }
-    }
-
-    pub fn is_retired(&self) -> bool {
-        self.is_retired.load(Ordering::Acquire)
-    }
-
-    /// Its shard has another address or state, or is gone.
-    pub fn retire(&self) {
-        let mut state = self.state.lock();
-        self.is_retired.store(true, Ordering::Release);
-        let dropped: Vec<_> = state.idle.iter_mut().flat_map(std::mem::take).collect();
-        state.open -= dropped.len();
-        let waiters = std::mem::take(&mut state.waiters);
-        drop(state);
-        drop(waiters);
-        dropped.into_iter().for_each(|connection| connection.close());
-    }
-
     fn unavailable(&self, reason: &str) -> CheckoutError {
         CheckoutError::Unavailable { shard: self.address.name.clone(), reason: reason.to_owned() }
-    }
-
-    /// A connection of this shard broke: the others that were opened before are suspect too.
-    pub fn suspect(&self) {
-        let mut state = self.state.lock();
-        state.not_before = Instant::now();
-        let dropped: Vec<_> = state.idle.iter_mut().flat_map(std::mem::take).collect();
-        state.open -= dropped.len();
-        drop(state);
-        drop(dropped);
     }
 
     fn give_back(&self, mut connection: Box<Connection>) {
@@ -514,6 +512,7 @@ impl Pool {
     }
 
     fn discard(&self, connection: Box<Connection>) {
+        self.note_loss(&connection);
         connection.close();
         self.forget();
     }
@@ -543,7 +542,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that are too old or have been idle too long; those in use that are too old are closed when they are
+    /// Closes connections that have ended, are too old or have been idle too long; those in use that are too old are closed when they are
     /// given back. Called every second or so: nothing on the way of a statement looks at the clock for it.
     pub fn close_idle(&self, now: Instant) {
         let mut expired = Vec::new();
@@ -555,14 +554,17 @@ impl Pool {
         let is_expired = |connection: &mut Box<Connection>| {
             let idle_since = *connection.idle_since.get_or_insert(now);
             let is_idle_too_long = self.limits.idle_timeout.is_some_and(|timeout| now.duration_since(idle_since) >= timeout);
-            is_idle_too_long || connection.opened_at < not_before
+            is_idle_too_long || connection.opened_at < not_before || !connection.is_quiet()
         };
         for idle in &mut state.idle {
             expired.extend(idle.extract_if(.., is_expired));
         }
         state.open -= expired.len();
         drop(state);
-        expired.into_iter().for_each(|connection| connection.close());
+        for connection in expired {
+            self.note_loss(&connection);
+            connection.close();
+        }
     }
 
     /// As whom its connections are logged in.
@@ -662,11 +664,17 @@ pub struct Pools {
     limits: PoolLimits,
     runtimes: usize,
     metrics: Metrics,
+    disturbed: Arc<Notify>,
 }
 
 impl Pools {
     pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics) -> Self {
-        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics }
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default() }
+    }
+
+    /// Ready when a connection has been lost since it was last waited for.
+    pub fn disturbed(&self) -> Notified<'_> {
+        self.disturbed.notified()
     }
 
     /// The pool of this shard and of the user with these credentials; made when it is first asked for. Of two logins with different
@@ -687,7 +695,7 @@ impl Pools {
             return Arc::clone(pool);
         }
         let is_moved = pools.get(&key).is_some_and(|pool| !is_of_address(pool));
-        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics));
+        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics, &self.disturbed));
         pool.asked_by.store(login, Ordering::Release);
         let before = pools.insert(key, Arc::clone(&pool));
         drop(pools);
@@ -705,12 +713,6 @@ impl Pools {
     pub fn retain(&self, keep: impl Fn(&Pool) -> bool) {
         self.pools.write().retain(|_, pool| keep(pool));
     }
-
-    /// Retires those that are not to be kept.
-    pub fn retire_unless(&self, keep: impl Fn(&Pool) -> bool) {
-        let retired: Vec<Arc<Pool>> = self.pools.write().extract_if(|_, pool| !keep(pool)).map(|(_, pool)| pool).collect();
-        retired.iter().for_each(|pool| pool.retire());
-    }
 }
 
 #[cfg(test)]
@@ -722,7 +724,7 @@ mod tests {
     use crate::net::ShardEndpoint;
     use crate::shardmap::ShardState;
 
-    fn pools() -> Pools {
+    pub(super) fn pools() -> Pools {
         let second = Duration::from_secs(1);
         let limits = PoolLimits {
             size: 2,
@@ -736,7 +738,7 @@ mod tests {
         Pools::new(limits, 1, Metrics::new().expect("built"))
     }
 
-    fn address(url: &str, state: ShardState) -> ShardAddress {
+    pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {
         let endpoint = Arc::new(ShardEndpoint::new(ShardUrl::parse(url).expect("valid")).expect("usable"));
         let (name, database) = ("s1".to_owned(), "app".to_owned());
         ShardAddress { name, database, url: url.to_owned(), state, identity: None, endpoint }
@@ -763,30 +765,5 @@ mod tests {
         assert!(Arc::ptr_eq(&new, &ask(&pools, "new", 4)));
         assert!(Arc::ptr_eq(&new, &ask(&pools, "old", 3)), "and does not replace it later");
         assert_eq!(pools.all().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn whoever_waits_in_a_pool_that_is_retired_asks_the_new_one() {
-        let pools = pools();
-        let (old, new) = ("postgres://postgres@127.0.0.1:1/app", "postgres://postgres@127.0.0.1:2/app");
-        let credentials = || BackendCredentials { user: "ada".into(), secret: BackendSecret::None };
-        let pool = pools.pool(ShardId(1), address(old, ShardState::Online), credentials(), 1);
-        // No place is left: the next one waits.
-        pool.state.lock().in_use = 2;
-        let waiting = tokio::spawn({
-            let pool = Arc::clone(&pool);
-            async move { pool.checkout(Checkout::First, 0, |_| true).await.map(drop) }
-        });
-        while pool.describe().waiting == 0 {
-            tokio::task::yield_now().await;
-        }
-        let next = pools.pool(ShardId(1), address(new, ShardState::Online), credentials(), 2);
-        assert!(pool.is_retired() && !next.is_retired());
-        assert!(matches!(waiting.await.expect("no panic"), Err(CheckoutError::Retired { .. })));
-        assert!(matches!(pool.checkout(Checkout::First, 0, |_| true).await.map(drop), Err(CheckoutError::Retired { .. })));
-        assert!(Arc::ptr_eq(&next, &pools.pool(ShardId(1), address(new, ShardState::Online), credentials(), 3)));
-        // Another state needs connections that are set up in another way.
-        let reading = pools.pool(ShardId(1), address(new, ShardState::ReadOnly), credentials(), 3);
-        assert!(next.is_retired() && !reading.is_retired());
     }
 }
