@@ -10,7 +10,7 @@ use super::listening::{ListenChange, Listening};
 use super::relations;
 use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
-use crate::declare::{self, Argument, Caller};
+use crate::declare::{self, Argument};
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
@@ -659,16 +659,6 @@ impl Session {
         self.finish_schema_change().await?;
         self.using = None;
         Ok(())
-    }
-
-    pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
-        let caller = Caller {
-            user: self.identity.user.clone(),
-            is_admin: self.identity.is_admin,
-            search_path: self.context.search_path.clone(),
-        };
-        let control = Arc::clone(&self.gateway.control);
-        declare::call(&control, &caller, &call).await
     }
 
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
-use crate::declare::{self, Argument};
+use crate::declare::{self, Argument, Caller};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::InDoubt;
 use crate::routing::Inputs;
@@ -55,6 +55,16 @@ impl Session {
                 .map_err(|error| crate::session::settings::setting::refused("map", error))?;
         }
         Ok(())
+    }
+
+    pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
+        let caller = Caller {
+            user: self.identity.user.clone(),
+            is_admin: self.identity.is_admin,
+            search_path: self.context.search_path.clone(),
+        };
+        let control = Arc::clone(&self.gateway.control);
+        declare::call(&control, &caller, &call).await
     }
 
     /// By the function: the rows of each of its calls, with the arguments by which the map database finds them.
