@@ -161,7 +161,12 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Home,
-    Sharded { group: GroupId, condition: KeyCondition },
+    Sharded {
+        group: GroupId,
+        condition: KeyCondition,
+        /// Rows are stored with these keys. A key without a mapping is an error then; otherwise no row has it.
+        stores: bool,
+    },
 }
 
 /// What a statement says about the keys of the rows it touches. `All` is the safe answer.

@@ -161,7 +161,7 @@ pub fn of_relations<'n>(
             Resolved::Sharded { group, relation, .. } => {
                 has_sharded = true;
                 reader.notes.touches(relation.oid);
-                reader.parts.push(Part::Sharded { group: group.id, condition: KeyCondition::All });
+                reader.parts.push(Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false });
             }
             Resolved::Reference(relation) => {
                 has_reference = true;
@@ -294,7 +294,7 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
 pub fn every_group(map: &MapSnapshot) -> impl Iterator<Item = Part> {
     let mut groups: Vec<GroupId> = map.groups.keys().copied().collect();
     groups.sort_unstable();
-    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All })
+    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All, stores: false })
 }
 
 fn with_full_stop(reason: &str) -> String {
@@ -311,7 +311,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
             continue;
         };
         if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
-            let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
+            let part = Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false };
             let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
             reader.notes.not_pushable(PgError::unsupported(
