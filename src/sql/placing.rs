@@ -32,6 +32,7 @@ pub struct Placement {
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
     pub notifies: Option<String>,
+    pub shows_one_of_equals: bool,
 }
 
 impl Placement {
@@ -51,6 +52,7 @@ impl Placement {
             copy_in: None,
             opinion: None,
             notifies: None,
+            shows_one_of_equals: false,
         }
     }
 }
@@ -76,6 +78,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         copy_in: None,
         opinion: None,
         notifies: reader.notes.notifies.take(),
+        shows_one_of_equals: reader.notes.shows_one_of_equals,
     }
 }
 

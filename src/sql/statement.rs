@@ -63,6 +63,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        shows_one_of_equals,
     } = placement;
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
@@ -85,6 +86,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }
 }

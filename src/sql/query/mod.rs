@@ -40,6 +40,7 @@ mod numbered;
 mod outline;
 mod placement;
 mod predicate;
+mod pushed_conditions;
 mod relations;
 mod scope;
 mod select_list;
@@ -61,6 +62,7 @@ pub use expression::Place;
 
 pub use insert::gives_value;
 pub use numbered::generated_always;
+pub use pushed_conditions::conditions_only_compare;
 pub use relations::{Resolved, is_own_relation, means_temporary, placed, resolve, resolve_name};
 
 /// A column of a leaf, by position.
