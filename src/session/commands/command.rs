@@ -323,11 +323,13 @@ impl Session {
             return Err(error.into());
         }
         self.commits = true;
+        self.cancel.commit(true);
         let committed = match self.writer_count() {
             _ if self.transaction.is_piecemeal => Box::pin(self.commit_one_by_one()).await,
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,
         };
+        self.cancel.commit(false);
         if let (Err(_), Some(change)) = (&committed, &mut self.schema_change) {
             change.keep_declared();
         }

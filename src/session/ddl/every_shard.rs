@@ -292,7 +292,7 @@ fn drop_notices(output: &mut BytesMut, from: usize) {
 }
 
 /// Of the messages from there on, those for which this holds.
-fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
+pub(in crate::session) fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
     let Some(added) = output.get(from..).map(BytesMut::from) else { return };
     let mut rest = added.as_ref();
     let mut kept = BytesMut::with_capacity(rest.len());

@@ -315,7 +315,10 @@ impl Session {
     /// would with its server.
     pub(in crate::session) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
-        participant.connection.pool().suspect();
+        if participant.connection.loss().is_none() {
+            // It has not answered in time.
+            participant.connection.pool().suspect();
+        }
         if participant.shard != MAP_DATABASE {
             self.gateway.recovery.was_away(participant.shard);
         }
