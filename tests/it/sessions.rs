@@ -6,6 +6,7 @@
 mod abandoned;
 mod altered;
 mod answers;
+mod bodies;
 mod broken;
 mod copies;
 mod cursors;
@@ -46,6 +47,8 @@ mod stage;
 mod staged;
 mod staying;
 mod temporary;
+mod temporary_names;
 mod user_schemas;
+mod ways_in;
 
 pub use stage::{Stage, succeed};

@@ -167,6 +167,9 @@ impl Session {
         if super::temporary::has_parameters(analysis) {
             return Box::pin(self.change_temporary(analysis, statement.text(), Some((statement, &bind)))).await;
         }
+        if matches!(analysis.command, Command::Ddl { gives_rows: true, .. }) {
+            self.check_formats_of_call(statement, &bind).await?;
+        }
         self.begin_if_undone_with_pipeline(&analysis.command)?;
         let before = self.client.output.len();
         let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
@@ -203,6 +206,7 @@ impl Session {
                 Some(Description::new(parameter_types, Some(rows_body(&fields))))
             }
             _ if super::temporary::has_parameters(analysis) => None,
+            Command::Ddl { gives_rows: true, .. } => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| oid::TEXT);

@@ -114,7 +114,7 @@ fn certain(text: &str, context: &Context) -> Option<(Merge, bool)> {
     let scanned = lexer::scan(text);
     let mut reader = Reader::new(context, text, &scanned.literals);
     let merge = reader.outermost(select).ok()?.ok()?;
-    reader.note_policies();
+    reader.note_hidden();
     let notes = &reader.notes;
     let is_plain = notes.refused.is_none()
         && notes.pushdown.is_none()
