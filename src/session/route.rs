@@ -321,7 +321,7 @@ impl Session {
         let deadline = Instant::now() + HOLD_WAIT;
         let mut placed = PlacedRows::default();
         for condition in rows.iter() {
-            let part = [Part::Sharded { group, condition: condition.clone() }];
+            let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
             let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
             let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
             let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;

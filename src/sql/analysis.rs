@@ -49,6 +49,9 @@ pub struct Analysis {
     pub opinion: Option<Opinion>,
     /// What of it sends notifications, or may: `trigger "tell" of table "orders"`. A shard that sends any cannot be prepared.
     pub notifies: Option<String>,
+    /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
+    /// PostgreSQL's to evaluate in it.
+    pub shows_one_of_equals: bool,
 }
 
 impl Analysis {
@@ -161,7 +164,12 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Home,
-    Sharded { group: GroupId, condition: KeyCondition },
+    Sharded {
+        group: GroupId,
+        condition: KeyCondition,
+        /// Rows are stored with these keys. A key without a mapping is an error then; otherwise no row has it.
+        stores: bool,
+    },
 }
 
 /// What a statement says about the keys of the rows it touches. `All` is the safe answer.
@@ -301,6 +309,8 @@ pub struct Groups {
     pub columns: Vec<Combination>,
     /// It is right only if no value that an aggregate with DISTINCT counts is on two shards.
     pub counts_distinct: bool,
+    /// HAVING leaves out some of the groups when they are whole: the shards compute for these too.
+    pub is_filtered: bool,
     /// What is left to do with the whole groups, where it is more than to sort and cut them.
     pub last_step: Option<LastStep>,
 }

@@ -162,8 +162,8 @@ fn placed(analysis: &Analysis, parts: &[Part], text: &str, literals: &[Literal])
         match part {
             Part::Sharded { condition, .. } if explained.contains(&condition) => {}
             Part::Home => words.push("home".to_owned()),
-            Part::Sharded { group, condition: KeyCondition::All } => everything.push(group.0.to_string()),
-            Part::Sharded { group, condition } => words.push(format!("group {}: {condition:?}", group.0)),
+            Part::Sharded { group, condition: KeyCondition::All, .. } => everything.push(group.0.to_string()),
+            Part::Sharded { group, condition, .. } => words.push(format!("group {}: {condition:?}", group.0)),
         }
     }
     if !everything.is_empty() {

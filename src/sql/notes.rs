@@ -52,6 +52,8 @@ pub struct Notes {
     pub of_one_copy: Option<String>,
     /// What a query gives hangs on which rows of reference tables are found first.
     pub finds_first: bool,
+    /// A query shows one of several values that are equal and do not look alike, in columns that conditions above it may be about.
+    pub shows_one_of_equals: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -127,7 +127,7 @@ impl<'c> Reader<'c> {
         }
     }
 
-    fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
+    pub(super) fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
         let catalog = &self.context.catalog;
         let Some(oids) = catalog.function_names.get(name) else {
             return Vec::new();
