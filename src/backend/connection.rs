@@ -165,6 +165,17 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(stream: ShardStream, endpoint: &Arc<ShardEndpoint>, greeting: Greeting, runtime: usize) -> Self {
+        Self::after_login(stream, endpoint, greeting, runtime, false)
+    }
+
+    /// `has_query`: one was sent behind the login, and its answer may have begun to come.
+    pub(super) fn after_login(
+        stream: ShardStream,
+        endpoint: &Arc<ShardEndpoint>,
+        greeting: Greeting,
+        runtime: usize,
+        has_query: bool,
+    ) -> Self {
         let now = Instant::now();
         let mut connection = Self {
             stream,
@@ -198,6 +209,9 @@ impl Connection {
             is_pinned: false,
         };
         connection.input = greeting.leftover;
+        if has_query {
+            connection.protocol.asked(client_tag::QUERY, None);
+        }
         connection.check_received(0);
         connection
     }
