@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Connection, ShardAddress};
+use super::{Connection, ConnectionLimits, ShardAddress};
 use crate::auth::{self, BackendCredentials, LoginError, ShardError};
 use crate::net::ConnectError;
 
@@ -23,7 +23,12 @@ pub enum OpenError {
 }
 
 /// A fresh connection of this runtime. The caller sets the deadline.
-pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runtime: usize) -> Result<Connection, OpenError> {
+pub async fn open(
+    address: &ShardAddress,
+    credentials: &BackendCredentials,
+    runtime: usize,
+    limits: ConnectionLimits,
+) -> Result<Connection, OpenError> {
     let mut stream = address.endpoint.connect().await?;
     let url = address.endpoint.url();
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings. Whatever
@@ -32,7 +37,7 @@ pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runt
     let given = [("options", url.options.as_deref()), ("application_name", url.application_name.as_deref())];
     let parameters: Vec<(&str, &str)> = given.into_iter().chain(own).filter_map(|(name, value)| Some((name, value?))).collect();
     match auth::login(&mut stream, credentials, &address.database, &parameters).await {
-        Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime)),
+        Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime, limits)),
         Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),
         Err(error) => Err(OpenError::Login(error)),
     }

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::health::Backoff;
 use super::open::OpenError;
-use super::{Connection, Health, ShardAddress};
+use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::{BackendCredentials, ShardError};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
@@ -44,6 +44,7 @@ pub struct PoolLimits {
     /// A connection is not given out after this age; `None`: never.
     pub max_lifetime: Option<Duration>,
     pub backoff: Backoff,
+    pub connection: ConnectionLimits,
 }
 
 /// Who asks for a connection.
@@ -378,7 +379,7 @@ impl Pool {
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
+        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime, self.limits.connection));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match &opened {
@@ -652,6 +653,7 @@ mod tests {
             idle_timeout: None,
             max_lifetime: None,
             backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
+            connection: ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 },
         };
         Pools::new(limits, 1, Metrics::new().expect("built"))
     }

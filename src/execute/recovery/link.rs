@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::auth::BackendCredentials;
-use crate::backend::{Connection, ShardAddress};
+use crate::backend::{Connection, ConnectionLimits, ShardAddress};
 use crate::config::ShardUrl;
 use crate::error::SqlState;
 use crate::execute::commit::{Answer, TransactionId, ask, rules};
@@ -200,7 +200,8 @@ async fn connect(shard: &Shard) -> Result<(Connection, String), LinkError> {
     let database = url.database.clone();
     let endpoint = Arc::new(ShardEndpoint::new(url).map_err(|_| LinkError::Url)?);
     let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint };
-    let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0)));
+    let opening =
+        tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0, ConnectionLimits::OWN)));
     let mut connection = match opening.await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return Err(LinkError::Unreachable(error.to_string())),

@@ -315,8 +315,12 @@ impl Session {
     /// would with its server.
     pub(in crate::session) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
-        participant.connection.pool().suspect();
-        if participant.shard != MAP_DATABASE {
+        // What was too much for the proxy says nothing against the shard.
+        let is_suspect = error.code != SqlState::CONFIGURATION_LIMIT_EXCEEDED;
+        if is_suspect {
+            participant.connection.pool().suspect();
+        }
+        if is_suspect && participant.shard != MAP_DATABASE {
             self.gateway.recovery.was_away(participant.shard);
         }
         if let Some(reason) = participant.pinned_by {
