@@ -2,8 +2,11 @@
 //!
 //! Requests are appended to `output` together with an entry in `pending` for each answer that will come; [`Connection::fill`]
 //! writes and reads at once, so that a long pipeline can never block both sides. The owner consumes frames from `input` and
-//! drops the entries of `pending` that they answer. When both are empty, as many ReadyForQuery have come as were asked for, and the
-//! last status was idle, the connection is clean.
+//! drops the entries of `pending` that they answer. When both are empty, all that was asked is answered, and the last status was
+//! idle, the connection is clean.
+//!
+//! What comes is held against what was asked ([`ShardProtocol`]) when its bytes arrive: a message that is out of order ends the
+//! connection for whoever reads it, after what came before it.
 //!
 //! ```text
 //!   checked out ── append request, push Pending ──► fill ⇄ frames ──► pending empty, status I ──► is_clean ──► pool
@@ -31,7 +34,7 @@ use super::{
 use crate::auth::{BackendKey, Greeting};
 use crate::error::SqlState;
 use crate::net::{ShardEndpoint, ShardStream};
-use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, client_tag, error_fields, shard_tag};
+use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, ShardProtocol, client_tag, error_fields, shard_tag};
 
 /// What ended a connection, or a statement of ours on it.
 #[derive(Debug, Error)]
@@ -40,11 +43,14 @@ pub enum ConnectionError {
     Io(#[from] io::Error),
     #[error("shard closed the connection")]
     Closed,
-    #[error("unexpected message from shard")]
+    #[error("unexpected message from shard: {0}")]
     Decode(#[from] DecodeError),
     /// The shard has sent more at once, or without being asked, than is kept.
     #[error("the shard has sent {what} of more than {bytes_max} bytes")]
     TooMuch { what: &'static str, setting: &'static str, bytes_max: usize },
+    /// FATAL: its own words.
+    #[error("the shard ended the connection: {0}")]
+    Ended(String),
     /// A statement of the proxy's own failed.
     #[error("shard refused a statement of the proxy: {message}")]
     Refused { sqlstate: String, message: String, body: Bytes },
@@ -132,9 +138,13 @@ pub struct Connection {
     pub frame_bytes_left: usize,
     /// Last ReadyForQuery: `I`, `T` or `E`.
     pub status: u8,
-    /// Answers that have been asked for, each of which ends with a ReadyForQuery that has not been read. Whoever gives up in the
-    /// middle leaves them to the next one: such a connection is nobody's any more.
-    owed: u32,
+    /// What was asked and is not answered. Whoever gives up in the middle leaves it to the next one: such a connection is nobody's any
+    /// more.
+    protocol: ShardProtocol,
+    /// What came next is out of order.
+    disorder: Option<DecodeError>,
+    /// Why it has ended, where that may be more than its own affair.
+    loss: Option<String>,
     /// Bytes at the front of `output` whose requests are counted.
     counted: usize,
     /// How often the unnamed portal was made anew by a counted request.
@@ -180,16 +190,18 @@ impl Connection {
         limits: ConnectionLimits,
     ) -> Self {
         let now = Instant::now();
-        Self {
+        let mut connection = Self {
             stream,
             limits,
-            input: greeting.leftover,
+            input: BytesMut::new(),
             output: Output::default(),
             notifications: BytesMut::new(),
             pending: VecDeque::new(),
             frame_bytes_left: 0,
             status: b'I',
-            owed: 0,
+            protocol: ShardProtocol::default(),
+            disorder: None,
+            loss: None,
             counted: 0,
             unnamed_portals: 0,
             syncs_in_copy: 0,
@@ -209,7 +221,10 @@ impl Connection {
             is_cancel_pending: false,
             drawn_by: None,
             is_pinned: false,
-        }
+        };
+        connection.input = greeting.leftover;
+        connection.check_received(0);
+        connection
     }
 
     #[inline]
@@ -258,16 +273,40 @@ impl Connection {
         if let Poll::Ready(Err(error)) = written {
             return Poll::Ready(Err(error));
         }
-        self.poll_read(context)
+        let read = self.poll_read(context);
+        if let Poll::Ready(Err(error)) = &read {
+            self.note_loss(error);
+        }
+        read
+    }
+
+    fn note_loss(&mut self, error: &ConnectionError) {
+        self.loss.get_or_insert_with(|| error.to_string());
+    }
+
+    /// FATAL, in its own words. A limit of the session on the shard says nothing of other connections.
+    pub fn note_farewell(&mut self, sqlstate: Option<&[u8]>, message: &str) {
+        if !sqlstate.is_some_and(|sqlstate| OWN_LIMITS.contains(&sqlstate)) {
+            self.loss.get_or_insert_with(|| message.to_owned());
+        }
+    }
+
+    /// Why it has ended; `None`: it has not, or by a limit that is its own.
+    pub fn loss(&self) -> Option<&str> {
+        self.loss.as_deref()
     }
 
     /// Writes what is waiting, as far as the socket takes it.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        self.count_owed();
+        self.count_requests();
         while !self.output.is_empty() {
             match self.stream.poll_send(context, self.output.bytes()) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Err(error)) => {
+                    let error = error.into();
+                    self.note_loss(&error);
+                    return Poll::Ready(Err(error));
+                }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
                 Poll::Ready(Ok(written)) => {
                     self.output.advance(written);
@@ -282,15 +321,15 @@ impl Connection {
         }
     }
 
-    /// Counts the requests that have come to `output`, by their frames.
+    /// Takes note of the requests that have come to `output`, by their frames.
     #[inline]
-    fn count_owed(&mut self) {
+    fn count_requests(&mut self) {
         while let Some([tag, length @ ..]) =
             self.output.bytes().get(self.counted..).and_then(|rest| rest.first_chunk::<FRAME_HEADER_BYTES>())
         {
-            self.owed += u32::from(matches!(*tag, client_tag::QUERY | client_tag::SYNC));
-            let has_no_name = || self.output.bytes().get(self.counted + FRAME_HEADER_BYTES) == Some(&0);
-            let is_unnamed = *tag == client_tag::QUERY || (*tag == client_tag::BIND && has_no_name());
+            let first = self.output.bytes().get(self.counted + FRAME_HEADER_BYTES).copied();
+            self.protocol.asked(*tag, first);
+            let is_unnamed = *tag == client_tag::QUERY || (*tag == client_tag::BIND && first == Some(0));
             self.unnamed_portals = self.unnamed_portals.wrapping_add(u32::from(is_unnamed));
             self.counted += 1 + u32::from_be_bytes(*length) as usize;
         }
@@ -298,7 +337,7 @@ impl Connection {
 
     /// Tells the unnamed portal that is there, or in `output`, from those before it.
     pub fn unnamed_portal(&mut self) -> u32 {
-        self.count_owed();
+        self.count_requests();
         self.unnamed_portals
     }
 
@@ -306,16 +345,12 @@ impl Connection {
     #[inline]
     pub fn note_ready(&mut self, status: u8) {
         self.status = status;
-        self.owed = self.owed.saturating_sub(1);
     }
 
     /// A COPY has its data, and all that was sent before the end of them was read with them.
     #[inline]
     pub fn end_copy(&mut self) {
-        let syncs = std::mem::take(&mut self.syncs_in_copy);
-        if syncs > 0 {
-            self.forget_owed(syncs as usize);
-        }
+        self.syncs_in_copy = 0;
     }
 
     /// A COPY has failed. Which of the Syncs that were sent to it the shard has read as part of the data is not known: it answers the
@@ -339,22 +374,36 @@ impl Connection {
         let read = self.pending.iter().take_while(|pending| pending.reply == Reply::Sync).count();
         let Some(Pending { reply: Reply::SyncsOfCopy(syncs), .. }) = self.pending.get(read).copied() else { return None };
         self.pending.drain(..=read);
-        self.forget_owed(read);
         Some(syncs.saturating_sub(u32::try_from(read).unwrap_or(u32::MAX)))
     }
 
-    /// So many requests are not answered: they come to a shard that reads the data of a COPY, or skips what comes.
-    pub fn forget_owed(&mut self, count: usize) {
-        self.count_owed();
-        self.owed = self.owed.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
-    }
-
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        if let Some(disorder) = &self.disorder {
+            return Poll::Ready(Err(disorder.clone().into()));
+        }
+        let before = self.input.len();
         match self.stream.poll_receive(context, &mut self.input) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(ConnectionError::Closed)),
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(_)) => {
+                self.check_received(before);
+                match &self.disorder {
+                    Some(disorder) if self.input.len() == before => Poll::Ready(Err(disorder.clone().into())),
+                    _ => Poll::Ready(Ok(())),
+                }
+            }
+        }
+    }
+
+    /// Holds what has come behind this place of the input against what was asked. From a message on that is out of order nothing
+    /// counts.
+    #[inline]
+    fn check_received(&mut self, before: usize) {
+        let received = self.input.get(before..).unwrap_or_default();
+        if let Err((at, disorder)) = self.protocol.received(received, SHARD_FRAME_BYTES_MAX) {
+            self.input.truncate(before + at);
+            self.disorder = Some(disorder);
         }
     }
 
@@ -382,12 +431,14 @@ impl Connection {
         }
     }
 
-    /// A request's ReadyForQuery is still to come.
+    /// An answer is still to come.
     pub fn owes(&self) -> bool {
-        self.owed > 0
+        self.disorder.is_some() || self.protocol.owes()
     }
 
     /// The frame at the front of the input; `None` when not even its header has arrived. Notifications are put aside.
+    ///
+    /// Errors: [`ConnectionError::Ended`] instead of a FATAL, which ends this connection and not the client's.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Frame>, ConnectionError> {
         loop {
@@ -400,6 +451,15 @@ impl Connection {
                 Some(Frame { header, is_complete: false }) => {
                     self.check_is_kept(header)?;
                     return Ok(frame);
+                }
+                Some(Frame { header, is_complete: true }) if header.tag == shard_tag::ERROR => {
+                    let fields = error_fields(self.input.get(FRAME_HEADER_BYTES..header.total).unwrap_or_default())?;
+                    if !fields.is_fatal() {
+                        return Ok(frame);
+                    }
+                    let (sqlstate, message) = (fields.sqlstate().map(<[u8]>::to_vec), fields.message());
+                    self.note_farewell(sqlstate.as_deref(), &message);
+                    return Err(ConnectionError::Ended(message));
                 }
                 frame => return Ok(frame),
             }
@@ -536,7 +596,7 @@ impl Connection {
     /// Nothing is owed in either direction, nothing is open, nothing is left behind.
     pub fn is_clean(&self) -> bool {
         self.pending.is_empty()
-            && self.owed == 0
+            && !self.owes()
             && self.input.is_empty()
             && self.output.is_empty()
             && self.notifications.is_empty()
@@ -545,14 +605,35 @@ impl Connection {
             && !self.is_cancel_pending
     }
 
-    /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing.
+    /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so
+    /// long that much may have happened meanwhile.
     ///
     /// Notices and parameter changes are processed; anything else, and the end, mean that the connection is of no use.
     pub fn is_quiet(&mut self) -> bool {
-        match self.stream.try_receive(&mut self.input) {
-            Err(error) => error.kind() == io::ErrorKind::WouldBlock && self.input.is_empty(),
-            Ok(0) => false,
-            Ok(_) => self.process_unasked(),
+        loop {
+            let before = self.input.len();
+            let received = match self.idle_since {
+                Some(_) => self.stream.try_receive_now(&mut self.input),
+                None => self.stream.try_receive(&mut self.input),
+            };
+            match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.input.is_empty() && !self.owes(),
+                Err(error) => {
+                    self.note_loss(&error.into());
+                    return false;
+                }
+                Ok(0) => {
+                    self.note_loss(&ConnectionError::Closed);
+                    return false;
+                }
+                // The end may come right behind a farewell.
+                Ok(_) => {
+                    self.check_received(before);
+                    if !self.process_unasked() {
+                        return false;
+                    }
+                }
+            }
         }
     }
 
@@ -616,6 +697,8 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
     crate::wire::data_row_columns(body).map(|column| Ok(column?.map(|bytes| body.slice_ref(bytes)))).collect()
 }
 
+/// Of a session that was idle too long, in a transaction or not, or whose transaction was too long.
+const OWN_LIMITS: [&[u8]; 3] = [b"25P03", b"57P05", b"25P04"];
 /// How often a connection's settings are tried once more when a limit ends them.
 const SETTINGS_ATTEMPTS: usize = 5;
 /// A shard that does not take a cancel request for so long is left to notice the closed connection.

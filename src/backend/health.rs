@@ -68,6 +68,15 @@ impl Health {
         self.state = State::Up;
     }
 
+    /// Nobody's statement has waited for this attempt: the next one may try by itself, and does not fail where the shard has come back since.
+    pub fn probe_failed(&mut self, now: Instant) {
+        let failures = match self.state {
+            State::Up => 0,
+            State::Down { failures, .. } | State::Probing { failures } => failures,
+        };
+        self.state = State::Down { retry_at: now, failures };
+    }
+
     pub fn failed(&mut self, now: Instant) {
         let failures = match self.state {
             State::Up => 0,
@@ -106,6 +115,16 @@ mod tests {
         assert!(!health.may_connect(later), "only one probes");
         health.connected();
         assert!(health.is_up() && health.may_connect(later));
+    }
+
+    #[test]
+    fn a_probe_that_fails_keeps_nobody_from_trying() {
+        let now = Instant::now();
+        let mut health = Health::new(BACKOFF);
+        health.probe_failed(now);
+        assert!(!health.is_up() && health.may_connect(now));
+        health.failed(now);
+        assert!(!health.may_connect(now), "a statement that has tried does");
     }
 
     #[test]

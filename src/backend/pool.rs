@@ -13,6 +13,8 @@
 //! Every runtime keeps its own idle connections, because a socket belongs to one reactor; moving one costs two system calls.
 //! The mutex is held for a few instructions, never across an await.
 
+mod suspicion;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +22,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 
 use super::health::Backoff;
 use super::open::OpenError;
@@ -177,6 +180,8 @@ pub struct Pool {
     limits: PoolLimits,
     counters: PoolCounters,
     state: Mutex<State>,
+    /// Told when a connection is lost.
+    disturbed: Arc<Notify>,
 }
 
 #[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
@@ -192,6 +197,8 @@ struct State {
     health: Health,
     /// Connections opened before this are not given out: the shard has been away since, or they are too old.
     not_before: Instant,
+    /// A connection was lost, and whether the shard is there has not been tried since.
+    is_suspect: bool,
 }
 
 struct Waiter {
@@ -222,6 +229,7 @@ impl Pool {
         limits: PoolLimits,
         runtimes: usize,
         metrics: &Metrics,
+        disturbed: &Arc<Notify>,
     ) -> Self {
         let counters = PoolCounters::new(metrics, &address.name);
         let state = State {
@@ -232,8 +240,10 @@ impl Pool {
             waiters_checked_at: WAITERS_CHECKED_AT,
             health: Health::new(limits.backoff),
             not_before: Instant::now(),
+            is_suspect: false,
         };
-        Self { shard, address, credentials, asked_by: AtomicU64::new(0), limits, counters, state: Mutex::new(state) }
+        let (asked_by, state, disturbed) = (AtomicU64::new(0), Mutex::new(state), Arc::clone(disturbed));
+        Self { shard, address, credentials, asked_by, limits, counters, state, disturbed }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -378,6 +388,15 @@ impl Pool {
     }
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
+        self.try_open(runtime, Health::failed).await
+    }
+
+    /// `failed`: what an attempt in vain means for the next ones.
+    async fn try_open(
+        self: &Arc<Self>,
+        runtime: usize,
+        failed: impl FnOnce(&mut Health, Instant),
+    ) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
         let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime, self.limits.connection));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
@@ -389,18 +408,26 @@ impl Pool {
         match opened {
             Ok(connection) => {
                 slot.used();
-                self.state.lock().health.connected();
+                self.connected();
                 Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self), is_new: true })
             }
             Err(OpenError::Refused(error)) if error.code() != Some(SqlState::CANNOT_CONNECT_NOW) => {
-                self.state.lock().health.connected();
+                self.connected();
+                let code = error.code();
+                let code = code.as_ref().map_or("", SqlState::as_str);
+                tracing::warn!(shard = %self.address.name, user = self.user(), code, reason = %error.message(), "shard refused a login");
                 Err(CheckoutError::Refused { shard: self.address.name.clone(), error })
             }
             Err(error) => {
                 let mut state = self.state.lock();
-                state.health.failed(Instant::now());
+                let was_up = state.health.is_up();
+                failed(&mut state.health, Instant::now());
+                state.is_suspect = false;
                 drop(state);
-                tracing::warn!(shard = %self.address.name, %error, "shard not reachable");
+                match was_up {
+                    true => tracing::warn!(shard = %self.address.name, user = self.user(), %error, "shard not reachable"),
+                    false => tracing::debug!(shard = %self.address.name, user = self.user(), %error, "shard still not reachable"),
+                }
                 Err(self.unavailable(&error.to_string()))
             }
         }
@@ -408,16 +435,6 @@ impl Pool {
 
     fn unavailable(&self, reason: &str) -> CheckoutError {
         CheckoutError::Unavailable { shard: self.address.name.clone(), reason: reason.to_owned() }
-    }
-
-    /// A connection of this shard broke: the others that were opened before are suspect too.
-    pub fn suspect(&self) {
-        let mut state = self.state.lock();
-        state.not_before = Instant::now();
-        let dropped: Vec<_> = state.idle.iter_mut().flat_map(std::mem::take).collect();
-        state.open -= dropped.len();
-        drop(state);
-        drop(dropped);
     }
 
     fn give_back(&self, mut connection: Box<Connection>) {
@@ -450,6 +467,7 @@ impl Pool {
     }
 
     fn discard(&self, connection: Box<Connection>) {
+        self.note_loss(&connection);
         connection.close();
         self.forget();
     }
@@ -479,7 +497,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that are too old or have been idle too long; those in use that are too old are closed when they are
+    /// Closes connections that have ended, are too old or have been idle too long; those in use that are too old are closed when they are
     /// given back. Called every second or so: nothing on the way of a statement looks at the clock for it.
     pub fn close_idle(&self, now: Instant) {
         let mut expired = Vec::new();
@@ -491,14 +509,17 @@ impl Pool {
         let is_expired = |connection: &mut Box<Connection>| {
             let idle_since = *connection.idle_since.get_or_insert(now);
             let is_idle_too_long = self.limits.idle_timeout.is_some_and(|timeout| now.duration_since(idle_since) >= timeout);
-            is_idle_too_long || connection.opened_at < not_before
+            is_idle_too_long || connection.opened_at < not_before || !connection.is_quiet()
         };
         for idle in &mut state.idle {
             expired.extend(idle.extract_if(.., is_expired));
         }
         state.open -= expired.len();
         drop(state);
-        expired.into_iter().for_each(|connection| connection.close());
+        for connection in expired {
+            self.note_loss(&connection);
+            connection.close();
+        }
     }
 
     /// As whom its connections are logged in.
@@ -598,11 +619,17 @@ pub struct Pools {
     limits: PoolLimits,
     runtimes: usize,
     metrics: Metrics,
+    disturbed: Arc<Notify>,
 }
 
 impl Pools {
     pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics) -> Self {
-        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics }
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default() }
+    }
+
+    /// Ready when a connection has been lost since it was last waited for.
+    pub fn disturbed(&self) -> Notified<'_> {
+        self.disturbed.notified()
     }
 
     /// The pool of this shard and of the user with these credentials; made when it is first asked for. Of two logins with different
@@ -619,7 +646,7 @@ impl Pools {
             pool.asked_by.fetch_max(login, Ordering::AcqRel);
             return Arc::clone(pool);
         }
-        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics));
+        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics, &self.disturbed));
         pool.asked_by.store(login, Ordering::Release);
         pools.insert(key, Arc::clone(&pool));
         pool

@@ -58,6 +58,8 @@ pub struct PartClosure {
     pub notifies: bool,
     /// It changes a setting for the transaction.
     pub sets_local: bool,
+    /// What it may do to the schema, and which function does it.
+    pub changes_schema: Option<(SchemaEffect, Oid)>,
     /// Of a trigger: when it fires. What is no trigger takes part in every write.
     pub fires_on: TriggerEvents,
 }
@@ -91,10 +93,22 @@ pub struct BodyReferences {
     pub sets_local: bool,
 }
 
+/// What a body may do to the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SchemaEffect {
+    /// It runs texts that are given to it.
+    RunsAnything,
+    /// It creates, alters or drops objects that are not temporary.
+    Changes,
+}
+
 /// Reads bodies; implemented where SQL is parsed.
 pub trait BodyReader: Send + Sync {
     /// `language` is `sql` or `plpgsql`; no other is asked for.
     fn references(&self, language: &str, body: &str) -> BodyReferences;
+
+    /// Of a body in any language.
+    fn schema_effect(&self, language: &str, body: &str) -> Option<SchemaEffect>;
 }
 
 /// Closures that were walked already.
@@ -108,6 +122,7 @@ struct Walked {
     /// Apart from the closure: it is asked for too of what is declared because it is not known.
     notifies: bool,
     sets_local: bool,
+    changes_schema: Option<(SchemaEffect, Oid)>,
     names: Arc<BTreeSet<String>>,
 }
 
@@ -139,6 +154,22 @@ impl Catalog {
         self.walked_function(function, reader).sets_local
     }
 
+    /// What calling the function may do to the schema, and which function does that.
+    pub fn function_changes_schema(&self, function: Oid, reader: &dyn BodyReader) -> Option<(SchemaEffect, Oid)> {
+        self.walked_function(function, reader).changes_schema
+    }
+
+    /// The same of a DO block, whose function is none.
+    pub fn block_changes_schema(&self, language: &str, body: &str, reader: &dyn BodyReader) -> Option<(SchemaEffect, Oid)> {
+        let own = reader.schema_effect(language, body).map(|effect| (effect, 0));
+        if language != "plpgsql" {
+            return own;
+        }
+        let mut walk = Walk::new(self, reader);
+        walk.references(&reader.references(language, body), None, "the DO block");
+        own.max(walk.changes_schema)
+    }
+
     /// Names of relations in the function's body, and in those of functions that it calls, by which a session's temporary tables
     /// would be found.
     pub fn names_in_function(&self, function: Oid, reader: &dyn BodyReader) -> Arc<BTreeSet<String>> {
@@ -161,6 +192,7 @@ impl Catalog {
         let calls_users = found.functions.iter().any(|function| self.function_names.contains_key(&function.name));
         let keeps_path = !calls_users && !body.to_ascii_lowercase().contains("search_path");
         walk.references(&found, keeps_path.then_some(search_path), of);
+        walk.conversions(body, &[]);
         let (notifies, sets_local) = (walk.notifies, walk.sets_local);
         (walk.finish(), notifies, sets_local)
     }
@@ -177,9 +209,9 @@ impl Catalog {
         // Not under the lock: two may walk the same at once, with the same result.
         let mut state = Walk::new(self, reader);
         walk(&mut state);
-        let (notifies, sets_local) = (state.notifies, state.sets_local);
+        let (notifies, sets_local, changes_schema) = (state.notifies, state.sets_local, state.changes_schema);
         let names = Arc::new(std::mem::take(&mut state.names));
-        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, names };
+        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, changes_schema, names };
         self.closures.0.lock().insert(key, walked.clone());
         walked
     }
@@ -192,10 +224,10 @@ impl Catalog {
         let mut add = |name: String, function: Option<Oid>, fires_on: TriggerEvents, visit: &dyn Fn(&mut Walk<'_>)| {
             let mut walk = Walk::new(self, reader);
             visit(&mut walk);
-            let (notifies, sets_local) = (walk.notifies, walk.sets_local);
+            let (notifies, sets_local, changes_schema) = (walk.notifies, walk.sets_local, walk.changes_schema);
             let closure = walk.finish();
-            if notifies || sets_local || closure != Closure::Known(References::default()) {
-                parts.push(PartClosure { name, function, closure, notifies, sets_local, fires_on });
+            if notifies || sets_local || changes_schema.is_some() || closure != Closure::Known(References::default()) {
+                parts.push(PartClosure { name, function, closure, notifies, sets_local, changes_schema, fires_on });
             }
         };
         if access != Access::Read {
@@ -208,7 +240,10 @@ impl Catalog {
             }
         }
         for policy in found.policies.iter().filter(|_| access != Access::Action) {
-            let visit = |walk: &mut Walk<'_>| walk.policies(found, Some(&policy.name));
+            let visit = |walk: &mut Walk<'_>| {
+                walk.policies(found, Some(&policy.name));
+                walk.dependencies(found, access, Some((DependentKind::Policy, &policy.name)));
+            };
             add(format!("policy \"{}\"", policy.name), None, TriggerEvents::ALL, &visit);
         }
         let mut others: Vec<(DependentKind, &str)> = self
@@ -294,6 +329,7 @@ struct Walk<'a> {
     unknown: Option<String>,
     notifies: bool,
     sets_local: bool,
+    changes_schema: Option<(SchemaEffect, Oid)>,
 }
 
 /// Functions of pg_catalog that run SQL or look at tables that their arguments name.
@@ -338,6 +374,7 @@ impl<'a> Walk<'a> {
             unknown: None,
             notifies: false,
             sets_local: false,
+            changes_schema: None,
         }
     }
 
@@ -365,6 +402,11 @@ impl<'a> Walk<'a> {
         if function.runs_queries() {
             self.give_up(format!("function \"{}\" runs a query that is given to it as text", function.name));
         }
+        let effect = self.reader.schema_effect(&function.language, &function.body).filter(|effect| match effect {
+            SchemaEffect::Changes => true,
+            SchemaEffect::RunsAnything => !function.is_extension_member,
+        });
+        self.changes_schema = self.changes_schema.max(effect.map(|effect| (effect, oid)));
         if function.is_extension_member {
             self.notifies |= NOTIFYING_EXTENSION_FUNCTIONS.contains(&function.name.as_str());
             return;
@@ -394,6 +436,28 @@ impl<'a> Walk<'a> {
         let named: Vec<Oid> = function.relations.iter().copied().filter(|oid| !self.writes.contains(oid)).collect();
         for oid in named {
             self.read(oid);
+        }
+        self.conversions(&function.body, &function.types);
+    }
+
+    /// What a body of this text calls without naming it. `types`: of values that it is given.
+    fn conversions(&mut self, body: &str, types: &[Oid]) {
+        let catalog = self.catalog;
+        for conversion in &catalog.conversions {
+            let is_given = types.iter().any(|given| conversion.types.contains(given));
+            if is_given || catalog.may_convert(conversion, body, self.reads.iter().chain(&self.writes)) {
+                self.function(conversion.function);
+            }
+        }
+    }
+
+    /// Values that are stored become those of the columns' types.
+    fn assigned(&mut self, relation: &Relation) {
+        let catalog = self.catalog;
+        for known in relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid)) {
+            for function in catalog.type_functions.get(&known.name).into_iter().flatten() {
+                self.function(*function);
+            }
         }
     }
 
@@ -491,7 +555,10 @@ impl<'a> Walk<'a> {
         self.dependencies(relation, access, None);
         match access {
             Access::Read => {}
-            Access::Write | Access::Action => self.written(relation),
+            Access::Write | Access::Action => {
+                self.assigned(relation);
+                self.written(relation);
+            }
         }
     }
 

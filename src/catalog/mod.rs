@@ -8,16 +8,18 @@ use std::collections::HashMap;
 
 mod actions;
 mod closure;
+mod conversions;
 mod definitions;
 mod dependents;
 mod numbering;
 mod quote;
 
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
-pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References};
+pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References, SchemaEffect};
+pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};
-pub use numbering::{Numbering, SequenceName, identity_in_default};
+pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 
 pub type Oid = u32;
@@ -53,6 +55,8 @@ pub struct Catalog {
     pub operator_functions: HashMap<String, Vec<Oid>>,
     /// Functions of users behind casts to a type and checks of a domain, by the type's name. Not those of an extension.
     pub type_functions: HashMap<String, Vec<Oid>>,
+    /// Functions of users that are called where nothing in the text names them. Not those of an extension.
+    pub conversions: Vec<Conversion>,
     /// What is not known, as long as others hold it.
     pub held: Held,
     /// Kept by the closure walks; empty at first.
@@ -251,6 +255,8 @@ pub struct Function {
     pub is_extension_member: bool,
     /// Relations that pg_depend names (`BEGIN ATOMIC` bodies).
     pub relations: Vec<Oid>,
+    /// Types of users among its arguments and results, or that its default arguments and BEGIN ATOMIC body name.
+    pub types: Vec<Oid>,
     /// `SET search_path` of the function, if any.
     pub search_path: Option<Vec<String>>,
 }

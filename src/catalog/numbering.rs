@@ -72,7 +72,7 @@ impl Catalog {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return self.relations.get(&text.parse().ok()?);
         }
-        let (schema, name) = qualified(text)?;
+        let (schema, name) = qualified_name(text)?;
         self.resolve(schema.as_deref(), &name, search_path)
     }
 }
@@ -88,13 +88,13 @@ pub fn identity_in_default(default: &str) -> Option<char> {
 fn call_argument(expression: &str, call: &str) -> Option<SequenceName> {
     let quoted = expression.strip_prefix(call)?.strip_prefix('\'')?;
     let end = quoted.find("'::regclass")?;
-    let (schema, name) = qualified(&quoted.get(..end)?.replace("''", "'"))?;
+    let (schema, name) = qualified_name(&quoted.get(..end)?.replace("''", "'"))?;
     // Printed with its schema, but for those of pg_catalog.
     Some((schema.unwrap_or_else(|| "pg_catalog".to_owned()), name))
 }
 
 /// A name as the input of regclass has it.
-fn qualified(text: &str) -> Option<(Option<String>, String)> {
+pub fn qualified_name(text: &str) -> Option<(Option<String>, String)> {
     let (first, rest) = identifier(text.trim())?;
     let rest = rest.trim_start();
     if rest.is_empty() {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_regclass_reads_them() {
-        let read = |text: &str| qualified(text);
+        let read = |text: &str| qualified_name(text);
         assert_eq!(read("T_Id_Seq"), Some((None, "t_id_seq".into())));
         assert_eq!(read(" app . \"S\" "), Some((Some("app".into()), "S".into())));
         for wrong in ["", "a.b.c", "\"open", "a b"] {

@@ -7,8 +7,10 @@ use tokio::sync::Mutex;
 use super::arguments::Arguments;
 use super::shards::read_catalog;
 use super::{Caller, Control, names};
+use crate::catalog::{Catalog, Function, SchemaEffect};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{DeclaredFunction, ShardMap};
+use crate::sql::body::SqlBodyReader;
 
 pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
     let snapshot = control.fresh_snapshot().await?;
@@ -24,6 +26,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Argu
             })
             .collect()
     };
+    check_changes_no_schema(&catalog, &schema, &name)?;
     let key_argument = match arguments.optional_integer("key_argument")? {
         None => None,
         Some(number) => Some(check_key_argument(&catalog, &schema, &name, number)?),
@@ -37,6 +40,23 @@ pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Argu
     };
     control.map.store().declare_function(&caller.user, &declared).await?;
     control.reached().await
+}
+
+/// What it touches may be declared, but not that its changes of the schema are made on every shard.
+fn check_changes_no_schema(catalog: &Catalog, schema: &str, name: &str) -> Result<(), PgError> {
+    let overloads = catalog.function_names.get(name).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid));
+    let changes = |function: &&Function| {
+        let effect = catalog.function_changes_schema(function.oid, &SqlBodyReader).map(|(effect, _)| effect);
+        function.schema == schema && effect == Some(SchemaEffect::Changes)
+    };
+    match overloads.filter(changes).count() {
+        0 => Ok(()),
+        _ => Err(PgError::unsupported(
+            format!("function \"{name}\" creates, alters or drops objects"),
+            "A schema change has to be made on every shard, whatever tables the function is declared to touch.",
+            "Send its schema changes as statements of their own.",
+        )),
+    }
 }
 
 fn check_key_argument(catalog: &crate::catalog::Catalog, schema: &str, name: &str, number: i32) -> Result<usize, PgError> {

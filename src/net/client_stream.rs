@@ -6,18 +6,20 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use super::plain;
+use super::{ClientSocket, plain};
 
 #[derive(Debug)]
 pub enum ClientStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(ClientSocket),
+    Tls(Box<TlsStream<ClientSocket>>),
 }
 
 impl ClientStream {
@@ -25,11 +27,27 @@ impl ClientStream {
         matches!(self, ClientStream::Tls(_))
     }
 
-    /// The socket below TLS: for readiness and addresses, never for reading or writing under TLS.
-    pub fn tcp(&self) -> &TcpStream {
+    pub fn plain(stream: TcpStream) -> Self {
+        ClientStream::Plain(ClientSocket::new(stream))
+    }
+
+    /// The socket below TLS: to look at, never for reading or writing under TLS.
+    pub fn socket(&self) -> &ClientSocket {
         match self {
-            ClientStream::Plain(stream) => stream,
+            ClientStream::Plain(socket) => socket,
             ClientStream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Ends TLS with its own farewell (close_notify), without which a client must take what it has read for cut off: libpq 17 and newer
+    /// report an encrypted cancel request as failed. For a client that does not read, only as far as the socket takes it in time.
+    pub async fn end(&mut self) {
+        if let ClientStream::Tls(stream) = self {
+            match timeout(FAREWELL_TIMEOUT, stream.shutdown()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::trace!(%error, "client gone before the end of TLS"),
+                Err(_) => tracing::debug!("client does not read the end of TLS"),
+            }
         }
     }
 
@@ -37,7 +55,7 @@ impl ClientStream {
     #[inline]
     pub fn poll_receive(&mut self, context: &mut Context<'_>, input: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
-            ClientStream::Plain(stream) => plain::poll_receive(stream, context, input),
+            ClientStream::Plain(socket) => plain::poll_receive(socket.tcp(), context, input),
             ClientStream::Tls(stream) => {
                 input.reserve(TLS_READ_BYTES);
                 tokio_util::io::poll_read_buf(Pin::new(stream.as_mut()), context, input)
@@ -49,7 +67,7 @@ impl ClientStream {
     #[inline]
     pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
-            ClientStream::Plain(stream) => plain::poll_send(stream, context, bytes),
+            ClientStream::Plain(socket) => plain::poll_send(socket.tcp(), context, bytes),
             ClientStream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
         }
     }
@@ -106,5 +124,6 @@ impl AsyncWrite for ClientStream {
     }
 }
 
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// One record.
 const TLS_READ_BYTES: usize = 16 * 1024;

@@ -9,6 +9,7 @@
 //! a limit on each step would let a slow peer have the sum.
 
 mod channel_binding;
+mod client_socket;
 mod client_stream;
 mod connect_options;
 pub mod descriptors;
@@ -23,6 +24,7 @@ mod socket;
 mod startup;
 mod tls;
 
+pub use client_socket::ClientSocket;
 pub use client_stream::ClientStream;
 pub use connect_options::connect_options;
 pub use listener::Listener;

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use super::startup::{StartupError, StartupPacket, StartupParameters};
 use super::tls::{self, Offer};
-use super::{ClientStream, ServerTls, write_error};
+use super::{ClientSocket, ClientStream, ServerTls, write_error};
 use crate::error::{PgError, SqlState};
 
 /// What a connection turned out to be.
@@ -70,7 +70,7 @@ impl Opening {
     pub async fn read(tcp: TcpStream, tls: &ServerTls, packet_bytes_max: u32) -> Result<Self, OpeningError> {
         let stream = match tls.offer() {
             Some(offer) if is_tls_record(&tcp).await? => accept_direct(tcp, offer).await?,
-            Some(_) | None => ClientStream::Plain(tcp),
+            Some(_) | None => ClientStream::plain(tcp),
         };
         let buffer = BytesMut::with_capacity(BUFFER_BYTES);
         let reader = Reader { stream, buffer, packet_bytes_max, ssl_answered: false, gss_answered: false };
@@ -199,7 +199,7 @@ async fn is_tls_record(tcp: &TcpStream) -> Result<bool, OpeningError> {
 /// TLS without SSLRequest, as PostgreSQL 17 has it: only when both sides name the protocol, so that no other protocol's client
 /// can be made to talk to us.
 async fn accept_direct(tcp: TcpStream, offer: &Offer) -> Result<ClientStream, OpeningError> {
-    let stream = offer.acceptor.accept(tcp).await.map_err(OpeningError::Tls)?;
+    let stream = offer.acceptor.accept(ClientSocket::new(tcp)).await.map_err(OpeningError::Tls)?;
     if stream.get_ref().1.alpn_protocol() != Some(tls::ALPN) {
         return Err(OpeningError::Foreign("direct TLS connection without ALPN protocol \"postgresql\""));
     }

@@ -49,6 +49,23 @@ pub(super) fn try_receive(stream: &TcpStream, input: &mut BytesMut) -> io::Resul
     })
 }
 
+/// The same by a system call of its own, whatever the reactor has seen.
+pub(super) fn try_receive_now(stream: &TcpStream, input: &mut BytesMut) -> io::Result<usize> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let (received, _) = rustix::net::recv(stream, &mut scratch[..], RecvFlags::DONTWAIT)?;
+        input.extend_from_slice(scratch.get(..received).unwrap_or_default());
+        Ok(received)
+    })
+}
+
+/// Is the stream at its end? By a system call of its own; false where there is something to be read first.
+pub(super) fn is_at_end(stream: &TcpStream) -> bool {
+    match rustix::net::recv(stream, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+        Ok((received, _)) => received == 0,
+        Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+    }
+}
+
 /// Sends as much as the socket takes.
 pub(super) fn poll_send(stream: &TcpStream, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
     loop {

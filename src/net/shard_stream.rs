@@ -70,6 +70,15 @@ impl ShardStream {
         }
     }
 
+    /// The same, and sure: the reactor may not have seen yet what has come.
+    pub fn try_receive_now(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            ShardStream::Plain(stream) => plain::try_receive_now(stream, input),
+            ShardStream::Tls(stream) if stream.get_ref().0.attached().is_none_or(plain::is_at_end) => Ok(0),
+            ShardStream::Tls(_) => self.try_receive(input),
+        }
+    }
+
     /// Sends as much of `bytes` as the socket takes. Under TLS some of it may stay behind until a flush.
     #[inline]
     pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -83,9 +83,6 @@ fn share_of(size: usize, share: f64) -> usize {
     (size as f64 * share) as usize
 }
 
-/// How often connections that have been idle too long are looked for.
-pub(super) const IDLE_CHECK: Duration = Duration::from_secs(1);
-
 /// Shorter than what starts the proxy is likely to wait for its readiness.
 const MAP_PATIENCE: Duration = Duration::from_secs(10);
 const MAP_PAUSE: Duration = Duration::from_millis(500);

@@ -105,7 +105,7 @@ impl Doorkeeper {
             self.gateway.counters.connection(ConnectionOutcome::Limit);
             return;
         }
-        let login = timeout_at(login_deadline, Box::pin(self.login(stream, place.is_some())));
+        let login = timeout_at(login_deadline, Box::pin(self.login(stream, address, place.is_some())));
         let login = tokio::select! {
             login = login => login,
             () = abort.cancelled() => Ok(Err(ConnectionOutcome::Closed)),
@@ -132,14 +132,19 @@ impl Doorkeeper {
     }
 
     /// An error: there is no session, and the client has been told why where that is possible.
-    async fn login(&self, stream: TcpStream, has_place: bool) -> Result<(Startup, Identity, BytesMut), ConnectionOutcome> {
+    async fn login(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        has_place: bool,
+    ) -> Result<(Startup, Identity, BytesMut), ConnectionOutcome> {
         let entrance = self.entrance.load_full();
         let mut startup = match Opening::read(stream, &entrance.tls, self.startup_packet_bytes_max).await {
             Ok(Opening::Startup(startup)) => startup,
-            Ok(Opening::Cancel { key, stream }) => {
+            Ok(Opening::Cancel { key, mut stream }) => {
                 self.cancel(&key).await;
                 // Closed only now: the client waits for the end of the stream.
-                drop(stream);
+                stream.end().await;
                 return Err(ConnectionOutcome::Cancel);
             }
             Err(error) => {
@@ -148,7 +153,7 @@ impl Doorkeeper {
             }
         };
         if !has_place {
-            self.refuse(&mut startup, &too_many_clients(self.seats.max)).await;
+            self.refuse(&mut startup, address, &too_many_clients(self.seats.max)).await;
             return Err(ConnectionOutcome::Limit);
         }
         let mut reply = BytesMut::new();
@@ -167,7 +172,7 @@ impl Doorkeeper {
                 Ok((startup, identity, reply))
             }
             Err(AuthError::Refused(error)) => {
-                self.refuse(&mut startup, &error).await;
+                self.refuse(&mut startup, address, &error).await;
                 Err(ConnectionOutcome::Refused)
             }
             Err(error @ (AuthError::Closed | AuthError::Io(_))) => {
@@ -177,8 +182,10 @@ impl Doorkeeper {
         }
     }
 
-    async fn refuse(&self, startup: &mut Startup, error: &PgError) {
-        tracing::info!(code = error.code.as_str(), "login refused");
+    async fn refuse(&self, startup: &mut Startup, address: SocketAddr, error: &PgError) {
+        let given = &startup.parameters.parameters;
+        let user = given.iter().find(|(name, _)| name == "user").map_or("", |(_, user)| user.as_str());
+        tracing::warn!(%address, user, code = error.code.as_str(), reason = %error.message, "login refused");
         if let Err(error) = write_error(&mut startup.stream, error).await {
             tracing::debug!(%error, "client gone before it heard why");
         }

@@ -10,10 +10,12 @@
 pub mod admin;
 mod build;
 mod client;
+mod clients_watch;
 mod deadlocks;
 mod drift;
 mod numbers;
 mod operations;
+mod pools_watch;
 mod recovery;
 mod schema_watch;
 
@@ -186,6 +188,8 @@ impl Server {
 /// What recovers and breaks deadlocks goes on until the last session has ended.
 fn start_background(gateway: &Arc<Gateway>, stop: &CancellationToken, abort: &CancellationToken) {
     let (until_stop, until_abort) = ((Arc::clone(gateway), stop.clone()), (Arc::clone(gateway), abort.clone()));
+    keep_running("clients watch", until_stop.clone(), |(gateway, stop)| clients_watch::run(gateway, stop));
+    keep_running("pools watch", until_stop.clone(), |(gateway, stop)| pools_watch::run(gateway, stop));
     keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
     keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
     keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));

@@ -1,4 +1,4 @@
-//! Keeps the picture of the home shard's schema true, and the pools in order.
+//! Keeps the picture of the home shard's schema true.
 //!
 //! A change through a proxy is announced by the map: read here, so that a statement seldom has to wait for it. A change made
 //! directly on the home shard is found by a slow look. What a lost proxy has left open is closed.
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::build::IDLE_CHECK;
 use crate::session::Gateway;
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
@@ -20,13 +19,10 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             changed = epochs.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(IDLE_CHECK) => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         gateway.map.lease().set_clients(gateway.clients.len());
         let now = Instant::now();
-        for pool in gateway.pools.all() {
-            pool.close_idle(now);
-        }
         let current = versions();
         if current == known && now.duration_since(last_look) < SLOW_LOOK {
             continue;
@@ -46,5 +42,6 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
     }
 }
 
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A change of the schema behind the proxy's back is seen within this, and one that nobody works on.
 const SLOW_LOOK: Duration = Duration::from_secs(10);

@@ -43,6 +43,10 @@ pub struct CancelTarget {
     pub abort: StopSignal,
     /// The session waits for its client, and nothing that it does can still succeed or fail.
     is_at_rest: AtomicBool,
+    /// Shards agree on a commit: it comes to its end whatever becomes of the client.
+    is_committing: AtomicBool,
+    /// The client has gone: nothing that it has sent is begun any more.
+    has_left: AtomicBool,
     /// Told when a cancel request finds the session waiting for a connection.
     stop_waiting: Notify,
 }
@@ -85,6 +89,12 @@ impl CancelRegistry {
     pub fn abort_all(&self) {
         let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().map(|known| Arc::clone(&known.target)).collect();
         sessions.iter().for_each(|session| session.abort.set());
+    }
+
+    /// Every session whose statement runs is to look whether its client is still there.
+    pub fn look_for_clients(&self) {
+        let sessions: Vec<Arc<CancelTarget>> = self.sessions.lock().values().map(|known| Arc::clone(&known.target)).collect();
+        sessions.iter().filter(|session| !session.is_at_rest()).for_each(|session| session.abort.look());
     }
 
     /// As a cancel request of the client would; `session` is the process id that it was told.
@@ -130,7 +140,28 @@ impl CancelTarget {
         self.is_at_rest.store(is_at_rest, Ordering::Relaxed);
     }
 
-    /// For the session's own task.
+    pub fn commit(&self, is_committing: bool) {
+        self.is_committing.store(is_committing, Ordering::Relaxed);
+    }
+
+    pub fn is_committing(&self) -> bool {
+        self.is_committing.load(Ordering::Relaxed)
+    }
+
+    pub fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Does the session wait for a backend?
+    pub fn is_running(&self) -> bool {
+        !self.state.lock().running.is_empty()
+    }
+
+    /// For the session's own task, and those that look after it.
     pub fn is_at_rest(&self) -> bool {
         self.is_at_rest.load(Ordering::Relaxed)
     }

@@ -22,6 +22,7 @@ mod cursor;
 mod ddl;
 mod failure;
 mod gateway;
+mod interrupted;
 mod protocol;
 mod reads;
 mod route;
@@ -34,12 +35,10 @@ mod writes;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use futures::future::BoxFuture;
-use tokio::time::error::Elapsed;
 
 pub use cancel::{CancelKey, CancelRegistry};
 pub use ddl::drift::DriftLook;
@@ -257,56 +256,7 @@ impl Session {
         if let Err(error) = self.finish_schema_change().await {
             tracing::warn!(%error, "a schema change is left open in the map database");
         }
-    }
-
-    async fn until_the_end(&mut self) -> SessionEnd {
-        match self.until_it_rests().await {
-            Ok(end) => end,
-            Err(Elapsed { .. }) if self.may_have_been_applied() => SessionEnd::Fatal(unanswered()),
-            Err(Elapsed { .. }) => shutting_down(),
-        }
-    }
-
-    /// To its end. At the drain's deadline what runs is cancelled, and what becomes of it is told: a client that hears of the end alone
-    /// takes it for not done. An error: what becomes of it is not known.
-    async fn until_it_rests(&mut self) -> Result<SessionEnd, Elapsed> {
-        let cancel = Arc::clone(&self.cancel);
-        let mut serving: BoxFuture<'_, SessionEnd> = Box::pin(self.greet_and_serve());
-        let mut told: Option<Waker> = None;
-        let served = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
-            Poll::Ready(end) => Poll::Ready(Some(end)),
-            // Every statement comes here twice: the signal hears of the waker once.
-            Poll::Pending if told.as_ref().is_some_and(|told| told.will_wake(context.waker())) => match cancel.abort.is_set() {
-                true => Poll::Ready(None),
-                false => Poll::Pending,
-            },
-            Poll::Pending => {
-                told = Some(context.waker().clone());
-                cancel.abort.poll(context).map(|()| None)
-            }
-        });
-        if let Some(end) = served.await {
-            return Ok(end);
-        }
-        // While the session still holds its connections, so that no other session's statement is hit.
-        Box::pin(cancel.cancel()).await;
-        let resting = std::future::poll_fn(|context| match serving.as_mut().poll(context) {
-            Poll::Pending if cancel.is_at_rest() => Poll::Ready(shutting_down()),
-            ended => ended,
-        });
-        tokio::time::timeout(ABORT_PATIENCE, resting).await
-    }
-
-    /// What runs has been asked of a shard, and commits by itself, or is a commit.
-    fn may_have_been_applied(&self) -> bool {
-        let has_written = || self.participants.iter().any(|participant| participant.has_written);
-        self.commits || (!self.transaction.is_open() && has_written())
-    }
-
-    /// Cancelled since the drain's deadline has come: the end of the session says it all. Not in a commit, of which another shard may
-    /// have done its part.
-    fn is_aborted(&self, sqlstate: &[u8]) -> bool {
-        sqlstate == SqlState::QUERY_CANCELED.0 && self.cancel.abort.is_set() && !self.commits
+        self.client.end().await;
     }
 
     async fn greet_and_serve(&mut self) -> SessionEnd {
@@ -348,6 +298,9 @@ impl Session {
         loop {
             if self.cancel.abort.is_set() {
                 return shutting_down();
+            }
+            if self.cancel.has_left() {
+                return SessionEnd::Terminated;
             }
             match self.client.peek() {
                 Ok(Some(header)) => {
@@ -492,7 +445,7 @@ impl Session {
                 // Its last words; what they mean is said with the next statement.
                 Ok((relay::Step::Lost(error), _)) => {
                     let error = self.with_lost_shard(index, error);
-                    self.lost_between_statements(index, error)
+                    self.lost_between_statements(index, error).await
                 }
                 Ok((step, has_failed)) => {
                     let has_failed = match step {
@@ -526,7 +479,7 @@ impl Session {
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
                 let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
-                self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error))
+                self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error)).await
             }
         }
     }
@@ -544,10 +497,16 @@ impl Session {
         }
     }
 
-    fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
+    async fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
         tracing::debug!(%error, "shard lost between statements");
-        match self.remove_lost(index, error, false) {
+        // What the pipeline has done there would be committed by Sync, and is lost.
+        let is_in_pipeline = self.participants.get(index).is_some_and(|participant| participant.needs_sync);
+        match self.remove_lost(index, error, is_in_pipeline) {
             Failure::End(end) => Err(end),
+            failure if is_in_pipeline && !self.batch.has_failed => {
+                Box::pin(self.fail_batch(failure)).await?;
+                self.client.flush().await
+            }
             Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(()),
         }
     }
@@ -700,6 +659,3 @@ fn lost(shard: &str, error: &ConnectionError) -> PgError {
 const PIPELINE_OUTPUT_BYTES: usize = 16 * 1024;
 
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-
-/// At the drain's deadline, for what has been cancelled to end.
-const ABORT_PATIENCE: Duration = Duration::from_secs(2);

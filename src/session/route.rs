@@ -474,7 +474,7 @@ impl Session {
     }
 
     /// `SET shardgate.shard`, or the comment in the text.
-    fn hinted(&self, statement: &Analysis) -> Result<Option<Reach>, PgError> {
+    pub(super) fn hinted(&self, statement: &Analysis) -> Result<Option<Reach>, PgError> {
         let Some(name) = statement.shard_hint.as_deref().or_else(|| self.effective("shardgate.shard")) else { return Ok(None) };
         if name.is_empty() {
             return Ok(None);

@@ -525,6 +525,8 @@ pub enum Command {
         outside_transaction: bool,
         /// It is about what all databases of a server share: roles.
         once_per_server: bool,
+        /// It is a call, whose answer has a row description.
+        gives_rows: bool,
         /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
         /// a transaction block, whose later statements would take the new name for a home table.
         renames_distributed: bool,

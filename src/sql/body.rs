@@ -8,11 +8,14 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::parse::tree;
-use crate::catalog::{BodyName, BodyReader, BodyReferences};
+use crate::catalog::{BodyName, BodyReader, BodyReferences, SchemaEffect};
 use crate::sql::ddl;
 use crate::sql::parse::parse;
 
 mod plpgsql;
+mod schema_effects;
+
+pub use schema_effects::{begins_with_change, begins_with_other, strings};
 
 /// Reads bodies with PostgreSQL's grammar. Stateless.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +30,10 @@ impl BodyReader for SqlBodyReader {
             other => found.give_up(format!("is written in {other}")),
         }
         found.finish()
+    }
+
+    fn schema_effect(&self, language: &str, body: &str) -> Option<SchemaEffect> {
+        schema_effects::schema_effect(language, body)
     }
 }
 
@@ -53,6 +60,8 @@ struct Found {
     new_row: NewRow,
     /// Texts of schema changes; `None` where these are not to be seen.
     changes: Option<Vec<String>>,
+    /// Where schema changes are looked for: it makes the text of some itself.
+    makes_changes: bool,
     /// Texts of all statements; `None` where these are not asked for.
     queries: Option<Vec<String>>,
 }
@@ -175,12 +184,25 @@ fn statements(text: &str, found: &mut Found) {
     }
 }
 
-/// The schema changes of a PL/pgSQL block, in their order, and what it refers to besides.
-pub fn schema_changes(block: &str) -> (Vec<String>, BodyReferences) {
+/// What a body does to the schema, and what it refers to besides.
+pub struct Changes {
+    /// The texts that stand in it, in their order.
+    pub texts: Vec<String>,
+    /// It makes others when it runs.
+    pub makes_more: bool,
+    pub references: BodyReferences,
+}
+
+/// The schema changes of a body.
+pub fn schema_changes(language: &str, body: &str) -> Changes {
     let mut found = Found { changes: Some(Vec::new()), ..Found::default() };
-    plpgsql::read(block, &mut found);
-    let changes = found.changes.take().unwrap_or_default();
-    (changes, found.finish())
+    match language {
+        "sql" => sql(body, &mut found),
+        "plpgsql" => plpgsql::read(body, &mut found),
+        other => found.give_up(format!("is written in {other}")),
+    }
+    let texts = found.changes.take().unwrap_or_default();
+    Changes { texts, makes_more: found.makes_changes, references: found.finish() }
 }
 
 /// An expression, or several between commas.

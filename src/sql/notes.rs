@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::analysis::{Effect, KeyCondition, Numbers, SessionCall};
-use crate::catalog::Oid;
+use crate::catalog::{Oid, SchemaEffect};
 use crate::error::PgError;
 
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ pub struct Notes {
     pub volatile: Option<String>,
     /// What sends notifications: the first found.
     pub notifies: Option<String>,
+    /// A function or block that may change the schema, by its oid: the first found of those that are most certain to.
+    pub changes_schema: Option<(SchemaEffect, Oid)>,
     /// Values that may differ from one copy of a reference table to the next: the first one found.
     pub of_one_copy: Option<String>,
     /// What a query gives hangs on which rows of reference tables are found first.
@@ -103,6 +105,13 @@ impl Notes {
     pub fn sends_notifications(&mut self, what: impl FnOnce() -> String) {
         self.writes();
         self.notifies.get_or_insert_with(what);
+    }
+
+    pub fn may_change_schema(&mut self, effect: Option<(SchemaEffect, Oid)>) {
+        let certainty = |found: Option<(SchemaEffect, Oid)>| found.map(|(effect, _)| effect);
+        if certainty(effect) > certainty(self.changes_schema) {
+            self.changes_schema = effect;
+        }
     }
 
     pub fn touches(&mut self, relation: Oid) {

@@ -7,10 +7,12 @@ use pg_raw_parse::nodes;
 
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
+use super::ddl::named_relations::{beside_lasting, temporary_among};
 use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
 use super::utility::copy_in::CopyIn;
+use crate::catalog::{Oid, SchemaEffect};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 
@@ -32,6 +34,8 @@ pub struct Placement {
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
     pub notifies: Option<String>,
+    /// It calls, or is, what may change the schema.
+    pub changes_schema: Option<(SchemaEffect, Oid)>,
 }
 
 impl Placement {
@@ -51,13 +55,14 @@ impl Placement {
             copy_in: None,
             opinion: None,
             notifies: None,
+            changes_schema: None,
         }
     }
 }
 
 /// The placement of a statement whose queries were read.
 pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgError>) -> Placement {
-    reader.note_policies();
+    reader.note_hidden();
     let may_touch_anything = reader.notes.touches_anything.is_some();
     let scope = scope(&mut reader);
     Placement {
@@ -76,6 +81,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         copy_in: None,
         opinion: None,
         notifies: reader.notes.notifies.take(),
+        changes_schema: reader.notes.changes_schema.take(),
     }
 }
 
@@ -110,7 +116,7 @@ pub fn seen_twice(mut placement: Placement, named: &BTreeSet<Name>, source: Sour
 
 /// A write to a reference table: the same on every shard, or refused.
 pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Placement {
-    reader.note_policies();
+    reader.note_hidden();
     let refusal = if let Some(refusal) = reader.notes.refused.take() {
         Some(refusal)
     } else if let Some(reason) = reader.notes.touches_anything.take() {
@@ -132,6 +138,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         has_unknown_names: reader.notes.has_unknown_names,
         numbers: reader.notes.numbers,
         notifies: reader.notes.notifies.take(),
+        changes_schema: reader.notes.changes_schema.take(),
         ..Placement::new(Command::Query(kind), scope, Effect::Write)
     }
 }
@@ -154,9 +161,10 @@ pub fn of_relations<'n>(
 ) -> Placement {
     let mut reader = Reader::new(context, source.text, source.literals);
     let (mut has_sharded, mut has_reference, mut has_view, mut has_any) = (false, false, false, false);
-    let mut refused = None;
+    let (mut refused, mut temporary) = (None, None);
     for name in names {
         has_any = true;
+        temporary = temporary.or(temporary_among([name], context));
         match resolve(context, name, &context.search_path) {
             Resolved::Sharded { group, relation, .. } => {
                 has_sharded = true;
@@ -193,6 +201,9 @@ pub fn of_relations<'n>(
         Command::Maintenance => has_sharded || has_reference || !has_any,
         _ => has_sharded || has_reference,
     };
+    if let Some(table) = temporary.filter(|_| is_everywhere && context.map.shards.len() > 1) {
+        refused.get_or_insert_with(|| beside_lasting(table));
+    }
     let scope = match refused {
         Some(refusal) => Scope::Refused(refusal),
         None if is_everywhere => Scope::EveryShard,

@@ -8,10 +8,10 @@ use super::analysis::{
     Analysis, Command, CopyDirection, Effect, Merge, Numbers, Part, QueryKind, Scope, Scroll, SessionCall, ShardgateCall,
 };
 use super::context::Context;
+use super::ddl::named_relations::{self, mentioned};
 use super::ddl::redefined::{self, Redefined, introduced, redefined};
-use super::ddl::{ddl_locks, do_block, schema_guard, truncate};
+use super::ddl::{ddl_locks, in_bodies, schema_guard, truncate};
 use super::parse::lexer::{self, Literal, TokenKind};
-use super::parse::tokens::{Tokens, identifier, may_spell_names};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader, Resolved, resolve};
 use super::rewrite::{clock, drawing};
@@ -48,6 +48,9 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     {
         placement.scope = Scope::Refused(refusal);
     }
+    if let Some(change) = placement.changes_schema.take().filter(|_| context.map.shards.len() > 1) {
+        placement = in_bodies::place(node, source, change, context).unwrap_or_else(|refusal| failed(node, context, refusal));
+    }
     let Placement {
         command,
         scope,
@@ -63,6 +66,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        changes_schema: _,
     } = placement;
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
@@ -116,8 +120,8 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(Placement { notifies: Some("NOTIFY".to_owned()), ..placement })
         }
         Node::DoStmt(block) => {
-            if let Some(changes) = do_block::changes(block, context) {
-                return place_changes(&changes, context);
+            if let Some(changes) = in_bodies::changes_of_block(block, context) {
+                return place_changes(&changes, ddl::Ddl::of_call("DO", false), context);
             }
             let mut reader = Reader::new(context, source.text, source.literals);
             reader.anonymous_block(block);
@@ -401,11 +405,11 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     if let Node::ViewStmt(view) = node {
         match view.view().is_some_and(ddl::is_temporary) {
             true => check_temporary_view(view, source, context)?,
-            false if names_temporary(source, context) => return Err(of_temporary("CREATE VIEW")),
+            false if mentioned(source, context).is_some() => return Err(of_temporary("CREATE VIEW")),
             false => {}
         }
     }
-    let is_temporary = found.creates_temporary.is_some() || ddl::touches_only_temporary(node, context);
+    let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
     if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, takes, .. } = &mut command {
@@ -441,8 +445,8 @@ fn check_temporary_view(view: &nodes::ViewStmt, source: Source<'_>, context: &Co
     }
 }
 
-/// A DO block that makes these schema changes.
-fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgError> {
+/// What is sent to every shard as it is and makes these schema changes, perhaps among others.
+pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Context) -> Result<Placement, PgError> {
     let mut redefines = Redefined::Nothing;
     let mut introduces = Vec::new();
     let mut concerns_roles: Option<bool> = None;
@@ -466,7 +470,7 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
                 }
             );
         let Command::Ddl { redefines: these, introduces: new, once_per_server, takes, .. } = command else {
-            return Err(do_block::not_in_a_block(""));
+            return Err(in_bodies::not_in_a_block(""));
         };
         drops |= redefined::drops_tables(node);
         taken.extend(takes.iter().cloned());
@@ -476,15 +480,15 @@ fn place_changes(changes: &[String], context: &Context) -> Result<Placement, PgE
         let is_mixed = concerns_roles.replace(once_per_server).is_some_and(|before| before != once_per_server);
         if !is_plain || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
             let tag = ddl::classify(node).map_or_else(String::new, |found| found.tag);
-            return Err(do_block::not_in_a_block(&tag));
+            return Err(in_bodies::not_in_a_block(&tag));
         }
     }
     if drops && !taken.is_empty() {
-        return Err(do_block::not_in_a_block("DROP TABLE"));
+        return Err(in_bodies::not_in_a_block("DROP TABLE"));
     }
-    let block =
-        ddl::Ddl { redefines, introduces, takes: taken, once_per_server: concerns_roles == Some(true), ..ddl::Ddl::of_block() };
-    let command = block.into_command();
+    let redefines = redefines.with(call.redefines.clone());
+    let call = ddl::Ddl { redefines, introduces, takes: taken, once_per_server: concerns_roles == Some(true), ..call };
+    let command = call.into_command();
     Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
 
@@ -509,6 +513,7 @@ fn place_table_as(
         numbered: None,
         altered: None,
         locks: None,
+        gives_rows: false,
         redefines: redefined::relation(relation, context),
         introduces: redefined::shadowing(relation, context).into(),
         takes: redefined::taken_by(relation, context).into(),
@@ -524,7 +529,7 @@ fn place_table_as(
         // CREATE TABLE AS EXECUTE.
         return Err(table_as_refusal(tag));
     };
-    if temporary.is_none() && names_temporary(source, context) {
+    if temporary.is_none() && mentioned(source, context).is_some() {
         return Err(of_temporary(tag));
     }
     let mut reader = Reader::new(context, source.text, source.literals);
@@ -557,18 +562,6 @@ fn place_table_as(
         }
         (false, _, _) => Err(table_as_refusal(tag)),
     }
-}
-
-/// The text may read a temporary table, of which other shards would make something else.
-fn names_temporary(source: Source<'_>, context: &Context) -> bool {
-    let names = &context.temporary_tables;
-    let alone = source.text.get(source.start..source.end).unwrap_or_default();
-    let is_named = || {
-        let tokens = Tokens::of(alone);
-        let mut words = tokens.iter().filter_map(|(kind, piece)| identifier(kind, piece));
-        may_spell_names(alone) || words.any(|word| names.contains(&word))
-    };
-    !names.is_empty() && context.map.shards.len() > 1 && is_named()
 }
 
 fn of_temporary(tag: &str) -> PgError {

@@ -90,6 +90,7 @@ impl Fixture {
             body: body.to_owned(),
             is_extension_member: false,
             relations: Vec::new(),
+            types: Vec::new(),
             search_path: None,
         };
         self.catalog.functions.insert(oid, function);

@@ -155,6 +155,7 @@ impl Counters {
 pub struct PoolCounters {
     connects: Counter,
     failures: Counter,
+    losses: Counter,
     wait_seconds: Histogram,
 }
 
@@ -164,6 +165,7 @@ impl PoolCounters {
         Self {
             connects: connects("ok"),
             failures: connects("failed"),
+            losses: metrics.counter(names::SHARD_LOSSES, &[(LABEL_SHARD, shard)]),
             wait_seconds: metrics.histogram(names::POOL_WAIT_SECONDS, &[(LABEL_SHARD, shard)]),
         }
     }
@@ -174,6 +176,10 @@ impl PoolCounters {
 
     pub fn failed(&self) {
         self.failures.increment(1);
+    }
+
+    pub fn lost(&self) {
+        self.losses.increment(1);
     }
 
     /// Only of sessions that had to wait.

@@ -35,6 +35,7 @@ pub const POOL_CONNECTIONS: &str = "shardgate_pool_connections";
 pub const POOL_WAITING: &str = "shardgate_pool_waiting_sessions";
 pub const POOL_WAIT_SECONDS: &str = "shardgate_pool_wait_seconds";
 pub const SHARD_CONNECTS: &str = "shardgate_shard_connects_total";
+pub const SHARD_LOSSES: &str = "shardgate_shard_connections_lost_total";
 pub const SHARD_UP: &str = "shardgate_shard_up";
 pub const MAP_EPOCH: &str = "shardgate_map_epoch";
 pub const MAP_LOADS: &str = "shardgate_map_loads_total";
@@ -60,7 +61,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 23] = [
+pub const ALL: [Metric; 24] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -76,6 +77,7 @@ pub const ALL: [Metric; 23] = [
     gauge(POOL_WAITING, Unit::Count, "Sessions that wait for a connection to a shard."),
     histogram(POOL_WAIT_SECONDS, "Time in the queue for a connection to a shard, of sessions that had to wait."),
     counter(SHARD_CONNECTS, "Connections opened to a shard by outcome: ok, failed."),
+    counter(SHARD_LOSSES, "Connections to a shard that have ended by themselves: it was stopped, or lies beyond a broken network."),
     gauge(SHARD_UP, Unit::Count, "1 while a shard can be reached, 0 while connecting to it fails."),
     gauge(MAP_EPOCH, Unit::Count, "The epoch of the shard map that this proxy routes by."),
     counter(MAP_LOADS, "Times that the shard map was read, by kind: full, changes."),

@@ -15,6 +15,8 @@ pub enum DecodeError {
     TrailingBytes,
     #[error("invalid count or code {0} in message")]
     Invalid(i64),
+    #[error("message type 0x{tag:02x} out of order")]
+    OutOfOrder { tag: u8 },
 }
 
 /// Reads integers, strings and slices from a body, front to back.

@@ -12,11 +12,13 @@ mod decode;
 mod frame;
 mod frontend;
 pub mod originate;
+mod protocol;
 mod shard;
 
 pub use decode::{DecodeError, Reader};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader};
 pub use frontend::{Bind, Parse, Target, bind, close, describe, execute, parse, query};
+pub use protocol::ShardProtocol;
 pub use shard::{
     ErrorFields, FieldDescription, data_row_columns, error_fields, for_each_column, parameter_status, row_description,
 };

@@ -18,6 +18,7 @@ mod generated;
 mod messages;
 mod psql;
 mod raw_client;
+mod residues;
 mod runner;
 mod tpch;
 mod world;

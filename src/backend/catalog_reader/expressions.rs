@@ -229,9 +229,10 @@ async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Pr
     Ok(())
 }
 
-// Objects of pg_catalog are pinned and do not appear in pg_depend, which is what is wanted.
+// Objects of pg_catalog are pinned and do not appear in pg_depend, which is what is wanted. Operators, operator classes and domains
+// stand for the functions that they call.
 const DEPENDENCIES: &str = "
-SELECT owner.relation::int8, owner.kind, owner.name, d.refclassid = 'pg_proc'::regclass AS is_function, d.refobjid::int8
+SELECT owner.relation::int8, owner.kind, owner.name, used.class = 'pg_proc'::regclass AS is_function, used.oid::int8
 FROM (
     SELECT 'pg_rewrite'::regclass::oid AS class, oid, ev_class AS relation, rulename::text AS name,
            CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END AS kind FROM pg_rewrite
@@ -245,14 +246,24 @@ FROM (
     UNION ALL SELECT 'pg_constraint'::regclass, con.oid, a.attrelid, a.attname::text, 'check'
               FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0
     UNION ALL SELECT 'pg_class'::regclass, i.indexrelid, i.indrelid, ic.relname::text, 'index'
-              FROM pg_index i JOIN pg_class ic ON ic.oid = i.indexrelid WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+              FROM pg_index i JOIN pg_class ic ON ic.oid = i.indexrelid
+              WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+                 OR EXISTS (SELECT FROM pg_depend od WHERE od.classid = 'pg_class'::regclass AND od.objid = i.indexrelid AND od.refclassid = 'pg_opclass'::regclass)
     UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgname::text, 'trigger' FROM pg_trigger WHERE NOT tgisinternal AND tgqual IS NOT NULL
 ) owner
 JOIN pg_depend d ON d.classid = owner.class AND d.objid = owner.oid
 JOIN pg_class c ON c.oid = owner.relation
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE d.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass)
-  AND (d.refclassid = 'pg_proc'::regclass OR d.refobjid <> owner.relation)
+CROSS JOIN LATERAL (
+    SELECT d.refclassid AS class, d.refobjid AS oid WHERE d.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass)
+    UNION ALL SELECT 'pg_proc'::regclass, o.oprcode::oid FROM pg_operator o WHERE d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+    UNION ALL SELECT 'pg_proc'::regclass, ap.amproc::oid FROM pg_opclass oc JOIN pg_amproc ap ON ap.amprocfamily = oc.opcfamily
+              WHERE d.refclassid = 'pg_opclass'::regclass AND oc.oid = d.refobjid
+    UNION ALL SELECT 'pg_proc'::regclass, cd.refobjid FROM pg_constraint con
+              JOIN pg_depend cd ON cd.classid = 'pg_constraint'::regclass AND cd.objid = con.oid AND cd.refclassid = 'pg_proc'::regclass
+              WHERE d.refclassid = 'pg_type'::regclass AND con.contypid = d.refobjid
+) used
+WHERE (used.class = 'pg_proc'::regclass OR used.oid <> owner.relation)
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 GROUP BY 1, 2, 3, 4, 5
 ORDER BY 1, 2, 3, 4, 5";

@@ -1,12 +1,12 @@
 //! Functions, operators and types.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::PgConnection;
 
 use super::printed::{Kind, Printed};
 use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
-use crate::catalog::{Catalog, Function, ObjectName, Oid, Type};
+use crate::catalog::{Catalog, Conversion, Function, ObjectName, Oid, Type};
 
 pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     read_functions(conn, catalog, printed).await?;
@@ -33,6 +33,7 @@ struct FunctionRow {
     search_path: Option<String>,
     relations: Vec<i64>,
     functions: Vec<i64>,
+    types: Vec<i64>,
     definition: Option<String>,
 }
 
@@ -49,7 +50,11 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
              WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass ORDER BY 1) AS relations,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
-             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass ORDER BY 1) AS functions,
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass
+             UNION SELECT o.oprcode::oid::int8 FROM pg_depend d JOIN pg_operator o ON o.oid = d.refobjid
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_operator'::regclass ORDER BY 1) AS functions,
+       ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_type'::regclass ORDER BY 1) AS types,
        CASE WHEN e.is_member THEN NULL
             WHEN p.prokind = 'a' THEN (SELECT to_jsonb(a) - 'aggfnoid' - 'aggtranstype' - 'aggmtranstype' - 'aggsortop' FROM pg_aggregate a WHERE a.aggfnoid = p.oid)::text
             WHEN p.prosqlbody IS NULL THEN pg_get_functiondef(p.oid) END AS definition
@@ -92,6 +97,7 @@ async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog, printed:
                 body,
                 is_extension_member: row.is_extension_member,
                 relations: oids(&row.relations)?,
+                types: oids(&row.types)?,
                 search_path: row.search_path.as_deref().and_then(own_search_path),
             },
         );
@@ -237,26 +243,110 @@ JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid 
 ORDER BY 1, 3";
 
 async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(conn).await.map_err(failed("casts"))?;
+    let rows: Vec<(i64, String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(&mut *conn).await.map_err(failed("casts"))?;
+    let wholes = read_type_parts(conn).await?;
     let mut known = BTreeSet::new();
     for (of, name, function) in rows {
         let function = oid(function)?;
-        known.insert((oid(of)?, function));
-        catalog.type_functions.entry(name).or_default().push(function);
+        for (_, name) in wholes_of(&wholes, oid(of)?, &name) {
+            if known.insert((name.clone(), function)) {
+                catalog.type_functions.entry(name).or_default().push(function);
+            }
+        }
     }
-    add_functions_of_parts(catalog, known);
+    read_conversions(conn, catalog, &wholes).await?;
+    add_functions_of_arguments(catalog);
     Ok(())
 }
 
+/// Types by their parts: domains, arrays, ranges and composites over them.
+type Wholes = BTreeMap<Oid, Vec<(Oid, String)>>;
+
+const TYPE_PARTS: &str = "
+SELECT p.part::int8, t.oid::int8, t.typname::text
+FROM (SELECT typbasetype AS part, oid AS whole FROM pg_type WHERE typtype = 'd'
+      UNION ALL SELECT typelem, oid FROM pg_type WHERE typcategory = 'A'
+      UNION ALL SELECT rngsubtype, rngtypid FROM pg_range
+      UNION ALL SELECT a.atttypid, c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+                WHERE a.attnum > 0 AND NOT a.attisdropped AND c.reltype <> 0) p
+JOIN pg_type t ON t.oid = p.whole JOIN pg_type part ON part.oid = p.part
+WHERE part.typnamespace <> 'pg_catalog'::regnamespace AND t.typnamespace <> 'information_schema'::regnamespace
+ORDER BY 1, 2";
+
+async fn read_type_parts(conn: &mut PgConnection) -> Result<Wholes, CatalogError> {
+    let rows: Vec<(i64, i64, String)> = sqlx::query_as(TYPE_PARTS).fetch_all(conn).await.map_err(failed("parts of types"))?;
+    let mut wholes = Wholes::new();
+    for (part, whole, name) in rows {
+        wholes.entry(oid(part)?).or_default().push((oid(whole)?, name));
+    }
+    Ok(wholes)
+}
+
 /// A value of a domain is one of the type below it, and an array's elements are of theirs: what is called for these is called for it.
-fn add_functions_of_parts(catalog: &mut Catalog, mut known: BTreeSet<(Oid, Oid)>) {
-    let mut waiting: Vec<(Oid, Oid)> = known.iter().copied().collect();
-    while let Some((part, function)) = waiting.pop() {
-        for whole in catalog.types.values().filter(|whole| whole.base == part) {
-            if known.insert((whole.oid, function)) {
-                waiting.push((whole.oid, function));
-                catalog.type_functions.entry(whole.name.clone()).or_default().push(function);
+fn wholes_of(wholes: &Wholes, part: Oid, name: &str) -> Vec<(Oid, String)> {
+    let mut found = vec![(part, name.to_owned())];
+    let mut next = 0;
+    while let Some((part, _)) = found.get(next) {
+        for whole in wholes.get(part).into_iter().flatten() {
+            if !found.iter().any(|(known, _)| *known == whole.0) {
+                found.push(whole.clone());
             }
+        }
+        next += 1;
+    }
+    found
+}
+
+#[derive(sqlx::FromRow)]
+struct ConversionRow {
+    function: i64,
+    is_implicit: bool,
+    types: Vec<i64>,
+    names: Vec<String>,
+}
+
+// Casts, checks of domains, and what operator classes call: those that users made, and not with an extension.
+const CONVERSIONS: &str = "
+SELECT c.function::int8 AS function, c.is_implicit, coalesce(array_agg(t.oid::int8 ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS types,
+       coalesce(array_agg(t.typname::text ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS names
+FROM (SELECT castfunc::oid AS function, castcontext = 'i' AS is_implicit, castsource AS one, casttarget AS other FROM pg_cast
+      UNION ALL
+      SELECT d.refobjid, false, con.contypid, con.contypid FROM pg_constraint con
+      JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+      WHERE con.contypid <> 0
+      UNION ALL SELECT amproc::oid, true, amproclefttype, amprocrighttype FROM pg_amproc
+      UNION ALL SELECT o.oprcode::oid, true, ao.amoplefttype, ao.amoprighttype FROM pg_amop ao JOIN pg_operator o ON o.oid = ao.amopopr) c
+JOIN pg_proc p ON p.oid = c.function
+LEFT JOIN pg_type t ON t.oid IN (c.one, c.other) AND t.typnamespace <> 'pg_catalog'::regnamespace
+WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+GROUP BY c.function, c.is_implicit, c.one, c.other
+ORDER BY 1, 2, 3";
+
+async fn read_conversions(conn: &mut PgConnection, catalog: &mut Catalog, wholes: &Wholes) -> Result<(), CatalogError> {
+    let rows: Vec<ConversionRow> = sqlx::query_as(CONVERSIONS).fetch_all(conn).await.map_err(failed("conversions"))?;
+    for row in rows {
+        let mut conversion = Conversion { function: oid(row.function)?, is_implicit: row.is_implicit, ..Conversion::default() };
+        for (part, name) in row.types.iter().zip(&row.names) {
+            for (whole, name) in wholes_of(wholes, oid(*part)?, name) {
+                conversion.types.insert(whole);
+                conversion.type_names.insert(name);
+            }
+        }
+        if !catalog.conversions.contains(&conversion) {
+            catalog.conversions.push(conversion);
+        }
+    }
+    Ok(())
+}
+
+/// Values become those of the function's arguments and results.
+fn add_functions_of_arguments(catalog: &mut Catalog) {
+    for function in catalog.functions.values().filter(|function| !function.is_extension_member) {
+        let called = catalog.conversions.iter().filter(|conversion| function.types.iter().any(|of| conversion.types.contains(of)));
+        let called: Vec<Oid> = called.map(|conversion| conversion.function).filter(|called| *called != function.oid).collect();
+        if !called.is_empty() {
+            catalog.function_dependencies.entry(function.oid).or_default().extend(called);
         }
     }
 }

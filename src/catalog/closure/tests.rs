@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::catalog::{Dependency, Policy, Trigger, TriggerEvents};
+use crate::catalog::{Conversion, Dependency, Policy, Trigger, TriggerEvents};
 
 const T: Oid = 1;
 const AUDIT: Oid = 2;
@@ -16,6 +16,14 @@ struct Bodies(HashMap<&'static str, BodyReferences>);
 impl BodyReader for Bodies {
     fn references(&self, _language: &str, body: &str) -> BodyReferences {
         self.0.get(body).cloned().unwrap_or_default()
+    }
+
+    fn schema_effect(&self, _language: &str, body: &str) -> Option<SchemaEffect> {
+        match body {
+            "create" => Some(SchemaEffect::Changes),
+            "execute" => Some(SchemaEffect::RunsAnything),
+            _ => None,
+        }
     }
 }
 
@@ -70,6 +78,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         body: body.into(),
         is_extension_member: false,
         relations: Vec::new(),
+        types: Vec::new(),
         search_path: None,
     }
 }
@@ -177,6 +186,40 @@ fn what_notifies_is_known_even_where_nothing_else_is() {
     // By what a trigger of another table does.
     catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
     assert!(catalog.function_notifies(13, &reader()));
+}
+
+#[test]
+fn what_changes_the_schema_is_known_through_what_calls_it() {
+    let member = |oid, body| Function { is_extension_member: true, ..function(oid, "member", "plpgsql", body) };
+    let mut catalog = catalog(vec![
+        function(10, "log", "plpgsql", "create"),
+        function(11, "caller", "sql", "call log"),
+        function(12, "runs", "plpgsql", "execute"),
+        function(13, "quiet", "plpgsql", "insert audit"),
+        member(14, "create"),
+        member(15, "execute"),
+    ]);
+    let found = [10, 11, 12, 13, 14, 15].map(|oid| catalog.function_changes_schema(oid, &reader()));
+    let changes = |oid| Some((SchemaEffect::Changes, oid));
+    assert_eq!(found, [changes(10), changes(10), Some((SchemaEffect::RunsAnything, 12)), None, changes(14), None]);
+    catalog.closures = ClosureCache::default();
+    catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
+    assert_eq!(catalog.function_changes_schema(13, &reader()), changes(10), "by a trigger of what it writes");
+}
+
+#[test]
+fn conversions_count_where_a_value_of_their_type_may_be() {
+    let mut catalog = catalog(vec![
+        function(10, "to_int", "sql", "count audit"),
+        function(11, "plain", "sql", "select 1"),
+        function(12, "names", "sql", "select x::box1"),
+        Function { types: vec![700], ..function(13, "takes", "sql", "select 2") },
+    ]);
+    let type_names = BTreeSet::from(["box1".to_owned()]);
+    catalog.conversions.push(Conversion { function: 10, types: BTreeSet::from([700]), type_names, is_implicit: true });
+    assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[], &[]));
+    assert_eq!(*catalog.closure_of_function(12, &reader()), known(&[AUDIT], &[]));
+    assert_eq!(*catalog.closure_of_function(13, &reader()), known(&[AUDIT], &[]));
 }
 
 #[test]

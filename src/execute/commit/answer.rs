@@ -85,10 +85,6 @@ impl Answer {
                 self.values.push(value.map(|value| body.slice_ref(value)));
             }
             shard_tag::ERROR => {
-                let fields = error_fields(body)?;
-                if fields.is_fatal() {
-                    return Err(ConnectionError::Closed);
-                }
                 self.error.get_or_insert_with(|| body.clone());
             }
             shard_tag::NOTICE => {

@@ -167,6 +167,9 @@ impl Session {
         if super::temporary::has_parameters(analysis) {
             return Box::pin(self.change_temporary(analysis, statement.text(), Some((statement, &bind)))).await;
         }
+        if matches!(analysis.command, Command::Ddl { gives_rows: true, .. }) {
+            self.check_formats_of_call(statement, &bind).await?;
+        }
         self.begin_if_undone_with_pipeline(&analysis.command)?;
         let before = self.client.output.len();
         let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
@@ -203,6 +206,7 @@ impl Session {
                 Some(Description::new(parameter_types, Some(rows_body(&fields))))
             }
             _ if super::temporary::has_parameters(analysis) => None,
+            Command::Ddl { gives_rows: true, .. } => None,
             Command::Explain { .. } if super::explain::describes_at_home(analysis) => None,
             Command::Explain { format, .. } => {
                 let parameter_types = declared_types(statement, analysis, |_| oid::TEXT);
@@ -323,11 +327,13 @@ impl Session {
             return Err(error.into());
         }
         self.commits = true;
+        self.cancel.commit(true);
         let committed = match self.writer_count() {
             _ if self.transaction.is_piecemeal => Box::pin(self.commit_one_by_one()).await,
             0 | 1 => self.commit_one_writer().await,
             _ => Box::pin(self.commit_on_several()).await,
         };
+        self.cancel.commit(false);
         if let (Err(_), Some(change)) = (&committed, &mut self.schema_change) {
             change.keep_declared();
         }

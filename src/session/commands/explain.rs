@@ -483,6 +483,11 @@ fn is_temporary(inner: &Analysis) -> bool {
 /// What the proxy answers by itself has no plan; with ANALYZE it would have to be run.
 fn check_own(inner: &Analysis, is_analyze: bool) -> Result<(), PgError> {
     match &inner.command {
+        Command::Ddl { gives_rows: true, .. } => Err(PgError::unsupported(
+            "EXPLAIN of a call that changes the schema is not supported",
+            "Every shard runs the call.",
+            "Run it without EXPLAIN.",
+        )),
         Command::Ddl { .. } => Err(creates_a_table()),
         _ if is_analyze => Err(PgError::unsupported(
             "EXPLAIN ANALYZE of this statement is not supported",

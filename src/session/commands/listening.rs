@@ -7,8 +7,9 @@
 //!   a shard's notification ─► put aside ─► to the client, between its transactions
 //! ```
 //! As in PostgreSQL they count from the commit on. They run after it, outside of any transaction: one with LISTEN cannot be
-//! prepared, and would keep the client's transaction on one shard. Whoever notifies does so on one shard, so that each
-//! notification comes once.
+//! prepared, and would keep the client's transaction on one shard. Only where the transaction itself may have sent notifications, which
+//! is the shard that commits without being prepared, they run in it before its commit as well: its own notifications are heard, or not
+//! any more, by what it has changed. Whoever notifies does so on one shard, so that each notification comes once.
 //!
 //! What cannot be heard any more is never missed silently: a session that loses one of the connections, or whose cluster has other
 //! shards than it listens on, ends. Its client knows then that it has to look for what it may have missed.
@@ -16,11 +17,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tokio::sync::watch;
 
-use crate::backend::Own;
+use crate::backend::{ConnectionError, Own};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
+use crate::session::protocol::describe::error_frame;
 use crate::session::transaction::participant::LISTEN;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::{Epoch, Shard, ShardState};
@@ -104,14 +107,44 @@ impl Session {
     /// Before the commit of a transaction that listens: connections to every shard, so that nothing is committed where one of them
     /// cannot be had.
     pub(in crate::session) async fn prepare_to_listen(&mut self) -> Result<(), Failure> {
-        if self.listening.is_active() || self.listening.after(&self.transaction.listens).is_empty() {
-            return Ok(());
+        let wanted = self.listening.after(&self.transaction.listens);
+        if !self.listening.is_active() && !wanted.is_empty() {
+            self.attach_everywhere().await?;
         }
+        self.listen_within(&wanted).await
+    }
+
+    async fn attach_everywhere(&mut self) -> Result<(), Failure> {
         self.listening.epochs = Some(self.gateway.map.subscribe());
         self.listening.shards = self.shards_to_hear();
         for place in 0..self.listening.shards.len() {
             let Some(shard) = self.listening.shards.get(place).map(|shard| shard.id) else { break };
             self.attach(shard).await?;
+        }
+        Ok(())
+    }
+
+    /// In the transaction, on the shards that it has begun on and that will not be prepared.
+    async fn listen_within(&mut self, wanted: &BTreeSet<String>) -> Result<(), Failure> {
+        let commands = self.listening.commands_for(wanted);
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let is_one_writer = self.writer_count() <= 1;
+        for index in (0..self.participants.len()).rev() {
+            self.sync_and_commit(index).await?;
+            let Some(participant) = self.participants.get(index) else { continue };
+            let is_heard = self.listening.shards.iter().any(|shard| shard.id == participant.shard);
+            let is_in_transaction = participant.has_begun && participant.connection.status == b'T';
+            if !is_heard || !is_in_transaction || !(is_one_writer || self.decides(participant.shard)) {
+                continue;
+            }
+            let Some(participant) = self.participants.get_mut(index) else { continue };
+            match participant.connection.simple(&Own::Listen.text(&commands)).await {
+                Ok(_) => {}
+                Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            }
         }
         Ok(())
     }
@@ -135,6 +168,7 @@ impl Session {
         }
         for participant in &mut self.participants {
             if self.listening.shards.iter().any(|shard| shard.id == participant.shard) {
+                keep_channels(&mut participant.connection.notifications, &wanted);
                 match wanted.is_empty() {
                     true => participant.unpin(LISTEN),
                     false => participant.pin(LISTEN),
@@ -165,6 +199,21 @@ impl Session {
     fn shards_to_hear(&self) -> Vec<Arc<Shard>> {
         let snapshot = self.gateway.map.snapshot();
         snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect()
+    }
+}
+
+/// What has come before UNLISTEN, and would be given to the client after it, is not.
+fn keep_channels(frames: &mut BytesMut, wanted: &BTreeSet<String>) {
+    let mut rest = frames.split();
+    while let Ok(Some(header)) = FrameHeader::peek(&rest, usize::MAX - 8) {
+        if header.total > rest.len() {
+            break;
+        }
+        let frame = rest.split_to(header.total);
+        let channel = frame.get(FRAME_HEADER_BYTES + 4..).and_then(|names| names.split(|byte| *byte == 0).next());
+        if channel.is_some_and(|channel| std::str::from_utf8(channel).is_ok_and(|channel| wanted.contains(channel))) {
+            frames.extend_from_slice(&frame);
+        }
     }
 }
 
@@ -216,6 +265,16 @@ mod tests {
         let mut cut = frame(7)[..6].to_vec();
         name_sender(&mut cut, 7, -99);
         assert_eq!(cut, frame(7)[..6]);
+    }
+
+    #[test]
+    fn what_is_not_listened_to_any_more_is_not_kept() {
+        let frame = |channel: &[u8]| [&b"A\0\0\0\x0c\0\0\0\x07"[..], channel, b"\0p\0"].concat();
+        let mut frames = BytesMut::from(&[frame(b"a"), frame(b"b"), frame(b"a")].concat()[..]);
+        keep_channels(&mut frames, &channels(&["a"]));
+        assert_eq!(frames, [frame(b"a"), frame(b"a")].concat());
+        keep_channels(&mut frames, &channels(&[]));
+        assert!(frames.is_empty());
     }
 
     #[test]

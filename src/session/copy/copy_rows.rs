@@ -30,7 +30,7 @@ use adding::Adding;
 use outcome::{first_failure, tag_of};
 use placing::{is_other_encoding, place_of};
 
-use crate::backend::{Connection, ConnectionError, Frame, Own, ShardText, StatementName};
+use crate::backend::{ConnectionError, Frame, Own, ShardText, StatementName};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
@@ -423,9 +423,6 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         match tag {
             shard_tag::ERROR => {
-                if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
-                    return Err(self.participant_lost(index, &ConnectionError::Closed));
-                }
                 if matches!(target.answer, Answer::Copying) {
                     target.answer = Answer::Refused(body);
                 }
@@ -689,22 +686,18 @@ impl Session {
         }
         self.client.flush().await?;
         if syncs > 0 && matches!(target.answer, Answer::Refused(_)) {
-            return self.read_unread_syncs(target, index, syncs).await;
+            return self.read_unread_syncs(target, index).await;
         }
         // A shard that refused ignores what was sent after it; it must leave all the same.
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
-        let connection: &mut Connection = &mut participant.connection;
-        if syncs > 0 {
-            connection.forget_owed(syncs as usize);
-        }
-        match connection.flush().await {
+        match participant.connection.flush().await {
             Ok(()) => Ok(0),
             Err(error) => Err(self.participant_lost(index, &error)),
         }
     }
 
     /// The shard answers them before what is put behind them.
-    async fn read_unread_syncs(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
+    async fn read_unread_syncs(&mut self, target: &mut Target, index: usize) -> Result<u32, Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
         participant.connection.unnamed = None;
         participant.connection.output.close_statement(StatementName::Unnamed);
@@ -717,10 +710,7 @@ impl Session {
                 Err(error) => return Err(self.participant_lost(index, &error)),
             };
             match tag {
-                shard_tag::CLOSE_COMPLETE => {
-                    is_past = true;
-                    participant.connection.forget_owed(syncs.saturating_sub(unread) as usize);
-                }
+                shard_tag::CLOSE_COMPLETE => is_past = true,
                 shard_tag::READY if is_past => {
                     self.take_answer(target, index, tag, body)?;
                     return Ok(unread);

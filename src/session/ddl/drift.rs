@@ -124,8 +124,8 @@ impl Session {
             Some(((_, table), what)) => Err(PgError::unsupported(
                 format!("table \"{table}\" is not the same on all shards"),
                 what.clone(),
-                "Make the tables alike, on the shards themselves; \"shardgate check\" lists all differences. It is noticed within a \
-                 minute.",
+                "Make the tables alike: a schema change behind the comment /* shardgate: shard=name */ is made on that shard alone; \
+                 \"shardgate check\" lists all differences. It is noticed within a minute.",
             )
             .into()),
         }

@@ -31,7 +31,15 @@ impl Session {
         self.check_user_schema()?;
         let whole = text;
         let text = text.get(statement.start..statement.end).unwrap_or(text);
-        let shards = self.shards_home_first()?;
+        // One shard alone, where a client asks for that: to mend what is missing there.
+        let mut shards = self.shards_home_first()?;
+        let named = self.hinted(statement)?.filter(|_| matches!(statement.command, Command::Ddl { .. }));
+        if let Some(named) = &named {
+            if matches!(statement.command, Command::Ddl { numbered: Some(_), .. } | Command::Ddl { altered: Some(_), .. }) {
+                return Err(numbers_of_all().into());
+            }
+            shards.retain(|shard| named.shards().contains(&shard.id));
+        }
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
         if let Command::Ddl { renames_distributed: true, .. } = &statement.command {
             // The shards' change and the map's are not one: between them the new name would mean the home shard's rows alone.
@@ -51,7 +59,7 @@ impl Session {
             redefined.extend(names.into_iter().filter(|_| tag != "CREATE TABLE"));
             redefined.extend(introduces.iter().cloned());
         }
-        let is_meant_for_all = matches!(statement.command, Command::Ddl { once_per_server: false, .. });
+        let is_meant_for_all = named.is_none() && matches!(statement.command, Command::Ddl { once_per_server: false, .. });
         if is_meant_for_all {
             Box::pin(self.await_lease()).await?;
         }
@@ -221,24 +229,30 @@ impl Session {
 
     async fn run_by_database(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
         let named = databases(text);
-        for shard in shards {
+        for (place, shard) in shards.iter().enumerate() {
             let text = self.naming_its_own(shard, text, &named)?;
-            self.run_on_each(std::slice::from_ref(shard), &text).await?;
+            self.run_part(shard, &text, place == 0).await?;
         }
         Ok(())
     }
 
-    /// The home shard's answer is the client's; of the others only errors and notices are.
+    /// The first shard's answer is the client's, which is the home shard where it is among them; of the others only errors and warnings
+    /// are.
     pub(in crate::session) async fn run_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
-        for shard in shards {
-            let before = self.client.output.len();
-            let result = self.run_patiently(shard, text).await;
-            if !shard.is_home {
-                drop_notices(&mut self.client.output, before);
-            }
-            result?;
+        for (place, shard) in shards.iter().enumerate() {
+            self.run_part(shard, text, place == 0).await?;
         }
         Ok(())
+    }
+
+    /// `is_told`: the answer is the client's.
+    pub(in crate::session) async fn run_part(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
+        let before = self.client.output.len();
+        let result = self.run_patiently(shard, text, is_told).await;
+        if !is_told {
+            drop_notices(&mut self.client.output, before);
+        }
+        result
     }
 
     /// Outside of a transaction. `is_told`: its command tag is the client's.
@@ -283,6 +297,14 @@ const SERVER: &str = "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_t
 /// Of statements that may name databases.
 const DATABASE_TAGS: [&str; 5] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE"];
 
+fn numbers_of_all() -> PgError {
+    PgError::unsupported(
+        "this schema change on one shard is not supported",
+        "It is about numbers that the whole cluster gives.",
+        "Send it without a routing hint.",
+    )
+}
+
 /// Notices of shards other than the home shard say again what that one has said. Warnings stay: they may concern one shard.
 fn drop_notices(output: &mut BytesMut, from: usize) {
     keep_frames(output, from, |tag, body| {
@@ -293,7 +315,7 @@ fn drop_notices(output: &mut BytesMut, from: usize) {
 }
 
 /// Of the messages from there on, those for which this holds.
-fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
+pub(in crate::session) fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
     let Some(added) = output.get(from..).map(BytesMut::from) else { return };
     let mut rest = added.as_ref();
     let mut kept = BytesMut::with_capacity(rest.len());

@@ -1,6 +1,7 @@
 //! Schema changes on every shard, and the schema as this proxy knows it.
 
 pub(super) mod abandoned;
+pub(super) mod calls;
 pub(super) mod drift;
 pub(super) mod every_shard;
 pub(super) mod held;

@@ -16,9 +16,9 @@ use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::wire::{self, FrameHeader, shard_tag};
 
 impl Session {
-    /// One shard's part of a schema change, in the open transaction.
-    pub(in crate::session) async fn run_patiently(&mut self, shard: &Arc<Shard>, text: &str) -> Result<(), Failure> {
-        self.together(std::slice::from_ref(shard), text, shard.is_home).await
+    /// One shard's part of a schema change, in the open transaction. `is_told`: its answer is the client's.
+    pub(in crate::session) async fn run_patiently(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
+        self.together(std::slice::from_ref(shard), text, is_told).await
     }
 
     /// The table's lock on every shard, before anything is done with it: who waits on one shard holds up nobody on another, who may

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::diversion::Diverted;
 use crate::error::PgError;
 use crate::execute::CopyRows;
-use crate::net::ClientStream;
+use crate::net::{ClientSocket, ClientStream};
 use crate::session::SessionEnd;
 use crate::wire::{FrameHeader, originate};
 
@@ -50,6 +50,16 @@ impl Client {
             diversion: None,
             copy_rows: None,
         }
+    }
+
+    /// To be looked at while the session works.
+    pub fn socket(&self) -> ClientSocket {
+        self.stream.socket().clone()
+    }
+
+    /// Nothing more is said.
+    pub async fn end(&mut self) {
+        self.stream.end().await;
     }
 
     /// The header of the next message, when its whole frame is in `input`. Does not wait.
@@ -207,7 +217,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let peer = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
         let (stream, _) = listener.accept().await.expect("accepted");
-        (Client::new(ClientStream::Plain(stream), BytesMut::new(), BytesMut::new(), 1024), peer)
+        (Client::new(ClientStream::plain(stream), BytesMut::new(), BytesMut::new(), 1024), peer)
     }
 
     fn reason() -> PgError {

@@ -12,11 +12,12 @@ use super::relay::{self, Noticed, Step};
 use super::statement::Portal;
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
+use crate::session::ddl::every_shard::keep_frames;
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Command;
-use crate::wire::{FrameHeader, client_tag};
+use crate::wire::{FrameHeader, client_tag, shard_tag};
 
 impl Session {
     /// Relays until nothing is owed by this participant. Errors: [`Failure::Forwarded`] when the shard reported an error; the
@@ -143,6 +144,18 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same at the client's Sync. False: it has failed. Where `is_told` the client has heard of a failure already: a driver takes one
+    /// error for the answer to Sync, and a second one for that to its next statement.
+    pub(in crate::session) async fn sync_with_one_error(&mut self, index: usize, is_told: bool) -> Result<bool, SessionEnd> {
+        let (told, flushes) = (self.client.output.len(), self.client.flushes);
+        let Err(failure) = self.sync_and_commit(index).await else { return Ok(true) };
+        self.settle(failure)?;
+        if is_told && flushes == self.client.flushes {
+            keep_frames(&mut self.client.output, told, |tag, _| tag != shard_tag::ERROR);
+        }
+        Ok(false)
     }
 
     /// One pass over what has arrived. The flag: an error went to the client.

@@ -742,14 +742,10 @@ impl Session {
             if must_abort {
                 self.abort_implicit(index);
             }
-            match self.sync_and_commit(index).await {
-                Ok(()) => {}
-                Err(failure) => {
-                    has_failed = true;
-                    // Heard of only now: the other shards have not been told to commit yet.
-                    must_abort = !self.transaction.is_open();
-                    self.settle(failure)?;
-                }
+            if !self.sync_with_one_error(index, has_failed || self.batch.has_failed).await? {
+                has_failed = true;
+                // Heard of only now: the other shards have not been told to commit yet.
+                must_abort = !self.transaction.is_open();
             }
         }
         if std::mem::take(&mut self.batch.is_sync_swallowed) {

@@ -290,6 +290,7 @@ fn take_error(
     let frame = connection.input.split_to(header.total);
     let fields = error_fields(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default())?;
     if fields.is_fatal() {
+        connection.note_farewell(fields.sqlstate(), &fields.message());
         return Ok(Some(Step::Lost(lost(&fields))));
     }
     match pending.reply {
@@ -331,8 +332,9 @@ fn skip_to_sync(connection: &mut Connection) {
             Reply::Parse(id) => connection.prepared.doubt(id),
             Reply::CloseStatement(id) => connection.prepared.doubt_closed(id),
             Reply::ParseUnnamed => connection.unnamed = None,
-            Reply::Query | Reply::Echo => connection.forget_owed(1),
-            Reply::Bind
+            Reply::Query
+            | Reply::Echo
+            | Reply::Bind
             | Reply::Close
             | Reply::Columns(_)
             | Reply::DescribePortal
@@ -367,6 +369,7 @@ fn unasked(
         shard_tag::ERROR => {
             let frame = connection.input.split_to(header.total);
             let fields = error_fields(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default())?;
+            connection.note_farewell(fields.sqlstate(), &fields.message());
             Ok(Some(Step::Lost(lost(&fields))))
         }
         tag => Err(crate::wire::DecodeError::Invalid(i64::from(tag)).into()),

@@ -77,7 +77,7 @@ impl Session {
                 self.run_aside(shard, statement).await?;
             }
         }
-        self.run_on_each(std::slice::from_ref(shard), altered.instead.as_deref().unwrap_or(text)).await?;
+        self.run_part(shard, altered.instead.as_deref().unwrap_or(text), shard.is_home).await?;
         let change = self.own_change()?;
         let mut found = Vec::with_capacity(altered.sequences.len());
         for (sequence, _) in &altered.sequences {

@@ -51,7 +51,7 @@ impl Session {
         self.lock_patiently(shards, &table).await?;
         let mut known: Vec<Option<Numbered>> = vec![None; added.columns.len()];
         for shard in shards {
-            self.run_on_each(std::slice::from_ref(shard), text).await?;
+            self.run_part(shard, text, shard.is_home).await?;
             for (column, known) in added.columns.iter().zip(&mut known) {
                 let found = self.number_column(shard, added, column, known.as_ref()).await?;
                 *known = match (known.take(), found) {

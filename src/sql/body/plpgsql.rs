@@ -442,6 +442,20 @@ impl<'a> Reader<'a, '_> {
             (true, [_, token]) if matches!(token.kind, TokenKind::Literal(_)) && literal(token.text).is_some() => {
                 statements(&literal(token.text).unwrap_or_default(), self.found);
             }
+            // What it is computed from counts.
+            (true, [_, value @ ..]) => {
+                let mut depth = 0;
+                let end = value.iter().position(|token| {
+                    depth += depth_of(token);
+                    depth == 0 && token.is_any(&["into", "using"])
+                });
+                let (text, rest) = value.split_at(end.unwrap_or(value.len()));
+                expression(&self.text_of(text), self.found);
+                self.found.makes_changes = true;
+                if !rest.is_empty() {
+                    self.found.give_up("runs SQL with values or results (EXECUTE)");
+                }
+            }
             _ => self.found.give_up("runs SQL that it makes itself (EXECUTE)"),
         }
     }

@@ -1,7 +1,8 @@
 //! Schema changes: the command tag PostgreSQL answers with, and what the session must know of each.
 
 pub mod ddl_locks;
-pub(super) mod do_block;
+pub(super) mod in_bodies;
+pub(super) mod named_relations;
 pub mod own_database;
 pub mod redefined;
 pub mod resumable;
@@ -15,9 +16,10 @@ use pg_raw_parse::{Node, nodes};
 use super::analysis::Command;
 use super::context::Context;
 use super::parse::tree;
-use super::query::means_temporary;
+use super::query::{is_temporary_schema, means_temporary};
 use crate::error::PgError;
 use crate::shardmap::TableName;
+use crate::sql::ddl::named_relations::are_temporary;
 use crate::sql::ddl::redefined::Redefined;
 
 /// What a schema change is, as far as its kind says.
@@ -32,6 +34,7 @@ pub struct Ddl {
     pub takes: Vec<TableName>,
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
+    pub gives_rows: bool,
 }
 
 impl Ddl {
@@ -44,12 +47,13 @@ impl Ddl {
             introduces: Vec::new(),
             takes: Vec::new(),
             once_per_server: false,
+            gives_rows: false,
         }
     }
 
-    /// A DO block of schema changes.
-    pub fn of_block() -> Self {
-        Self::new("DO")
+    /// A DO block, or a call, that changes the schema. `gives_rows`: its answer has a row description.
+    pub fn of_call(tag: &str, gives_rows: bool) -> Self {
+        Self { gives_rows, ..Self::new(tag) }
     }
 
     fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
@@ -65,12 +69,13 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server, gives_rows } = self;
         Command::Ddl {
             tag,
             creates_temporary,
             outside_transaction,
             once_per_server,
+            gives_rows,
             renames_distributed: false,
             table_as: None,
             numbered: None,
@@ -84,7 +89,7 @@ impl Ddl {
 }
 
 pub fn is_temporary(relation: &nodes::RangeVar) -> bool {
-    relation.relpersistence as u8 == b't' || relation.schemaname().is_some_and(|schema| schema == "pg_temp")
+    relation.relpersistence as u8 == b't' || relation.schemaname().is_some_and(is_temporary_schema)
 }
 
 /// What concerns a server as a whole, or would make one shard unlike the others.
@@ -138,7 +143,7 @@ pub fn temporary_refusal(node: Node<'_>, context: &Context) -> Option<PgError> {
         [schema, _] => schema,
         _ => return None,
     };
-    (schema == "pg_temp").then(|| {
+    is_temporary_schema(schema).then(|| {
         PgError::unsupported(
             "temporary functions and types are not supported",
             "They would be on one connection to one shard, and statements run on several.",
@@ -164,63 +169,7 @@ fn inherits_from_lasting(node: Node<'_>, context: &Context) -> bool {
 }
 
 fn is_own(relation: &nodes::RangeVar, context: &Context) -> bool {
-    match relation.schemaname() {
-        Some(schema) => schema == "pg_temp",
-        None => means_temporary(context, relation.relname().unwrap_or_default(), &context.search_path),
-    }
-}
-
-/// The statement names relations, and all of them are temporary tables of the session: they are on its own connection.
-pub fn touches_only_temporary(node: Node<'_>, context: &Context) -> bool {
-    let is_own_name = |names: &[&str]| match names {
-        ["pg_temp", _] => true,
-        [name] => means_temporary(context, name, &context.search_path),
-        _ => false,
-    };
-    match node {
-        Node::DropStmt(s) => !s.objects().is_empty() && s.objects().iter().all(|object| is_own_name(&dotted_name(object))),
-        Node::CommentStmt(s) => {
-            use nodes::ObjectType as Kind;
-            let names = dotted_name(s.object());
-            match s.objtype {
-                Kind::OBJECT_TABLE | Kind::OBJECT_INDEX | Kind::OBJECT_SEQUENCE | Kind::OBJECT_VIEW => is_own_name(&names),
-                Kind::OBJECT_COLUMN => names.split_last().is_some_and(|(_, table)| is_own_name(table)),
-                _ => false,
-            }
-        }
-        Node::GrantStmt(s) => {
-            // Of other kinds the objects are no relations.
-            let has_relations = s.targtype == nodes::GrantTargetType::ACL_TARGET_OBJECT
-                && matches!(s.objtype, nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_SEQUENCE);
-            has_relations && !s.objects().is_empty() && s.objects().iter().all(|relation| is_own(relation, context))
-        }
-        Node::VacuumStmt(s) => {
-            let is_own_table = |table: &nodes::VacuumRelation| table.relation().is_some_and(|relation| is_own(relation, context));
-            !s.rels().is_empty() && s.rels().iter().all(is_own_table)
-        }
-        _ => relation_of(node).is_some_and(|relation| is_own(relation, context)),
-    }
-}
-
-/// The table that a schema change is about.
-fn relation_of(node: Node<'_>) -> Option<&nodes::RangeVar> {
-    match node {
-        Node::AlterTableStmt(s) => s.relation(),
-        Node::IndexStmt(s) => s.relation(),
-        Node::RenameStmt(s) => s.relation(),
-        Node::CreateTrigStmt(s) => s.relation(),
-        Node::AlterSeqStmt(s) => s.sequence(),
-        Node::ClusterStmt(s) => s.relation(),
-        Node::ReindexStmt(s) => s.relation(),
-        Node::CreatePolicyStmt(s) => s.table(),
-        Node::RuleStmt(s) => s.relation(),
-        _ => None,
-    }
-}
-
-/// Empty for what has no such name.
-fn dotted_name(object: Node<'_>) -> Vec<&str> {
-    object.as_node_list().and_then(tree::names).unwrap_or_default()
+    means_temporary(context, relation.schemaname(), relation.relname().unwrap_or_default(), &context.search_path)
 }
 
 /// VACUUM and its kind, of temporary tables only: on the connection that has them, as a change of them.
@@ -231,7 +180,7 @@ pub fn maintenance_of_temporary(node: Node<'_>, context: &Context) -> Option<Ddl
         Node::ReindexStmt(_) => "REINDEX",
         _ => return None,
     };
-    touches_only_temporary(node, context).then(|| Ddl::new(tag))
+    are_temporary(node, context).then(|| Ddl::new(tag))
 }
 
 /// `None`: not a schema change.

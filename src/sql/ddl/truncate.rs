@@ -11,6 +11,7 @@ use crate::catalog::{Oid, Relation};
 use crate::error::PgError;
 use crate::sql::analysis::{Command, Merge, Part, Scope};
 use crate::sql::context::Context;
+use crate::sql::ddl::named_relations::{beside_lasting, temporary_among};
 use crate::sql::placing::{self, Placement};
 use crate::sql::query::{Place, Reader, Resolved, placed, resolve};
 use crate::sql::statement::Source;
@@ -48,6 +49,9 @@ pub fn of_all_that_is_emptied(
     };
     if !is_everywhere {
         return at_home(placement, &emptied, context, source);
+    }
+    if let Some(table) = temporary_among(names.iter().copied(), context).filter(|_| context.map.shards.len() > 1) {
+        return Placement { scope: Scope::Refused(beside_lasting(table)), ..placement };
     }
     let is_numbered = |relation: &&Relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some());
     let restarts = match options.restarts {

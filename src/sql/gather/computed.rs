@@ -108,7 +108,7 @@ pub fn certain_merge(text: &str, context: &Context) -> Option<Merge> {
     let scanned = lexer::scan(text);
     let mut reader = Reader::new(context, text, &scanned.literals);
     let merge = reader.outermost(select).ok()?.ok()?;
-    reader.note_policies();
+    reader.note_hidden();
     let notes = &reader.notes;
     let is_plain = notes.refused.is_none()
         && notes.pushdown.is_none()

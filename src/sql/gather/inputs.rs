@@ -115,7 +115,7 @@ impl<'c> Inputs<'c> {
             Some(schema) if schema.starts_with(TEMPORARY_SCHEMA) => false,
             Some(_) => return None,
             // Where the path names pg_temp, those of the catalogue come before.
-            None if means_temporary(self.context, &used.name, search_path) => !used.name.starts_with("pg_"),
+            None if means_temporary(self.context, None, &used.name, search_path) => !used.name.starts_with("pg_"),
             None => return None,
         };
         Some(self.temporary.iter().find(|relation| is_readable && relation.name == used.name))

@@ -288,7 +288,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     if let Err(refusal) = reader.outermost(select)? {
         tracing::trace!(%refusal, "not merged in the proxy");
     }
-    reader.note_policies();
+    reader.note_hidden();
     let notes = &mut reader.notes;
     if let Some(refusal) = notes.refused.take() {
         return Err(refusal);

@@ -16,7 +16,7 @@ use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::set_default::{is_same_on_every_copy, sets_default};
 use super::{Facts, Predicate, Term, facts};
-use crate::catalog::{Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange};
+use crate::catalog::{Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::TableKind;
@@ -47,6 +47,9 @@ impl<'c> Reader<'c> {
             if part.sets_local && !function.is_some_and(|function| self.is_declared(function)) {
                 self.notes.session_call(SessionCall::SetsLocally);
             }
+            let is_declared = function.is_some_and(|function| self.is_declared(function));
+            self.notes
+                .may_change_schema(part.changes_schema.filter(|(effect, _)| *effect == SchemaEffect::Changes || !is_declared));
             match part.closure {
                 Closure::Known(references) if is_at_home && references.writes.iter().all(|oid| self.is_home_table(*oid)) => {
                     let reads = references.reads.iter().copied().filter(|oid| !self.is_home_table(*oid)).collect();

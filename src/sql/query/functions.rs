@@ -7,7 +7,7 @@ use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
-use crate::catalog::{Access, Closure, Function, References, RelationKind};
+use crate::catalog::{Access, Closure, Function, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
 use crate::sql::analysis::{Numbers, SessionCall};
 use crate::sql::body::SqlBodyReader;
@@ -259,6 +259,10 @@ impl<'c> Reader<'c> {
         if !self.is_declared(function) && self.context.catalog.function_sets_local(function.oid, &SqlBodyReader) {
             self.notes.session_call(SessionCall::SetsLocally);
         }
+        // That a function may run anything its declaration rules out.
+        let changes = self.context.catalog.function_changes_schema(function.oid, &SqlBodyReader);
+        let is_declared = self.is_declared(function);
+        self.notes.may_change_schema(changes.filter(|(effect, _)| *effect == SchemaEffect::Changes || !is_declared));
         match closure {
             Closure::Known(references) => {
                 self.note_copies_read(function, &references);

@@ -19,6 +19,7 @@ mod bodies;
 mod catalog_functions;
 mod collation;
 mod column_name;
+mod conversions;
 mod copied;
 mod copy_in;
 mod distinct;
@@ -61,7 +62,9 @@ pub use expression::Place;
 
 pub use insert::gives_value;
 pub use numbered::generated_always;
-pub use relations::{Resolved, is_own_relation, means_temporary, placed, resolve, resolve_name};
+pub use relations::{
+    Resolved, is_own_relation, is_temporary_schema, means_temporary, placed, resolve, resolve_name, text_means_temporary,
+};
 
 /// A column of a leaf, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

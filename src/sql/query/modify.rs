@@ -170,6 +170,8 @@ impl<'c> Reader<'c> {
             }
             _ => (Closure::Unknown(format!("the DO block is written in {language}")), false, false),
         };
+        let body = option("as").unwrap_or_default();
+        self.notes.may_change_schema(self.context.catalog.block_changes_schema(&language, body, &SqlBodyReader));
         if sets_local {
             self.notes.session_call(SessionCall::SetsLocally);
         }
@@ -412,6 +414,7 @@ impl<'c> Reader<'c> {
                 continue;
             }
             for part in self.context.catalog.closures_by_part(oid, Access::Read, &SqlBodyReader) {
+                self.notes.may_change_schema(part.changes_schema);
                 match part.closure {
                     Closure::Known(references) => self.note_references(&references, &part.name),
                     Closure::Unknown(reason) => {

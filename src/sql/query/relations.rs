@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pg_raw_parse::nodes;
 
-use crate::catalog::{Relation, RelationKind};
+use crate::catalog::{Relation, RelationKind, qualified_name};
 use crate::shardmap::{Group, Table, TableKind};
 use crate::sql::context::Context;
 use crate::sql::utility::shardgate_call;
@@ -68,13 +68,11 @@ pub fn resolve_name<'c>(
     match schema {
         Some(shardgate_call::SCHEMA) => return own_relation(name),
         Some("pg_catalog" | "information_schema" | "pg_toast") => return Resolved::System,
-        Some("pg_temp") => {
-            let brought = context.brought.get(name).and_then(|oid| context.catalog.relations.get(oid));
-            return brought.map_or(Resolved::Home(None), Resolved::Reference);
+        Some("pg_temp") if let Some(oid) = context.brought.get(name) => {
+            return context.catalog.relations.get(oid).map_or(Resolved::Home(None), Resolved::Reference);
         }
-        Some(_) => {}
-        None if means_temporary(context, name, search_path) => return Resolved::Home(None),
-        None => {}
+        _ if means_temporary(context, schema, name, search_path) => return Resolved::Home(None),
+        Some(_) | None => {}
     }
     let relation = match schema {
         Some(schema) => context.catalog.resolve(Some(schema), name, &[]),
@@ -102,14 +100,28 @@ pub fn resolve_name<'c>(
     }
 }
 
-/// An unqualified name means a temporary table of the session: these are found first, unless the path names `pg_temp` later.
-pub fn means_temporary(context: &Context, name: &str, search_path: &[String]) -> bool {
+/// The name means a temporary table of the session: by its schema, or since these are found first, unless the path names `pg_temp`
+/// later. The only place where this is decided.
+pub fn means_temporary(context: &Context, schema: Option<&str>, name: &str, search_path: &[String]) -> bool {
+    if let Some(schema) = schema {
+        return is_temporary_schema(schema);
+    }
     context.temporary_tables.iter().any(|table| table == name)
         && search_path
             .iter()
             .position(|schema| schema == "pg_temp")
             .and_then(|position| search_path.get(..position))
             .is_none_or(|before| context.catalog.resolve(None, name, before).is_none())
+}
+
+/// As [`means_temporary`], of a name as the input of regclass has it.
+pub fn text_means_temporary(context: &Context, text: &str) -> bool {
+    qualified_name(text).is_some_and(|(schema, name)| means_temporary(context, schema.as_deref(), &name, &context.search_path))
+}
+
+/// Nobody else can name a schema like this: PostgreSQL keeps the prefix for itself.
+pub fn is_temporary_schema(schema: &str) -> bool {
+    schema == "pg_temp" || schema.starts_with("pg_temp_")
 }
 
 fn is_in_map(context: &Context, schema: Option<&str>, name: &str, search_path: &[String]) -> bool {

@@ -21,7 +21,7 @@ use crate::sql::parse;
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
-use crate::sql::query::{column_name, generated_always, gives_value, resolve};
+use crate::sql::query::{column_name, generated_always, gives_value, resolve, text_means_temporary};
 use crate::sql::utility::shardgate_call;
 
 /// One number.
@@ -593,6 +593,7 @@ pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<
     sequence_function(call)?;
     let named = call.args().first()?;
     let sequence = match tree::constant_text(named) {
+        Some(text) if text_means_temporary(context, &text) => return None,
         Some(text) => context.catalog.sequence(&text, &context.search_path)?,
         None => sequence_of_column(named, context)?,
     };
@@ -600,7 +601,7 @@ pub fn cluster_sequence_of(call: &nodes::FuncCall, context: &Context) -> Option<
 }
 
 fn sequence_of_column(value: Node<'_>, context: &Context) -> Option<SequenceName> {
-    let (table, column) = column_of_sequence(value)?;
+    let (table, column) = column_of_sequence(value).filter(|(table, _)| !text_means_temporary(context, table))?;
     context.catalog.relation_named(&table, &context.search_path)?.column(&column)?.cluster_sequence()
 }
 

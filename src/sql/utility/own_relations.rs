@@ -21,9 +21,8 @@ use crate::error::PgError;
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::is_own_relation;
-use functions::is_computing;
 
-pub use functions::COMPUTING;
+pub use functions::{COMPUTING, is_computing};
 
 /// Refuses a statement of which not everything is known to be harmless.
 pub fn check(statement: Node<'_>, context: &Context) -> Result<(), PgError> {

@@ -114,6 +114,82 @@ async fn a_slow_shard_is_waited_for() {
     stage.assert_log_is_clean();
 }
 
+/// FATAL of a shard ends its connection, and not the client's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_is_terminated_is_an_error_of_its_statement() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    let statements = [
+        "SELECT id, owner FROM accounts ORDER BY id",
+        "SELECT count(*), sum(balance) FROM accounts",
+        "SELECT row_number() OVER (ORDER BY id), id FROM accounts",
+        "COPY accounts TO STDOUT",
+        "COPY (SELECT id FROM accounts ORDER BY id) TO STDOUT",
+        "UPDATE accounts SET balance = balance RETURNING id",
+        "INSERT INTO accounts SELECT id + 1000, owner, balance FROM accounts",
+        "BEGIN; DECLARE c CURSOR FOR SELECT id FROM accounts ORDER BY id; FETCH ALL FROM c; COMMIT",
+    ];
+    for statement in statements {
+        for is_extended in [false, true] {
+            let mut locking = stage.cluster.connect_shard(1).await;
+            let lock = locking.transaction().await.expect("a transaction");
+            lock.batch_execute("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+            match is_extended && !statement.contains(';') {
+                true => client.unnamed(statement, &[]).sync(),
+                false => client.query(statement),
+            };
+            client.flush().await;
+            stage.until_waiting(statement).await;
+            let terminate = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted";
+            lock.query(terminate, &[]).await.expect("terminated");
+            drop(lock);
+            let answers = client.answers().await;
+            let errors: Vec<_> = answers.iter().filter(|message| message.tag == b'E').collect();
+            let severities: Vec<String> = errors.iter().map(|error| error.field(b'V')).collect();
+            assert_eq!(severities, ["ERROR"], "{statement}: {answers:?}");
+            assert_eq!(errors[0].field(b'C'), "08006", "{statement}");
+            succeed(&mut client, "ROLLBACK").await;
+            assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90", "{statement}");
+        }
+    }
+    stage.assert_no_panic();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_over_shards_that_are_lost_is_answered_with_one_error() {
+    let stage = with_cables(&[0, 1, 2]).await;
+    let mut client = stage.client().await;
+    for shards in [&[1][..], &[0, 1, 2]] {
+        for is_seen_before_sync in [true, false] {
+            for shard in shards {
+                let update = format!("UPDATE accounts SET balance = 5 WHERE id = {}", stage.key(*shard, 0));
+                client.unnamed(&update, &[]).flush_message();
+                client.flush().await;
+                assert_eq!(client.some(3).await, "1 2 C(UPDATE 1)");
+            }
+            if !is_seen_before_sync {
+                // Sync comes to shards that are there and whose answer is lost.
+                shards.iter().for_each(|shard| stage.cluster.cable(*shard).stall(true));
+                client.sync();
+                client.flush().await;
+            }
+            shards.iter().for_each(|shard| stage.cluster.cable(*shard).cut());
+            shards.iter().for_each(|shard| stage.cluster.cable(*shard).stall(false));
+            if is_seen_before_sync {
+                client.sync();
+            }
+            let told = client.transcript().await;
+            let errors = told.matches("E(").count();
+            assert!(errors == 1 && told.contains("E(08006 ") && told.ends_with("Z(I)"), "{shards:?}: {told}");
+            for shard in shards {
+                let balance = format!("SELECT balance FROM accounts WHERE id = {}", stage.key(*shard, 0));
+                assert_eq!(client.value(&balance).await, "100", "{shards:?}");
+            }
+        }
+    }
+    stage.assert_no_panic();
+}
+
 async fn with_cables(shards: &[usize]) -> Stage {
     let mut cluster = Cluster::start(3).await;
     for shard in shards {

@@ -19,6 +19,7 @@ async fn who_listens_hears_every_shard_once() {
     own_notifications_come_with_the_answer(&stage, &mut listener, &mut beside).await;
     transactions_of_the_listener(&stage, &mut teller, &mut listener).await;
     listening_is_undone_with_its_transaction(&stage, &mut teller).await;
+    own_notifications_of_the_same_transaction(&stage).await;
     transactions_over_several_shards(&stage).await;
     silence(&stage, &mut teller, listener).await;
     stage.assert_log_is_clean();
@@ -149,6 +150,57 @@ async fn listening_is_undone_with_its_transaction(stage: &Stage, teller: &mut Wi
     succeed(&mut other, "DISCARD ALL").await;
     assert_eq!(other.value(LISTENING).await, "");
     succeed(&mut client, "RESET ALL").await;
+}
+
+/// As in PostgreSQL: LISTEN counts for what its own transaction sends, and UNLISTEN too, in any order.
+async fn own_notifications_of_the_same_transaction(stage: &Stage) {
+    let mut client = stage.client().await;
+    for (statements, is_heard) in [
+        ("LISTEN fresh; NOTIFY fresh, 'x'", true),
+        ("NOTIFY fresh; UNLISTEN fresh", false),
+        ("NOTIFY fresh; LISTEN fresh", true),
+        ("UNLISTEN *; NOTIFY fresh", false),
+        ("LISTEN changed; UPDATE accounts SET owner = owner WHERE id = {z}", true),
+        ("UPDATE accounts SET owner = owner WHERE id = {y}; UNLISTEN changed", false),
+        ("UPDATE accounts SET owner = owner WHERE id = {a}; LISTEN changed", true),
+        ("UNLISTEN changed; UPDATE accounts SET owner = owner WHERE id = {a}", false),
+        ("LISTEN one; LISTEN changed; DELETE FROM accounts WHERE id = -1; UPDATE accounts SET owner = owner WHERE id = {z}", true),
+        ("UNLISTEN *; UPDATE accounts SET owner = owner WHERE id = {z}", false),
+        ("SAVEPOINT s; LISTEN fresh; ROLLBACK TO s; NOTIFY fresh", false),
+    ] {
+        let statements = stage.fill_in(statements);
+        let single: Vec<&str> = statements.split("; ").collect();
+        for form in ["one message", "several messages", "a pipeline"] {
+            let before = client.value("SELECT coalesce(string_agg(c, ',' ORDER BY c), '') FROM pg_listening_channels() c").await;
+            let told = match form {
+                "one message" => client.ask(&format!("BEGIN; {statements}; COMMIT")).await,
+                "several messages" => {
+                    succeed(&mut client, "BEGIN").await;
+                    for statement in &single {
+                        succeed(&mut client, statement).await;
+                    }
+                    client.ask("COMMIT").await
+                }
+                _ if statements.contains("SAVEPOINT") => continue,
+                _ => {
+                    for statement in &single {
+                        client.unnamed(statement, &[]);
+                    }
+                    client.sync();
+                    client.transcript().await
+                }
+            };
+            assert!(!told.contains("E("), "{statements} as {form}: {told}");
+            assert_eq!(told.matches(" A ").count(), usize::from(is_heard), "{statements} as {form} after {before:?}: {told}");
+            if form != "a pipeline" {
+                // The same again, from where it was.
+                succeed(&mut client, "UNLISTEN *").await;
+                for channel in before.split(',').filter(|name| !name.is_empty()) {
+                    succeed(&mut client, &format!("LISTEN {channel}")).await;
+                }
+            }
+        }
+    }
 }
 
 /// One shard that notifies decides; a second one is refused before anything is lost.

@@ -70,6 +70,80 @@ async fn a_killed_shard_is_noticed_by_its_own_statements_only() {
     bystander.stop().await;
 }
 
+/// Its idle connections are known to be gone, whatever the shard has said before it closed them, and nobody pays for them afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_was_away_costs_nobody_a_statement_after_its_return() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let other = stage.key(1, 0);
+    let owner = format!("SELECT owner FROM accounts WHERE id = {other}");
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        clients.push(stage.client().await);
+    }
+    for way in ["immediate stop", "crash of one backend"] {
+        // So many connections are idle afterwards.
+        for client in &mut clients {
+            client.query(&format!("SELECT pg_sleep(0.3) FROM accounts WHERE id = {other}"));
+            client.flush().await;
+        }
+        for client in &mut clients {
+            assert!(client.transcript().await.ends_with("Z(I)"));
+        }
+        match way {
+            "immediate stop" => {
+                stage.cluster.shard_server_mut(1).stop(StopMode::Immediate).expect("stop the shard");
+                until_up(&stage, "0").await;
+                let log = stage.proxy.log();
+                assert!(log.contains("connection to shard lost") && log.contains("shard not reachable"), "{log}");
+                stage.cluster.shard_server_mut(1).start_again().expect("start it again");
+            }
+            _ => {
+                let before = lost(&stage);
+                let victim = stage.cluster.connect_shard(1).await;
+                let pid: i32 = victim.query_one("SELECT pg_backend_pid()", &[]).await.expect("a pid").get(0);
+                let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+                rustix::process::kill_process(pid, Signal::KILL).expect("killed");
+                let asked_at = Instant::now();
+                while lost(&stage) == before {
+                    assert!(asked_at.elapsed() < Duration::from_secs(30), "nobody notices");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+        until_up(&stage, "1").await;
+        for client in &mut clients {
+            client.query(&owner);
+            client.flush().await;
+        }
+        for client in &mut clients {
+            assert_eq!(client.transcript().await, format!("T(owner) D(o{other}) C(SELECT 1) Z(I)"), "after the {way}");
+        }
+    }
+    let refused = WireClient::try_connect(stage.proxy.address(), &[("user", "stranger"), ("database", "nowhere")]).await;
+    assert!(refused.is_err());
+    let log = stage.proxy.log();
+    let line = log.lines().find(|line| line.contains("login refused")).expect("a line");
+    assert!(line.contains("stranger") && line.contains("127.0.0.1:"), "{line}");
+}
+
+async fn until_up(stage: &Stage, value: &str) {
+    let asked_at = Instant::now();
+    while metric(stage, "shardgate_shard_up{shard=\"shard1\"}") != value {
+        assert!(asked_at.elapsed() < Duration::from_secs(30), "shardgate_shard_up is not {value}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn lost(stage: &Stage) -> String {
+    metric(stage, "shardgate_shard_connections_lost_total{shard=\"shard1\"}")
+}
+
+fn metric(stage: &Stage, name: &str) -> String {
+    let (_, metrics) = stage.proxy.admin("/metrics").expect("metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.map(|value| value.trim().to_owned()).unwrap_or_default()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_home_the_other_shards_go_on() {
     let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;

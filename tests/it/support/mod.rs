@@ -19,7 +19,7 @@ pub mod tpch;
 mod volume;
 mod wire_client;
 
-pub use cable::Cable;
+pub use cable::{Cable, Lie};
 pub use certificates::{Certificates, KeyFiles};
 pub use cluster::{Cluster, Text, connect};
 pub use doorman::Doorman;

@@ -8,6 +8,7 @@ use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
+use crate::sql::query::resolve;
 use crate::sql::rewrite::drawing;
 
 pub(super) fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
@@ -80,7 +81,7 @@ fn unique_default(detail: &str) -> PgError {
 }
 
 pub(super) fn declared(name: &nodes::RangeVar, context: &Context) -> Option<SequenceName> {
-    let found = context.catalog.resolve(name.schemaname(), name.relname()?, &context.search_path)?;
+    let found = resolve(context, name, &context.search_path).table()?;
     let sequence = (found.schema.clone(), found.name.clone());
     context.map.sequences.contains_key(&sequence).then_some(sequence)
 }

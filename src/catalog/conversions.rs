@@ -1,0 +1,40 @@
+//! Functions of users that PostgreSQL calls where the text of a statement names none: casts, checks of domains, and what operator
+//! classes compare and hash with.
+//!
+//! Which of them a statement calls depends on the types of its values, which are not known here. So each counts for every statement
+//! that may have a value of one of its types: by a column of a table, by the name of the type, or by a function or operator that takes
+//! or gives one. Too many cost a statement its way over several shards, a missing one an answer.
+
+use std::collections::BTreeSet;
+
+use super::{Catalog, Function, Oid, mentions};
+
+/// One such function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversion {
+    pub function: Oid,
+    /// Types of users that it takes or gives, and those that have them as a part. Empty: it is between types of PostgreSQL.
+    pub types: BTreeSet<Oid>,
+    pub type_names: BTreeSet<String>,
+    /// Called without being asked for by a cast or an assignment.
+    pub is_implicit: bool,
+}
+
+impl Catalog {
+    /// May this text call it, which uses these relations?
+    pub fn may_convert<'r>(&self, conversion: &Conversion, text: &str, relations: impl IntoIterator<Item = &'r Oid>) -> bool {
+        let columns = relations.into_iter().filter_map(|oid| self.relations.get(oid)).flat_map(|relation| &relation.columns);
+        conversion.types.is_empty()
+            || mentions(text, &conversion.type_names)
+            || columns.into_iter().any(|column| conversion.types.contains(&column.type_oid))
+            || self.has_call_of_types(conversion, text)
+    }
+
+    fn has_call_of_types(&self, conversion: &Conversion, text: &str) -> bool {
+        let of_types = |function: &&Function| function.types.iter().any(|of| conversion.types.contains(of));
+        let functions: Vec<&Function> = self.functions.values().filter(of_types).collect();
+        let names: BTreeSet<String> = functions.iter().map(|function| function.name.clone()).collect();
+        let is_operator = |function: &&Function| self.operator_functions.values().flatten().any(|oid| *oid == function.oid);
+        mentions(text, &names) || functions.iter().any(is_operator)
+    }
+}
