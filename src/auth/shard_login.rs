@@ -90,15 +90,17 @@ pub enum LoginError {
     Scram(#[from] ScramClientError),
 }
 
-/// Logs in. `parameters` are further startup parameters (client_encoding, options, …). Not cancel safe.
+/// Logs in. `parameters` are further startup parameters (client_encoding, options, …). `behind`: requests that travel with the last
+/// message of the login, whose answers the caller reads after it. Not cancel safe.
 pub async fn login(
     stream: &mut ShardStream,
     credentials: &BackendCredentials,
     database: &str,
     parameters: &[(&str, &str)],
+    behind: &[u8],
 ) -> Result<Greeting, LoginError> {
     let end_point = stream.end_point();
-    login_over(stream, end_point, credentials, database, parameters).await
+    login_over(stream, end_point, credentials, database, parameters, behind).await
 }
 
 /// The same over any stream. `end_point`: the hash of the server's certificate, under TLS.
@@ -108,14 +110,17 @@ pub async fn login_over<S: AsyncRead + AsyncWrite + Unpin>(
     credentials: &BackendCredentials,
     database: &str,
     parameters: &[(&str, &str)],
+    behind: &[u8],
 ) -> Result<Greeting, LoginError> {
     let buffer = BytesMut::with_capacity(1024);
-    let mut dialogue = Dialogue { stream, end_point, buffer, frames_left: FRAMES_MAX };
+    let mut dialogue = Dialogue { stream, end_point, buffer, frames_left: FRAMES_MAX, behind };
     let mut packet = BytesMut::with_capacity(256);
     let all = [("user", &*credentials.user), ("database", database)].into_iter().chain(parameters.iter().copied());
     frontend::startup_message(all, &mut packet).map_err(LoginError::Io)?;
     dialogue.send(&packet).await?;
     dialogue.authenticate(credentials).await?;
+    // Where no password was asked for, nothing could go with it.
+    dialogue.send_last(&[]).await?;
     dialogue.greeting().await
 }
 
@@ -124,12 +129,23 @@ struct Dialogue<'a, S> {
     end_point: Option<Vec<u8>>,
     buffer: BytesMut,
     frames_left: usize,
+    /// Not sent yet.
+    behind: &'a [u8],
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
     async fn send(&mut self, packet: &[u8]) -> Result<(), LoginError> {
         self.stream.write_all(packet).await.map_err(LoginError::Io)?;
         self.stream.flush().await.map_err(LoginError::Io)
+    }
+
+    /// The last message of the login: what goes behind it is in its packet.
+    async fn send_last(&mut self, packet: &[u8]) -> Result<(), LoginError> {
+        let behind = std::mem::take(&mut self.behind);
+        if packet.is_empty() && behind.is_empty() {
+            return Ok(());
+        }
+        self.send(&[packet, behind].concat()).await
     }
 
     /// The next message that is neither an error nor a notice.
@@ -181,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
     async fn send_password(&mut self, password: &[u8]) -> Result<(), LoginError> {
         let mut packet = BytesMut::new();
         frontend::password_message(password, &mut packet).map_err(LoginError::Io)?;
-        self.send(&packet).await
+        self.send_last(&packet).await
     }
 
     async fn scram(&mut self, mechanisms: &[u8], secret: &BackendSecret) -> Result<(), LoginError> {
@@ -197,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
         let last: ClientFinal = first.answer(&server_first, secret)?;
         packet.clear();
         frontend::sasl_response(last.message.as_bytes(), &mut packet).map_err(LoginError::Io)?;
-        self.send(&packet).await?;
+        self.send_last(&packet).await?;
         let server_final = self.expect(AUTHENTICATION_SASL_FINAL).await?;
         Ok(last.verify(&server_final)?)
     }

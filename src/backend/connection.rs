@@ -182,17 +182,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(
+    pub fn new(stream: ShardStream, endpoint: &Arc<ShardEndpoint>, greeting: Greeting, runtime: usize) -> Self {
+        Self::after_login(stream, endpoint, greeting, runtime, false)
+    }
+
+    /// `has_query`: one was sent behind the login, and its answer may have begun to come.
+    pub(super) fn after_login(
         stream: ShardStream,
         endpoint: &Arc<ShardEndpoint>,
         greeting: Greeting,
         runtime: usize,
-        limits: ConnectionLimits,
+        has_query: bool,
     ) -> Self {
         let now = Instant::now();
         let mut connection = Self {
             stream,
-            limits,
+            limits: ConnectionLimits::OWN,
             input: BytesMut::new(),
             output: Output::default(),
             notifications: BytesMut::new(),
@@ -223,6 +228,9 @@ impl Connection {
             is_pinned: false,
         };
         connection.input = greeting.leftover;
+        if has_query {
+            connection.protocol.asked(client_tag::QUERY, None);
+        }
         connection.check_received(0);
         connection
     }
@@ -258,6 +266,10 @@ impl Connection {
         if let (Some(nested), Some(body)) = (self.nested.get(usize::from(entry)), self.input.get_mut(body)) {
             self.oids.translate_row(nested, body);
         }
+    }
+
+    pub fn set_limits(&mut self, limits: ConnectionLimits) {
+        self.limits = limits;
     }
 
     /// Writes what is waiting and reads at least one byte. Cancel safe: bytes are in `output` or `input` or on the wire.
@@ -725,7 +737,9 @@ mod tests {
         let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
         let endpoint = Arc::new(ShardEndpoint::new(url).expect("usable"));
         let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
-        (Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0, limits), shard)
+        let mut connection = Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0);
+        connection.set_limits(limits);
+        (connection, shard)
     }
 
     fn message(tag: u8, body: &[u8]) -> Vec<u8> {

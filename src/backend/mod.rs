@@ -9,6 +9,7 @@ pub mod catalog_reader;
 mod connection;
 mod foreign_oids;
 mod health;
+pub mod identity;
 mod open;
 mod output;
 mod pool;
@@ -27,4 +28,4 @@ pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Poo
 pub use prepared::{ColumnsDigest, PreparedStatements, StatementId, StatementRegistry, StatementText};
 pub use settings::{CustomNames, STATEMENT_TIMEOUT, Settings};
 pub use shard_text::{Own, ShardText, Stored};
-pub use target::ShardAddress;
+pub use target::{AddressError, ShardAddress};

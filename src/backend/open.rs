@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
 use thiserror::Error;
 
-use super::{Connection, ConnectionLimits, ShardAddress};
+use super::identity::{self, Misdirected};
+use super::{Connection, ConnectionError, ShardAddress};
 use crate::auth::{self, BackendCredentials, LoginError, ShardError};
 use crate::net::ConnectError;
+use crate::wire::originate;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -20,15 +23,15 @@ pub enum OpenError {
     Refused(ShardError),
     #[error(transparent)]
     Login(LoginError),
+    /// It does not lead to the shard.
+    #[error(transparent)]
+    Misdirected(#[from] Misdirected),
+    #[error("the connection was lost while the database was asked for its identity")]
+    Lost(#[from] ConnectionError),
 }
 
-/// A fresh connection of this runtime. The caller sets the deadline.
-pub async fn open(
-    address: &ShardAddress,
-    credentials: &BackendCredentials,
-    runtime: usize,
-    limits: ConnectionLimits,
-) -> Result<Connection, OpenError> {
+/// A fresh connection of this runtime, which leads to the shard's own database. The caller sets the deadline.
+pub async fn open(address: &ShardAddress, credentials: &BackendCredentials, runtime: usize) -> Result<Connection, OpenError> {
     let mut stream = address.endpoint.connect().await?;
     let url = address.endpoint.url();
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings. Whatever
@@ -36,9 +39,17 @@ pub async fn open(
     let own = [("client_encoding", Some("UTF8")), ("standard_conforming_strings", Some("on"))];
     let given = [("options", url.options.as_deref()), ("application_name", url.application_name.as_deref())];
     let parameters: Vec<(&str, &str)> = given.into_iter().chain(own).filter_map(|(name, value)| Some((name, value?))).collect();
-    match auth::login(&mut stream, credentials, &address.database, &parameters).await {
-        Ok(greeting) => Ok(Connection::new(stream, &address.endpoint, greeting, runtime, limits)),
-        Err(LoginError::Shard(error)) => Err(OpenError::Refused(error)),
-        Err(error) => Err(OpenError::Login(error)),
+    let mut question = BytesMut::new();
+    if address.identity.is_some() {
+        originate::query(&mut question, identity::QUERY.as_bytes());
     }
+    let mut connection = match auth::login(&mut stream, credentials, &address.database, &parameters, &question).await {
+        Ok(greeting) => Connection::after_login(stream, &address.endpoint, greeting, runtime, address.identity.is_some()),
+        Err(LoginError::Shard(error)) => return Err(OpenError::Refused(error)),
+        Err(error) => return Err(OpenError::Login(error)),
+    };
+    if let Some(expected) = &address.identity {
+        identity::check_answer(&mut connection, expected).await??;
+    }
+    Ok(connection)
 }

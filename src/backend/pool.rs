@@ -10,14 +10,18 @@
 //! Part of the budget is for late joiners only: sessions that hold a connection of another shard already. Without it, sessions
 //! that hold A and wait for B, and their mirror image, would wait for each other until the deadline.
 //!
+//! A pool belongs to one address and one state of its shard. When either changes in the map the pool is retired: it gives nothing more
+//! out, those who wait in its queue ask the new pool, and connections that are in use are closed when they are given back.
+//!
 //! Every runtime keeps its own idle connections, because a socket belongs to one reactor; moving one costs two system calls.
 //! The mutex is held for a few instructions, never across an await.
 
+mod retired;
 mod suspicion;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +30,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use super::health::Backoff;
+use super::identity::Misdirected;
 use super::open::OpenError;
 use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::{BackendCredentials, ShardError};
@@ -67,6 +72,18 @@ pub enum CheckoutError {
     /// The shard refused the login: its own error.
     #[error("shard \"{shard}\" refused the connection")]
     Refused { shard: String, error: ShardError },
+    #[error("the url of shard \"{shard}\" does not lead there")]
+    Misdirected { shard: String, reason: Misdirected },
+    /// The shard has another address or state: ask its new pool.
+    #[error("the pool of shard \"{shard}\" is retired")]
+    Retired { shard: String },
+}
+
+impl CheckoutError {
+    /// The login failed by the password.
+    pub fn is_wrong_password(&self) -> bool {
+        matches!(self, CheckoutError::Refused { error, .. } if error.code() == Some(SqlState::INVALID_PASSWORD))
+    }
 }
 
 impl From<CheckoutError> for PgError {
@@ -83,6 +100,12 @@ impl From<CheckoutError> for PgError {
             )
             .with_detail(format!("All {size} connections are in use (pool.size_per_shard)."))
             .with_hint("Raise pool.size_per_shard or pool.checkout_timeout_ms, or shorten transactions."),
+            CheckoutError::Misdirected { shard, reason } => reason.into_error(&shard),
+            CheckoutError::Retired { shard } => {
+                PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
+                    .with_detail("Its address or state is being changed.")
+                    .with_hint("Retry the statement.")
+            }
             CheckoutError::Refused { shard, error } => {
                 let text = |code| error.field(code).map(|text| String::from_utf8_lossy(text).into_owned());
                 let told = PgError::new(error.code().unwrap_or(SqlState::CONNECTION_FAILURE), error.message());
@@ -177,6 +200,8 @@ pub struct Pool {
     credentials: BackendCredentials,
     /// The newest login that has asked for it.
     asked_by: AtomicU64,
+    /// Set with the state locked.
+    is_retired: AtomicBool,
     limits: PoolLimits,
     counters: PoolCounters,
     state: Mutex<State>,
@@ -195,6 +220,8 @@ struct State {
     /// Length of the queue at which those who have given up are taken out.
     waiters_checked_at: usize,
     health: Health,
+    /// Of the last attempt.
+    misdirected: Option<Misdirected>,
     /// Connections opened before this are not given out: the shard has been away since, or they are too old.
     not_before: Instant,
     /// A connection was lost, and whether the shard is there has not been tried since.
@@ -218,7 +245,9 @@ enum Found {
     Idle(Box<Connection>),
     Slot,
     Wait(oneshot::Receiver<Grant>),
-    Down,
+    /// Why, where the last connection did not lead to the shard.
+    Down(Option<Misdirected>),
+    Retired,
 }
 
 impl Pool {
@@ -239,11 +268,13 @@ impl Pool {
             waiters: VecDeque::new(),
             waiters_checked_at: WAITERS_CHECKED_AT,
             health: Health::new(limits.backoff),
+            misdirected: None,
             not_before: Instant::now(),
             is_suspect: false,
         };
-        let (asked_by, state, disturbed) = (AtomicU64::new(0), Mutex::new(state), Arc::clone(disturbed));
-        Self { shard, address, credentials, asked_by, limits, counters, state, disturbed }
+        let (asked_by, is_retired) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (state, disturbed) = (Mutex::new(state), Arc::clone(disturbed));
+        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -261,7 +292,9 @@ impl Pool {
             let grant = match found {
                 Found::Idle(connection) => Grant::Connection(connection),
                 Found::Slot => Grant::Slot,
-                Found::Down => return Err(self.unavailable("The last attempt to connect failed")),
+                Found::Down(None) => return Err(self.unavailable("The last attempt to connect failed")),
+                Found::Down(Some(reason)) => return Err(self.misdirected(reason)),
+                Found::Retired => return Err(self.retired()),
                 Found::Wait(receiver) => {
                     let since = Instant::now();
                     let granted = self.wait(receiver, deadline).await;
@@ -312,7 +345,8 @@ impl Pool {
         let mut queued = Queued { receiver, pool: self };
         match tokio::time::timeout_at(deadline, &mut queued.receiver).await {
             Ok(Ok(grant)) => Ok(grant),
-            Ok(Err(_)) => Err(self.unavailable("The pool is closed")),
+            // Nobody but a pool that is retired sends its queue away.
+            Ok(Err(_)) => Err(self.retired()),
             Err(_) => Err(CheckoutError::Timeout {
                 shard: self.address.name.clone(),
                 size: self.limits.size,
@@ -323,6 +357,9 @@ impl Pool {
 
     fn find(&self, kind: Checkout, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Found {
         let mut state = self.state.lock();
+        if self.is_retired() {
+            return Found::Retired;
+        }
         // A queue is served in order; only late joiners go ahead of those who hold nothing.
         if state.may_take(kind, &self.limits) && (state.waiters.is_empty() || kind == Checkout::LateJoiner) {
             if let Some(connection) = state.take_idle(runtime, fits) {
@@ -331,7 +368,7 @@ impl Pool {
             }
             if state.open < self.limits.size {
                 if !state.health.may_connect(Instant::now()) {
-                    return Found::Down;
+                    return Found::Down(state.misdirected.clone());
                 }
                 state.open += 1;
                 state.in_use += 1;
@@ -398,7 +435,7 @@ impl Pool {
         failed: impl FnOnce(&mut Health, Instant),
     ) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime, self.limits.connection));
+        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match &opened {
@@ -406,7 +443,9 @@ impl Pool {
             Err(_) => self.counters.failed(),
         }
         match opened {
-            Ok(connection) => {
+            _ if self.is_retired() => Err(self.retired()),
+            Ok(mut connection) => {
+                connection.set_limits(self.limits.connection);
                 slot.used();
                 self.connected();
                 Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self), is_new: true })
@@ -423,14 +462,22 @@ impl Pool {
                 let was_up = state.health.is_up();
                 failed(&mut state.health, Instant::now());
                 state.is_suspect = false;
+                state.misdirected = if let OpenError::Misdirected(reason) = &error { Some(reason.clone()) } else { None };
                 drop(state);
                 match was_up {
                     true => tracing::warn!(shard = %self.address.name, user = self.user(), %error, "shard not reachable"),
                     false => tracing::debug!(shard = %self.address.name, user = self.user(), %error, "shard still not reachable"),
                 }
-                Err(self.unavailable(&error.to_string()))
+                match error {
+                    OpenError::Misdirected(reason) => Err(self.misdirected(reason)),
+                    error => Err(self.unavailable(&error.to_string())),
+                }
             }
         }
+    }
+
+    fn misdirected(&self, reason: Misdirected) -> CheckoutError {
+        CheckoutError::Misdirected { shard: self.address.name.clone(), reason }
     }
 
     fn unavailable(&self, reason: &str) -> CheckoutError {
@@ -441,7 +488,7 @@ impl Pool {
         connection.idle_since = None;
         let mut state = self.state.lock();
         state.in_use -= 1;
-        if connection.opened_at < state.not_before {
+        if self.is_retired() || connection.opened_at < state.not_before {
             state.open -= 1;
             self.serve_slot(&mut state);
             return;
@@ -633,10 +680,13 @@ impl Pools {
     }
 
     /// The pool of this shard and of the user with these credentials; made when it is first asked for. Of two logins with different
-    /// ones the later counts, which has the user's present password: an earlier session shares its pool.
+    /// ones the later counts, which has the user's present password: an earlier session shares its pool. One of another address
+    /// is retired.
     pub fn pool(&self, shard: ShardId, address: ShardAddress, credentials: BackendCredentials, login: u64) -> Arc<Pool> {
         let key = (shard, credentials.user.to_string());
-        let is_meant = |pool: &Pool| pool.credentials == credentials || pool.asked_by.load(Ordering::Acquire) > login;
+        let is_of_address = |pool: &Pool| pool.address.is_same(&address);
+        let is_meant =
+            |pool: &Pool| is_of_address(pool) && (pool.credentials == credentials || pool.asked_by.load(Ordering::Acquire) > login);
         if let Some(pool) = self.pools.read().get(&key).filter(|pool| is_meant(pool)) {
             pool.asked_by.fetch_max(login, Ordering::AcqRel);
             return Arc::clone(pool);
@@ -646,9 +696,14 @@ impl Pools {
             pool.asked_by.fetch_max(login, Ordering::AcqRel);
             return Arc::clone(pool);
         }
+        let is_moved = pools.get(&key).is_some_and(|pool| !is_of_address(pool));
         let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics, &self.disturbed));
         pool.asked_by.store(login, Ordering::Release);
-        pools.insert(key, Arc::clone(&pool));
+        let before = pools.insert(key, Arc::clone(&pool));
+        drop(pools);
+        if let Some(before) = before.filter(|_| is_moved) {
+            before.retire();
+        }
         pool
     }
 
@@ -656,7 +711,7 @@ impl Pools {
         self.pools.read().values().cloned().collect()
     }
 
-    /// Forgets pools of shards that are gone or whose URL has changed.
+    /// Forgets pools; sessions that have them go on with them.
     pub fn retain(&self, keep: impl Fn(&Pool) -> bool) {
         self.pools.write().retain(|_, pool| keep(pool));
     }
@@ -669,8 +724,9 @@ mod tests {
     use crate::config::Secret;
     use crate::config::ShardUrl;
     use crate::net::ShardEndpoint;
+    use crate::shardmap::ShardState;
 
-    fn pools() -> Pools {
+    pub(super) fn pools() -> Pools {
         let second = Duration::from_secs(1);
         let limits = PoolLimits {
             size: 2,
@@ -685,10 +741,15 @@ mod tests {
         Pools::new(limits, 1, Metrics::new().expect("built"))
     }
 
+    pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {
+        let endpoint = Arc::new(ShardEndpoint::new(ShardUrl::parse(url).expect("valid")).expect("usable"));
+        let (name, database) = ("s1".to_owned(), "app".to_owned());
+        ShardAddress { name, database, url: url.to_owned(), state, identity: None, endpoint }
+    }
+
     fn ask(pools: &Pools, password: &str, login: u64) -> Arc<Pool> {
         let url = "postgres://postgres@127.0.0.1:1/app";
-        let endpoint = Arc::new(ShardEndpoint::new(ShardUrl::parse(url).expect("valid")).expect("usable"));
-        let address = ShardAddress { name: "s1".to_owned(), database: "app".to_owned(), url: url.to_owned(), endpoint };
+        let address = address(url, ShardState::Online);
         let credentials = BackendCredentials { user: "ada".into(), secret: BackendSecret::Password(Secret::new(password)) };
         pools.pool(ShardId(1), address, credentials, login)
     }

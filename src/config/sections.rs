@@ -65,6 +65,7 @@ pub struct PoolConfig {
     pub size_per_shard: u32,
     pub late_joiner_share: f64,
     pub checkout_timeout_ms: u64,
+    pub maintenance_timeout_ms: u64,
     /// 0: never.
     pub idle_timeout_ms: u64,
     /// 0: never.
@@ -150,6 +151,10 @@ impl PoolConfig {
         Duration::from_millis(self.checkout_timeout_ms)
     }
 
+    pub fn maintenance_timeout(&self) -> Duration {
+        Duration::from_millis(self.maintenance_timeout_ms)
+    }
+
     pub fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
     }
@@ -223,6 +228,7 @@ impl Default for PoolConfig {
             size_per_shard: 50,
             late_joiner_share: 0.25,
             checkout_timeout_ms: 5000,
+            maintenance_timeout_ms: 30_000,
             idle_timeout_ms: 600_000,
             max_lifetime_ms: 3_600_000,
             connect_timeout_ms: 5000,

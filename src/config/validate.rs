@@ -69,6 +69,7 @@ fn pool(pool: &PoolConfig) -> Result<(), ConfigError> {
     within("pool.size_per_shard", pool.size_per_shard, 2..=100_000)?;
     within("pool.late_joiner_share", pool.late_joiner_share, 0.0..=0.9)?;
     within("pool.checkout_timeout_ms", pool.checkout_timeout_ms, 1..=HOUR_MS)?;
+    within("pool.maintenance_timeout_ms", pool.maintenance_timeout_ms, 0..=HOUR_MS)?;
     within("pool.idle_timeout_ms", pool.idle_timeout_ms, 0..=30 * DAY_MS)?;
     within("pool.max_lifetime_ms", pool.max_lifetime_ms, 0..=30 * DAY_MS)?;
     within("pool.connect_timeout_ms", pool.connect_timeout_ms, 10..=600_000)?;

@@ -76,17 +76,25 @@ impl Arguments {
     }
 
     pub(super) fn float(&self, name: &str) -> Result<f64, PgError> {
+        self.optional_float(name)?.ok_or_else(|| self.null_refused(name))
+    }
+
+    pub(super) fn optional_float(&self, name: &str) -> Result<Option<f64>, PgError> {
         match &self.bound(name)?.value {
-            Value::Float(value) => Ok(*value),
-            Value::Null => Err(self.null_refused(name)),
+            Value::Float(value) => Ok(Some(*value)),
+            Value::Null => Ok(None),
             Value::Text(_) | Value::Integer(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         }
     }
 
     pub(super) fn texts(&self, name: &str) -> Result<&[String], PgError> {
+        self.optional_texts(name)?.ok_or_else(|| self.null_refused(name))
+    }
+
+    pub(super) fn optional_texts(&self, name: &str) -> Result<Option<&[String]>, PgError> {
         match &self.bound(name)?.value {
-            Value::Texts(texts) => Ok(texts),
-            Value::Null => Err(self.null_refused(name)),
+            Value::Texts(texts) => Ok(Some(texts)),
+            Value::Null => Ok(None),
             Value::Text(_) | Value::Integer(_) | Value::Float(_) => Err(self.wrong_accessor(name)),
         }
     }

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::{AuthMethod, BackendUser, Config, TlsMode};
 use crate::error::PgError;
 use crate::net::descriptors;
-use crate::shardmap::{MapSnapshot, Shard, ShardState, Store, TableKind};
+use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
 
 use super::BODY_READER;
 use super::checks::{Candidate, CandidateKind};
@@ -172,7 +172,7 @@ async fn map(config: &Config, found: &mut Vec<Finding>) -> Option<MapSnapshot> {
 }
 
 async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
-    let mut connection = ShardConnection::open("map", config.map.url.reveal())
+    let mut connection = ShardConnection::open_new("map", config.map.url.reveal())
         .await
         .map_err(|error| PgError { message: error.message.replace("shard \"map\"", "the map database"), ..error })?;
     let synchronous_commit: String = connection.value("SHOW synchronous_commit").await?;
@@ -200,10 +200,10 @@ struct Facts {
 async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>) {
     let subject = format!("shard \"{}\"", shard.name);
     let mut found = Vec::new();
-    if shard.state == ShardState::Preparing {
+    if !shard.state.is_ready() {
         found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));
     }
-    let mut connection = match ShardConnection::open(&shard.name, &shard.url).await {
+    let mut connection = match ShardConnection::open(shard).await {
         Ok(connection) => connection,
         Err(error) => {
             found.push(Finding::of_error(&subject, &error));

@@ -1,4 +1,4 @@
-//! Keys and partitions: `map_key`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`.
+//! Keys and partitions: `map_key`, `map_keys`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`.
 //!
 //! Changes of the map only; no row moves. The map's stored functions refuse what would leave rows behind.
 
@@ -104,6 +104,18 @@ pub(super) async fn map(control: &Control, caller: &Caller, arguments: &Argument
     Ok(partition.0)
 }
 
+pub(super) async fn map_many(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<i32, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    require_lookup(&table)?;
+    let parse = |text: &String| Key::parse_text(&table.group.key_types, text);
+    let keys = arguments.texts("keys")?.iter().map(parse).collect::<Result<Vec<Key>, PgError>>()?;
+    keys.iter().try_for_each(|key| refuse_impossible(&table, key))?;
+    let (types, shard) = (&table.group.key_types, arguments.text("shard")?);
+    let mapped = control.map.store().map_keys(&caller.user, table.name(), &keys, types, shard).await?;
+    control.reached().await?;
+    Ok(mapped)
+}
+
 /// A mapping of `'12'` where the key is `right(isbn, 1)` would never be used: most likely the user gave the column's value.
 fn refuse_impossible(table: &ShardedTable, key: &Key) -> Result<(), PgError> {
     for (column, datum) in table.key().iter().zip(key.data()) {
@@ -163,7 +175,7 @@ fn parse_bound(group: &Group, text: &str) -> Result<Bound, PgError> {
 }
 
 /// The first columns of a longer key are enough: `(eu)`.
-fn parse_range_bound(key_types: &[KeyType], text: &str) -> Result<Bound, PgError> {
+pub(super) fn parse_range_bound(key_types: &[KeyType], text: &str) -> Result<Bound, PgError> {
     Ok(Bound::Key(Key::parse_text(key_types, text)?.ordered_bytes()))
 }
 

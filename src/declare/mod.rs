@@ -20,6 +20,7 @@ use crate::shardmap::{MapSnapshot, Shard, ShardMap};
 use crate::sql::analysis::{ArgumentValue, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 
+mod alter_shard;
 mod arguments;
 mod array;
 pub mod check;
@@ -118,7 +119,7 @@ impl Control {
     }
 
     async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
-        ShardConnection::open(&shard.name, &shard.url).await
+        ShardConnection::open(shard).await
     }
 
     /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
@@ -127,6 +128,26 @@ impl Control {
         let support = support::for_commits(&mut connection, &self.client_roles, user).await;
         connection.close().await;
         support
+    }
+
+    /// Reads the identities that the map does not have, of shards that an earlier version has registered. Every user may read them
+    /// there from then on.
+    pub async fn learn_identities(&self) -> Result<(), PgError> {
+        let unknown: Vec<Arc<Shard>> =
+            self.map.snapshot().shards.iter().filter(|shard| shard.identity.is_none() && shard.state.is_ready()).cloned().collect();
+        let mut learned = Ok(());
+        for shard in unknown {
+            // One that is away does not keep the others from being known.
+            learned = learned.and(self.learn_identity(&shard).await);
+        }
+        learned
+    }
+
+    async fn learn_identity(&self, shard: &Shard) -> Result<(), PgError> {
+        let mut connection = self.open(shard).await?;
+        let identity = support::ensure(&mut connection, &self.client_roles).await;
+        connection.close().await;
+        Ok(self.map.store().note_identity("shardgate", &shard.name, &identity?).await?)
     }
 
     /// For the relation `shardgate.tables`.
@@ -172,6 +193,7 @@ async fn run(
     let number = |number: i32| vec![Some(number.to_string())];
     match function {
         Function::AddShard => Box::pin(shards::add(control, user, arguments)).await.map(void),
+        Function::AlterShard => alter_shard::alter(control, user, arguments).await.map(void),
         Function::DropShard => shards::drop(control, user, arguments).await.map(void),
         Function::DistributeTable => sharding::distribute(control, caller, arguments).await.map(void),
         Function::CreateDistributedTable => sharding::create_distributed(control, caller, arguments).await.map(void),
@@ -179,6 +201,7 @@ async fn run(
             Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)
         }
         Function::MapKey => keys::map(control, caller, arguments).await.map(number),
+        Function::MapKeys => keys::map_many(control, caller, arguments).await.map(number),
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),

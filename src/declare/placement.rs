@@ -1,27 +1,43 @@
 //! On which shards the partitions of a new table begin.
 
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, Shard, ShardState};
+use crate::shardmap::{MapSnapshot, Shard};
 
 use super::names::nearest;
 
-/// `all`, or names between commas. Only shards that are online.
+/// `all`, or names between commas. Only shards that take new partitions.
 pub(super) fn parse_shards<'a>(snapshot: &'a MapSnapshot, text: &str) -> Result<Vec<&'a Shard>, PgError> {
     if text.trim() == "all" && snapshot.shard_by_name("all").is_none() {
-        return Ok(snapshot.shards.iter().map(AsRef::as_ref).filter(|shard| shard.state == ShardState::Online).collect());
+        return Ok(snapshot.shards.iter().map(AsRef::as_ref).filter(|shard| shard.state.takes_new_partitions()).collect());
     }
     let mut chosen: Vec<&Shard> = Vec::new();
     for name in text.split(',').map(str::trim) {
         let shard = snapshot.shard_by_name(name).ok_or_else(|| unknown_shard(snapshot, name))?;
-        if shard.state != ShardState::Online {
-            return Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("shard \"{name}\" is not online"))
-                .with_hint("Call shardgate.add_shard() again to finish its preparation."));
+        if !shard.state.takes_new_partitions() {
+            return Err(no_new_partitions(shard));
         }
         if !chosen.iter().any(|other| other.id == shard.id) {
             chosen.push(shard);
         }
     }
     Ok(chosen)
+}
+
+pub(super) fn no_shard_takes_partitions() -> PgError {
+    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no shard takes new partitions")
+        .with_hint("SELECT name, state FROM shardgate.shards shows why; shardgate.alter_shard(name, state => 'online') changes it.")
+}
+
+/// As the map says it.
+fn no_new_partitions(shard: &Shard) -> PgError {
+    let name = &shard.name;
+    if !shard.state.is_ready() {
+        return PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("shard \"{name}\" is not online"))
+            .with_hint("Call shardgate.add_shard() again to finish its preparation.");
+    }
+    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("shard \"{name}\" takes no new partitions"))
+        .with_detail(format!("Its state is \"{}\".", shard.state.name()))
+        .with_hint(format!("Choose another shard, or first SELECT shardgate.alter_shard('{name}', state => 'online')."))
 }
 
 fn unknown_shard(snapshot: &MapSnapshot, name: &str) -> PgError {
@@ -61,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::shardmap::ShardId;
+    use crate::shardmap::{ShardId, ShardState};
 
     fn snapshot(shards: &[(&str, f64, ShardState)]) -> MapSnapshot {
         let shards = shards.iter().enumerate().map(|(index, (name, capacity, state))| {
@@ -73,6 +89,7 @@ mod tests {
                 capacity: *capacity,
                 state: *state,
                 is_home: index == 0,
+                identity: None,
             })
         });
         MapSnapshot { shards: shards.collect(), ..Default::default() }

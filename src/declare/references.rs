@@ -12,7 +12,7 @@ use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
 use crate::catalog::{Catalog, Relation, RelationKind};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{ShardState, Silent, TableKind};
+use crate::shardmap::{Silent, TableKind};
 
 pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> Result<(), PgError> {
     repeated(|| declare_once(control, caller, table)).await
@@ -20,6 +20,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
 
 async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    turn.require_writable()?;
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, table)?;
     if relation.kind == RelationKind::PartitionedTable {
@@ -67,7 +68,7 @@ async fn copy_and_store(
     relation: &Relation,
 ) -> Result<(), Unmade> {
     let mut others = Vec::new();
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
         ensure_table(&mut turn.home, &turn.home_shard.url, catalog, relation, &mut connection).await?;

@@ -11,9 +11,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::checks::capitalised;
 use crate::backend::catalog_reader::Printed;
+use crate::backend::identity;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::{ShardEndpoint, connect_options};
+use crate::shardmap::Shard;
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
 
@@ -45,8 +47,15 @@ pub(super) fn options(name: &str, url: &str) -> Result<PgConnectOptions, PgError
 }
 
 impl ShardConnection {
+    /// To a shard of the map: to its own database, or not at all. Cancel safe.
+    pub(super) async fn open(shard: &Shard) -> Result<Self, PgError> {
+        let mut connection = Self::open_new(&shard.name, &shard.url).await?;
+        connection.check_identity(shard).await?;
+        Ok(connection)
+    }
+
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
-    pub(super) async fn open(name: &str, url: &str) -> Result<Self, PgError> {
+    pub(super) async fn open_new(name: &str, url: &str) -> Result<Self, PgError> {
         let options = options(name, url)?;
         let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
         let connection = match opening {
@@ -91,6 +100,12 @@ impl ShardConnection {
             .with_hint("Give the url of the primary."));
         }
         Ok(())
+    }
+
+    async fn check_identity(&mut self, shard: &Shard) -> Result<(), PgError> {
+        let Some(expected) = &shard.identity else { return Ok(()) };
+        let shown = identity::check(&mut self.connection, expected).await.map_err(|error| self.error(&error))?;
+        shown.map_err(|misdirected| misdirected.into_error(&self.name))
     }
 
     /// Runs statements without results. `sql` is our own text; names in it are quoted.

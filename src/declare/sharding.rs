@@ -5,8 +5,9 @@
 
 use crate::catalog::{Catalog, Definitions, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
+use crate::shard_key::KeyType;
 use crate::shardmap::{
-    Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, ShardState, Silent, StoreError, Strategy, Table,
+    Bound, Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, Silent, StoreError, Strategy, Table,
     TableKind, hash_slices, spread,
 };
 
@@ -15,6 +16,7 @@ use super::checks::{Candidate, CandidateKind, Obstacle};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::key::TableKey;
+use super::keys::parse_range_bound;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
 use super::turn::{Turn, Unmade, repeated};
@@ -28,6 +30,8 @@ struct Request<'a> {
     colocate_with: Colocation<'a>,
     partitions: u32,
     on_shards: &'a str,
+    /// Range: where the pieces but the first begin.
+    bounds: Option<&'a [String]>,
 }
 
 enum Colocation<'a> {
@@ -52,7 +56,9 @@ pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &A
         colocate_with: colocate_with.map_or(Colocation::Nobody, Colocation::With),
         partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
         on_shards: arguments.text("on_shards")?,
+        bounds: arguments.optional_texts("bounds")?,
     };
+    refuse_bounds(&request)?;
     Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
@@ -79,8 +85,18 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
             Some(count) => parse_partitions("shard_count", count)?,
         },
         on_shards: "all",
+        bounds: None,
     };
     Box::pin(repeated(|| declare(control, caller, &request))).await
+}
+
+fn refuse_bounds(request: &Request<'_>) -> Result<(), PgError> {
+    let is_of_range = request.strategy == Some(Strategy::Range) && matches!(request.colocate_with, Colocation::Nobody);
+    if request.bounds.is_none() || is_of_range {
+        return Ok(());
+    }
+    Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "bounds are given for strategy 'range' only, without colocate_with")
+        .with_hint("A colocated table has the partitions of the other one."))
 }
 
 fn parse_strategy(text: &str) -> Result<Strategy, PgError> {
@@ -99,6 +115,7 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
 
 async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
+    turn.require_writable()?;
     let mut catalog = read_catalog(&mut turn.home).await?;
     let relation = names::find_table(&catalog, caller, request.table)?;
     let family = gate::names(&catalog.family(relation));
@@ -120,7 +137,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         catalog = read_catalog(&mut turn.home).await?;
     }
     let relation = names::find_table(&catalog, caller, request.table)?;
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
         ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
@@ -187,7 +204,7 @@ impl Plan {
                 refuse_rows_elsewhere(relation, group, home, has_rows)?;
                 Placement::Colocated(group.id)
             }
-            None => new_group(snapshot, home, strategy, request, has_rows)?,
+            None => new_group(snapshot, home, strategy, &key.types, request, has_rows)?,
         };
         Ok(Self { key, strategy, placement })
     }
@@ -273,20 +290,28 @@ fn new_group(
     snapshot: &MapSnapshot,
     home: &Shard,
     strategy: Strategy,
+    key_types: &[KeyType],
     request: &Request<'_>,
     has_rows: bool,
 ) -> Result<Placement, PgError> {
     let on_shards = placement::parse_shards(snapshot, request.on_shards)?;
     let on_shards = if has_rows { vec![home] } else { on_shards };
+    if on_shards.is_empty() {
+        return Err(placement::no_shard_takes_partitions());
+    }
     let (partitions, default_shard) = match strategy {
         Strategy::Hash => {
             let turns = placement::turns(&on_shards, request.partitions as usize);
             (spread(hash_slices(request.partitions), &turns), None)
         }
-        // Where to cut only the user knows: split_partition.
+        // Where to cut only the user knows: by bounds, or split_partition.
         Strategy::Range => {
-            let first = on_shards.first().map_or_else(|| home.name.clone(), |shard| shard.name.clone());
-            (vec![NewPartition { low: None, shard: first }], None)
+            let lows = range_lows(key_types, request.bounds.unwrap_or_default())?;
+            let turns = match on_shards.as_slice() {
+                [first, ..] if lows.len() == 1 => vec![first.name.clone()],
+                shards => placement::turns(shards, lows.len()),
+            };
+            (spread(lows, &turns), None)
         }
         // One for each shard, to which keys are mapped. Rows that are there already must be found: by the default.
         Strategy::Lookup => {
@@ -295,6 +320,23 @@ fn new_group(
         }
     };
     Ok(Placement::Partitions { partitions, default_shard })
+}
+
+/// Where the pieces begin: at the beginning, and at each of these, which ascend.
+fn range_lows(key_types: &[KeyType], bounds: &[String]) -> Result<Vec<Option<Bound>>, PgError> {
+    let mut lows = vec![None];
+    for text in bounds {
+        let bound = parse_range_bound(key_types, text)?;
+        if lows.last().is_some_and(|before: &Option<Bound>| before.as_ref() >= Some(&bound)) {
+            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "the bounds of the partitions do not ascend")
+                .with_detail(format!("\"{text}\" is not greater than the bound before it."))
+                .with_hint(
+                    "Give each place once where a partition begins, in ascending order; the first one begins at the beginning.",
+                ));
+        }
+        lows.push(Some(bound));
+    }
+    Ok(lows)
 }
 
 /// A table that can be declared, if nothing has changed since.

@@ -36,8 +36,9 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
         region: arguments.optional_text("region")?,
         capacity: arguments.float("capacity")?,
         replication_url: arguments.optional_text("replication_url")?,
+        identity: None,
     };
-    check_arguments(&new)?;
+    check_urls(new.name, Some(new.url), new.replication_url)?;
     repeated(|| add_once(control, actor, &new)).await
 }
 
@@ -53,8 +54,9 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
     if is_done(&turn.snapshot, new)? {
         return Ok(());
     }
-    let mut shard = ShardConnection::open(new.name, new.url).await?;
+    let mut shard = ShardConnection::open_new(new.name, new.url).await?;
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
+    let new = &NewShard { identity: Some(&uuid), ..new.clone() };
     refuse_same_database(&turn.snapshot, new, &uuid).await?;
     let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
     refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
@@ -67,9 +69,10 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
 
 /// The home shard. Overtaken by another one it is the second shard.
 async fn add_first(control: &Control, actor: &str, snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<(), Unmade> {
-    let mut shard = ShardConnection::open(new.name, new.url).await?;
-    support::ensure(&mut shard, &control.client_roles).await?;
-    control.map.store().add_shard(Planned::at(snapshot.epoch), actor, new).await?;
+    let mut shard = ShardConnection::open_new(new.name, new.url).await?;
+    let uuid = support::ensure(&mut shard, &control.client_roles).await?;
+    let new = NewShard { identity: Some(&uuid), ..new.clone() };
+    control.map.store().add_shard(Planned::at(snapshot.epoch), actor, &new).await?;
     let catalog = read_catalog(&mut shard).await?;
     control.publish_home_tables(&catalog).await?;
     shard.close().await;
@@ -113,13 +116,15 @@ async fn refuse_rows_of_sharded_tables(
 }
 
 /// Before anything is connected to: a url that only declarations could use would make a shard that no statement reaches.
-fn check_arguments(new: &NewShard<'_>) -> Result<(), PgError> {
-    super::shard_connection::options(new.name, new.url)?;
-    if let Some(url) = new.replication_url {
+pub(super) fn check_urls(name: &str, url: Option<&str>, replication_url: Option<&str>) -> Result<(), PgError> {
+    if let Some(url) = url {
+        super::shard_connection::options(name, url)?;
+    }
+    if let Some(url) = replication_url {
         // PostgreSQL's own library reads it.
         let is_postgres = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"));
         if !is_postgres {
-            let message = format!("the replication_url of shard \"{}\" is not valid", new.name);
+            let message = format!("the replication_url of shard \"{name}\" is not valid");
             return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                 .with_hint("Write it as postgres://user:password@host:port/database."));
         }
@@ -133,9 +138,9 @@ fn is_done(snapshot: &MapSnapshot, new: &NewShard<'_>) -> Result<bool, PgError> 
         if existing.url != new.url {
             return Err(PgError::new(DUPLICATE, format!("shard \"{}\" already exists", new.name))
                 .with_detail("It has another url.")
-                .with_hint("Choose another name, or drop it first with shardgate.drop_shard()."));
+                .with_hint("Choose another name; or change the url of that shard with shardgate.alter_shard()."));
         }
-        return Ok(existing.state == ShardState::Online);
+        return Ok(existing.state.is_ready());
     }
     match snapshot.shards.iter().find(|shard| shard.url == new.url) {
         Some(existing) => Err(same_database(&existing.name)),
@@ -154,10 +159,16 @@ fn same_database(existing: &str) -> PgError {
 /// The same database may be reached under another url; its uuid tells.
 async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: &str) -> Result<(), PgError> {
     for shard in snapshot.shards.iter().filter(|shard| shard.name != new.name) {
-        let mut connection = ShardConnection::open(&shard.name, &shard.url).await?;
-        let other = support::identity(&mut connection).await?;
-        connection.close().await;
-        if other.as_deref() == Some(uuid) {
+        let is_same = match &shard.identity {
+            Some(identity) => **identity == *uuid,
+            None => {
+                let mut connection = ShardConnection::open(shard).await?;
+                let identity = support::identity(&mut connection).await;
+                connection.close().await;
+                identity?.as_deref() == Some(uuid)
+            }
+        };
+        if is_same {
             return Err(same_database(&shard.name));
         }
     }
@@ -275,7 +286,7 @@ async fn prepare(
 /// Copies on several shards are written with a valid lease only; while the home shard is the only one, they are written like home
 /// tables.
 fn who_may_write_copies(snapshot: &MapSnapshot) -> Silent {
-    match snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).count() {
+    match snapshot.shards.iter().filter(|shard| shard.state.is_ready()).count() {
         0 | 1 => Silent::Awaited,
         _ => Silent::Ignored,
     }
@@ -341,7 +352,7 @@ async fn refuse_in_doubt(snapshot: &MapSnapshot, name: &str) -> Result<(), PgErr
     let mut kept = Vec::new();
     let mut waiting = Vec::new();
     for shard in &snapshot.shards {
-        let mut connection = match ShardConnection::open(&shard.name, &shard.url).await {
+        let mut connection = match ShardConnection::open(shard).await {
             Ok(connection) => connection,
             Err(_) if shard.name == name => continue,
             Err(error) => return Err(error),

@@ -12,10 +12,12 @@ use crate::shard_key::{Oid, oid};
 #[expect(clippy::enum_variant_names, reason = "declare_function is its name")]
 pub(super) enum Function {
     AddShard,
+    AlterShard,
     DropShard,
     DistributeTable,
     ReferenceTable,
     MapKey,
+    MapKeys,
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
@@ -77,12 +79,14 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 13] = [
+    pub(super) const ALL: [Function; 15] = [
         Function::AddShard,
+        Function::AlterShard,
         Function::DropShard,
         Function::DistributeTable,
         Function::ReferenceTable,
         Function::MapKey,
+        Function::MapKeys,
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
@@ -100,10 +104,12 @@ impl Function {
     pub(super) fn name(self) -> &'static str {
         match self {
             Function::AddShard => "add_shard",
+            Function::AlterShard => "alter_shard",
             Function::DropShard => "drop_shard",
             Function::DistributeTable => "distribute_table",
             Function::ReferenceTable => "reference_table",
             Function::MapKey => "map_key",
+            Function::MapKeys => "map_keys",
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
@@ -120,10 +126,12 @@ impl Function {
         match self {
             Function::Locate | Function::UniqueId => true,
             Function::AddShard
+            | Function::AlterShard
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable
             | Function::MapKey
+            | Function::MapKeys
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
@@ -146,6 +154,18 @@ impl Function {
                     ]
                 }
             }
+            Function::AlterShard => {
+                const {
+                    &[
+                        required("name", Kind::Text),
+                        optional("url", Kind::Text, Default::Null),
+                        optional("region", Kind::Text, Default::Null),
+                        optional("capacity", Kind::Float, Default::Null),
+                        optional("replication_url", Kind::Text, Default::Null),
+                        optional("state", Kind::Text, Default::Null),
+                    ]
+                }
+            }
             Function::DropShard => const { &[required("name", Kind::Text)] },
             Function::DistributeTable => {
                 const {
@@ -156,12 +176,16 @@ impl Function {
                         optional("colocate_with", Kind::Text, Default::Null),
                         optional("partitions", Kind::Integer, Default::Integer(64)),
                         optional("on_shards", Kind::Text, Default::Text("all")),
+                        optional("bounds", Kind::TextArray, Default::Null),
                     ]
                 }
             }
             Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
             Function::MapKey => {
                 const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
+            }
+            Function::MapKeys => {
+                const { &[required("table_name", Kind::Text), required("keys", Kind::TextArray), required("shard", Kind::Text)] }
             }
             Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
             Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
@@ -200,14 +224,19 @@ impl Function {
         let one = |type_oid: Oid| vec![(self.name().to_owned(), type_oid)];
         match self {
             Function::AddShard
+            | Function::AlterShard
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => one(oid::VOID),
-            // The partition that now holds the key, that is the default, that was made, that was kept.
-            Function::MapKey | Function::SetDefaultShard | Function::SplitPartition | Function::MergePartitions => one(oid::INT4),
+            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept.
+            Function::MapKey
+            | Function::MapKeys
+            | Function::SetDefaultShard
+            | Function::SplitPartition
+            | Function::MergePartitions => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

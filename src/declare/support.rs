@@ -172,6 +172,8 @@ BEGIN
         DETAIL = 'The statement was planned before the declaration. Nothing was changed.',
         HINT = 'Repeat the transaction.';
 END $$;
+-- Shown by every connection before it is used, whoever is logged in.
+GRANT SELECT ON shardgate.identity TO PUBLIC;
 GRANT USAGE ON SCHEMA shardgate TO PUBLIC;"#;
 const COMMIT: &str = "COMMIT;";
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::Control;
 use super::shard_connection::ShardConnection;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, Planned, Shard, StoreError};
+use crate::shardmap::{MapSnapshot, Planned, Shard, ShardState, StoreError};
 
 /// Why a declaration was not made.
 #[derive(Debug)]
@@ -88,6 +88,16 @@ impl Turn {
     pub(super) async fn begin_again(&mut self, control: &Control) -> Result<(), PgError> {
         (self.planned, self.snapshot) = begin(control).await?;
         Ok(())
+    }
+
+    /// What declares a table makes it, or writes its rows, on every shard.
+    pub(super) fn require_writable(&self) -> Result<(), PgError> {
+        let is_closed = |shard: &&Arc<Shard>| matches!(shard.state, ShardState::ReadOnly | ShardState::Maintenance);
+        let Some(shard) = self.snapshot.shards.iter().find(is_closed) else { return Ok(()) };
+        let (name, state) = (&shard.name, shard.state.name());
+        Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot declare a table while a shard takes no writes")
+            .with_detail(format!("The state of shard \"{name}\" is \"{state}\"."))
+            .with_hint(format!("First SELECT shardgate.alter_shard('{name}', state => 'online').")))
     }
 
     pub(super) async fn end(self) {

@@ -111,7 +111,12 @@ impl<G> From<CombineError> for ScatterError<G> {
 impl Spec {
     /// The shards compute rows that the answer may not have.
     pub fn evaluates_more(&self) -> bool {
-        self.limit != Rows::Unsaid
+        self.limit != Rows::Unsaid || self.leaves_out_groups()
+    }
+
+    /// HAVING is evaluated when the groups are whole.
+    pub fn leaves_out_groups(&self) -> bool {
+        matches!(&self.merge.combine, Some(Combine::Groups(groups)) if groups.is_filtered)
     }
 
     /// The shards' rows are parts of groups, which are sorted when they are whole.

@@ -47,6 +47,8 @@ pub(super) struct RegisteredShard {
     pub(super) capacity: f64,
     pub(super) state: String,
     pub(super) is_home: bool,
+    /// See [`crate::backend::identity`].
+    pub(super) identity: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -118,7 +120,9 @@ async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::
     let epoch = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster").fetch_one(&mut *transaction).await?;
     let taken_at = sqlx::query_scalar("SELECT to_char(now(), 'YYYY-MM-DD HH24:MI:SS')").fetch_one(&mut *transaction).await?;
     let shards = sqlx::query_as(
-        "SELECT shard_id, name, url, region, capacity, state, is_home FROM shardgate_map.shard ORDER BY name COLLATE \"C\"",
+        // A map of an earlier version has no identities.
+        "SELECT shard_id, name, url, region, capacity, state, is_home, to_jsonb(s) ->> 'identity' AS identity
+         FROM shardgate_map.shard s ORDER BY name COLLATE \"C\"",
     )
     .fetch_all(&mut *transaction)
     .await?;

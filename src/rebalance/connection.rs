@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
 use sqlx::{Connection, Executor};
 
 use super::RebalanceError;
+use crate::backend::identity;
 use crate::config::ShardUrl;
 use crate::net::connect_options;
 
@@ -29,6 +30,17 @@ impl Reader {
         match settled {
             Ok(_) => Ok(reader),
             Err(error) => Err(reader.error(&error)),
+        }
+    }
+
+    /// It must lead to the shard's own database, or what is read there is another one's.
+    pub(super) async fn check_identity(&mut self, expected: &str) -> Result<(), RebalanceError> {
+        match identity::check(&mut self.connection, expected).await {
+            Ok(shown) => {
+                let place = self.place.clone();
+                shown.map_err(|misdirected| RebalanceError::Query { place, reason: misdirected.to_string() })
+            }
+            Err(error) => Err(self.error(&error)),
         }
     }
 

@@ -167,10 +167,10 @@ impl<M: MapSource> Round<'_, M> {
         for part in parts {
             match part {
                 Part::Home => places.shards.push(self.home()?),
-                Part::Sharded { group, condition } => {
+                Part::Sharded { group, condition, stores } => {
                     let group = self.snapshot.group(*group).ok_or_else(no_such_group)?;
                     let condition = bind(condition, group, self.inputs)?;
-                    self.place_condition(group, &condition, &mut places)?;
+                    self.place_condition(group, &condition, *stores, &mut places)?;
                 }
             }
         }
@@ -191,7 +191,13 @@ impl<M: MapSource> Round<'_, M> {
         Ok(Outcome::Placed(Target { shards, map: Arc::clone(self.snapshot), touched: places.touched }))
     }
 
-    fn place_condition(&self, group: &Arc<Group>, condition: &BoundCondition, places: &mut Places) -> Result<(), PgError> {
+    fn place_condition(
+        &self,
+        group: &Arc<Group>,
+        condition: &BoundCondition,
+        stores: bool,
+        places: &mut Places,
+    ) -> Result<(), PgError> {
         match condition {
             BoundCondition::Nothing => {}
             BoundCondition::All => {
@@ -207,7 +213,7 @@ impl<M: MapSource> Round<'_, M> {
                 Strategy::Range => keys.iter().for_each(|key| {
                     self.place_partition(group, group.partition_at_key(&key.ordered_bytes()), places);
                 }),
-                Strategy::Lookup => self.place_lookup_keys(group, keys, places)?,
+                Strategy::Lookup => self.place_lookup_keys(group, keys, stores, places)?,
             },
         }
         Ok(())
@@ -219,14 +225,17 @@ impl<M: MapSource> Round<'_, M> {
         self.place_partitions(group, group.partitions_between(low.as_ref(), high.as_ref()), places);
     }
 
-    fn place_lookup_keys(&self, group: &Arc<Group>, keys: &[Key], places: &mut Places) -> Result<(), PgError> {
+    /// No row has a key without a mapping. That is asked for each time: the key may have been mapped, and a row stored with it,
+    /// by a proxy of which this one has not heard yet.
+    fn place_lookup_keys(&self, group: &Arc<Group>, keys: &[Key], stores: bool, places: &mut Places) -> Result<(), PgError> {
         let mut missing = Vec::new();
+        let is_nowhere = |mapped: &Option<PartitionId>| mapped.is_none() && group.default_partition.is_none();
         for key in keys {
-            let known =
-                self.found.get(self.snapshot.epoch, group.id, key).or_else(|| self.map.find_cached(group.id, &key.ordered_bytes()));
-            match known {
+            let cached = || self.map.find_cached(group.id, &key.ordered_bytes()).filter(|mapped| stores || !is_nowhere(mapped));
+            match self.found.get(self.snapshot.epoch, group.id, key).or_else(cached) {
                 None => missing.push(key.clone()),
-                Some(None) if group.default_partition.is_none() => return Err(no_shard_for_key(self.snapshot, group)),
+                Some(mapped) if is_nowhere(&mapped) && stores => return Err(no_shard_for_key(self.snapshot, group)),
+                Some(mapped) if is_nowhere(&mapped) => {}
                 Some(mapped) => match group.partition_of_mapping(mapped) {
                     Some(partition) => self.place_partition(group, partition, places),
                     None => places.is_other_version = true,

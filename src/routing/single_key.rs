@@ -43,7 +43,7 @@ impl<'a> SingleKey<'a> {
     /// `None`: the statement is about something else, or about several keys.
     #[inline]
     pub fn of(parts: &'a [Part]) -> Option<Self> {
-        let [Part::Sharded { group, condition }] = parts else {
+        let [Part::Sharded { group, condition, .. }] = parts else {
             return None;
         };
         let test = single_test(condition)?;
@@ -140,11 +140,11 @@ mod tests {
     }
 
     fn has_short_way(condition: KeyCondition) -> bool {
-        SingleKey::of(&[Part::Sharded { group: GROUP, condition }]).is_some()
+        SingleKey::of(&[Part::Sharded { group: GROUP, condition, stores: false }]).is_some()
     }
 
     fn place(map: &FakeMap, condition: KeyCondition, inputs: &Inputs<'_>) -> Option<i32> {
-        let parts = [Part::Sharded { group: GROUP, condition }];
+        let parts = [Part::Sharded { group: GROUP, condition, stores: false }];
         SingleKey::of(&parts).unwrap().place(map, &map.newest(), inputs).map(|place| place.partition.0)
     }
 

@@ -19,7 +19,7 @@ pub trait MapSource {
     /// than a version that was taken before, never older.
     fn find_cached(&self, group: GroupId, key: &[u8]) -> Option<Option<PartitionId>>;
 
-    /// One answer a key, in order. Asks the map database for those that are not known here. Cancel safe.
+    /// One answer a key, in order. Asks the map database. Cancel safe.
     fn find(&self, group: &Group, keys: &[Key]) -> impl Future<Output = Result<Vec<Option<PartitionId>>, PgError>> + Send;
 
     /// Ends when the newest version is another than `epoch`. Cancel safe.
@@ -36,7 +36,7 @@ impl MapSource for ShardMap {
     }
 
     async fn find(&self, group: &Group, keys: &[Key]) -> Result<Vec<Option<PartitionId>>, PgError> {
-        self.lookup(group, keys).await.map_err(PgError::from)
+        self.ask(group, keys).await.map_err(PgError::from)
     }
 
     fn changed_since(&self, epoch: Epoch) -> impl Future<Output = ()> + Send {

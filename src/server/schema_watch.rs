@@ -31,6 +31,9 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
             let snapshot = gateway.map.snapshot();
             gateway.keep_pools_of(&snapshot);
         }
+        if let Err(error) = gateway.control.learn_identities().await {
+            tracing::debug!(%error, "the identity of a shard is not known yet");
+        }
         let has_changed = current != known;
         (known, last_look) = (current, now);
         let read = if has_changed { gateway.follow_schema().await } else { gateway.refresh_catalog().await };

@@ -20,7 +20,7 @@ use crate::auth::BackendCredentials;
 use crate::backend::catalog_reader::Printed;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
-use crate::config::{BackendUser, Config, ShardUrl};
+use crate::config::{BackendUser, Config};
 use crate::declare::{CommitSupport, Control};
 use crate::error::{PgError, SqlState};
 use crate::execute::barrier::Barrier;
@@ -28,7 +28,6 @@ use crate::execute::commit::{Places, Registry};
 use crate::execute::deadlock::Waits;
 use crate::execute::numbers::Numbers;
 use crate::execute::recovery::Recovery;
-use crate::net::ShardEndpoint;
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardMap, ShardState};
 use crate::sql::{Analyzer, Context};
 use crate::telemetry::Counters;
@@ -69,7 +68,7 @@ pub struct Gateway {
     pub numbers: Arc<Numbers>,
     /// Transactions over several shards, which may wait for each other.
     pub waits: Arc<Waits>,
-    /// By a shard's URL and the user: what commits over several shards need is there.
+    /// By a shard's identity and the user: what commits over several shards need is there.
     pub(super) commit_support: Cache<(String, String), Arc<CommitSupport>>,
     /// By the hash of a text that several shards run: whether keys of a reference table pay there.
     pub(super) keys_pay: Cache<u64, bool>,
@@ -122,6 +121,7 @@ impl Gateway {
             capacity: 0.0,
             state: ShardState::Online,
             is_home: false,
+            identity: None,
         };
         Self {
             map_database: Arc::new(map_database),
@@ -165,10 +165,10 @@ impl Gateway {
         self.config.cross_shard.prepared_statements_max as usize
     }
 
-    /// Forgets the pools of shards that are gone or whose URL has changed.
+    /// Retires the pools of shards that are gone, or have another address or state.
     pub fn keep_pools_of(&self, snapshot: &MapSnapshot) {
-        self.pools.retain(|pool| {
-            pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| shard.url == pool.address.url)
+        self.pools.retire_unless(|pool| {
+            pool.shard == MAP_DATABASE || snapshot.shard(pool.shard).is_some_and(|shard| pool.address.is_of(shard))
         });
     }
 
@@ -217,20 +217,25 @@ impl Gateway {
         self.next_login.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The pool of a shard for this client's login.
-    pub(super) fn pool(&self, shard: &Shard, client: &BackendCredentials, login: u64) -> Result<Arc<Pool>, PgError> {
-        let unusable = |error: &dyn std::fmt::Display| {
-            PgError::internal(format!("the URL of shard \"{}\" cannot be used", shard.name)).with_detail(error.to_string())
-        };
-        let url = ShardUrl::parse(&shard.url).map_err(|error| unusable(&error))?;
-        let credentials = match self.config.auth.backend_user {
-            BackendUser::Client if shard.id != MAP_DATABASE => client.clone(),
-            BackendUser::Client | BackendUser::Shard => BackendCredentials::from_url(&url),
-        };
-        let database = url.database.clone();
-        let endpoint = ShardEndpoint::new(url).map_err(|error| unusable(&error))?;
-        let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint: Arc::new(endpoint) };
-        Ok(self.pools.pool(shard.id, address, credentials, login))
+    /// The pool of a shard for this client's login, by the shard's present address.
+    pub(super) fn pool(&self, shard: ShardId, client: &BackendCredentials, login: u64) -> Result<Arc<Pool>, PgError> {
+        loop {
+            let shard = self.shard(shard)?;
+            let (address, own) = ShardAddress::of(&shard).map_err(|error| {
+                PgError::internal(format!("the URL of shard \"{}\" cannot be used", shard.name)).with_detail(error.to_string())
+            })?;
+            let credentials = if self.logs_in_by_url(shard.id) { own } else { client.clone() };
+            let pool = self.pools.pool(shard.id, address, credentials, login);
+            // The map may have changed since it was read above: no older address replaces a newer one for long.
+            if self.shard(shard.id).is_ok_and(|now| pool.address.is_of(&now)) {
+                return Ok(pool);
+            }
+        }
+    }
+
+    /// As the user of the shard's URL, whoever the client is.
+    pub(super) fn logs_in_by_url(&self, shard: ShardId) -> bool {
+        shard == MAP_DATABASE || self.config.auth.backend_user == BackendUser::Shard
     }
 
     /// The one that all sessions and connections with these settings hold, so that comparing them takes no look inside.

@@ -440,6 +440,7 @@ impl Session {
         };
         self.cancel.rest(false);
         match event {
+            Event::Client(Ok(())) if is_stoppable => self.leave_old_addresses(),
             Event::Client(filled) => filled,
             Event::Shard(index, Ok(())) => match self.step(index) {
                 // Its last words; what they mean is said with the next statement.

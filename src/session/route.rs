@@ -199,6 +199,8 @@ impl Session {
             super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
         self.check_decider(statement, &route)?;
+        self.check_writable(statement, inputs.text(), &route)?;
+        self.wait_for_shards_of(&route).await?;
         Ok(route)
     }
 
@@ -223,8 +225,8 @@ impl Session {
         }
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
-            Scope::Proxy(relations) => {
-                Box::pin(self.publish_relations(relations)).await?;
+            Scope::Proxy(rows) => {
+                Box::pin(self.publish_rows(rows, inputs)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
@@ -321,7 +323,7 @@ impl Session {
             if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let part = [Part::Sharded { group, condition: condition.clone() }];
+            let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
             let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
             let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
             let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
@@ -373,7 +375,7 @@ impl Session {
         let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
         // A copy that is being made is made from the home shard, whose table is locked meanwhile.
         let snapshot = self.gateway.map.snapshot();
-        let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state == ShardState::Online);
+        let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state.is_ready());
         let shards: Vec<ShardId> = shards.into_iter().filter(is_online).collect();
         match *shards {
             // Its sequences are restarted here.
@@ -513,7 +515,8 @@ impl Session {
         if let Some(shard) = taking_part().find(is_at_home).or_else(|| taking_part().next()) {
             return Ok(Route::Shard(self.unsharded(statement, [shard])?));
         }
-        let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).collect();
+        let is_usable = |shard: &&Arc<Shard>| shard.state.is_ready() && shard.state != ShardState::Maintenance;
+        let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(is_usable).collect();
         let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
         let (before, from) = online.split_at(turn);
         let mut in_turn = from.iter().chain(before);
@@ -612,7 +615,7 @@ impl Session {
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writes: self.gateway.config.cross_shard.writes,
-            writer: self.participants.iter().find(|participant| participant.has_written).map(|participant| participant.shard),
+            writer: self.participants.iter().find(|participant| participant.is_to_commit()).map(|participant| participant.shard),
             has_schema_change: self.schema_change.is_some(),
         }
     }

@@ -28,6 +28,23 @@ pub struct NewShard<'a> {
     /// Relative to the other shards' capacities.
     pub capacity: f64,
     pub replication_url: Option<&'a str>,
+    /// The uuid that its database shows.
+    pub identity: Option<&'a str>,
+}
+
+/// What a shard is to be changed to; `None` stays. No `Debug`: urls hold passwords.
+#[derive(Clone)]
+pub struct AlteredShard<'a> {
+    pub name: &'a str,
+    pub url: Option<&'a str>,
+    /// Read behind that url.
+    pub identity: Option<&'a str>,
+    /// An empty one is taken away.
+    pub region: Option<&'a str>,
+    pub capacity: Option<f64>,
+    /// An empty one is taken away.
+    pub replication_url: Option<&'a str>,
+    pub state: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,14 +126,15 @@ impl Store {
 
     /// Registers a shard. Called again for a shard whose preparation did not end, it changes nothing and gives it again.
     pub async fn add_shard(&self, planned: Planned, actor: &str, shard: &NewShard<'_>) -> Result<AddedShard, StoreError> {
-        let query = sqlx::query("SELECT * FROM shardgate_map.add_shard($1, $2, $3, $4, $5, $6, $7)")
+        let query = sqlx::query("SELECT * FROM shardgate_map.add_shard($1, $2, $3, $4, $5, $6, $7, $8::uuid)")
             .bind(Json(planned.to_stored()))
             .bind(actor)
             .bind(shard.name)
             .bind(shard.url)
             .bind(shard.region)
             .bind(shard.capacity)
-            .bind(shard.replication_url);
+            .bind(shard.replication_url)
+            .bind(shard.identity);
         let row = self.change(query).await?;
         let state: String = read(&row, 2)?;
         Ok(AddedShard {
@@ -133,6 +151,26 @@ impl Store {
             .bind(name)
             .bind(state.name());
         self.change(query).await.map(drop)
+    }
+
+    /// Of a shard that an earlier version has registered; nothing is changed where it is known.
+    pub async fn note_identity(&self, actor: &str, name: &str, identity: &str) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.note_identity($1, $2, $3::uuid)").bind(actor).bind(name).bind(identity);
+        self.change(query).await.map(drop)
+    }
+
+    /// `false`: the shard was so already.
+    pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8)")
+            .bind(actor)
+            .bind(altered.name)
+            .bind(altered.url)
+            .bind(altered.identity)
+            .bind(altered.region)
+            .bind(altered.capacity)
+            .bind(altered.replication_url)
+            .bind(altered.state);
+        read(&self.change(query).await?, 0)
     }
 
     pub async fn drop_shard(&self, actor: &str, name: &str) -> Result<(), StoreError> {
@@ -216,6 +254,27 @@ impl Store {
             .bind(key.to_text(key_types))
             .bind(shard);
         Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// Lookup: these keys live on this shard from now on, all or none. Gives how many were not mapped before.
+    pub async fn map_keys(
+        &self,
+        actor: &str,
+        table: (&str, &str),
+        keys: &[Key],
+        key_types: &[KeyType],
+        shard: &str,
+    ) -> Result<i32, StoreError> {
+        let stored: Vec<Vec<u8>> = keys.iter().map(|key| key.ordered_bytes().into_vec()).collect();
+        let texts: Vec<String> = keys.iter().map(|key| key.to_text(key_types)).collect();
+        let query = sqlx::query("SELECT shardgate_map.map_keys($1, $2, $3, $4, $5, $6)")
+            .bind(actor)
+            .bind(table.0)
+            .bind(table.1)
+            .bind(stored)
+            .bind(texts)
+            .bind(shard);
+        read(&self.change(query).await?, 0)
     }
 
     /// Lookup: the shard of keys without a mapping.

@@ -28,11 +28,14 @@ impl ShardState {
         match self {
             ShardState::Preparing => "preparing",
             ShardState::Online => "online",
+            ShardState::ReadOnly => "read_only",
+            ShardState::Draining => "draining",
+            ShardState::Maintenance => "maintenance",
         }
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        [ShardState::Preparing, ShardState::Online].into_iter().find(|state| state.name() == name)
+        ShardState::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 

@@ -273,6 +273,7 @@ fn shard(row: &PgRow) -> Result<Shard, StoreError> {
         capacity: read(row, 4)?,
         state: ShardState::from_name(state).ok_or_else(|| unreadable("shard state", state))?,
         is_home: read(row, 6)?,
+        identity: read::<Option<String>>(row, 7)?.map(Arc::from),
     })
 }
 
@@ -324,7 +325,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// More than these forget the whole cache of lookup keys.
 const CHANGED_KEYS_MAX: usize = 10_000;
 
-const SHARDS: &str = "SELECT shard_id, name, url, region, capacity, state, is_home
+const SHARDS: &str = "SELECT shard_id, name, url, region, capacity, state, is_home, identity::text
                       FROM shardgate_map.shard WHERE epoch > $1";
 const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition
                       FROM shardgate_map.colocation_group WHERE epoch > $1";

@@ -45,7 +45,7 @@ mod sequences;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
@@ -176,18 +176,22 @@ impl ShardMap {
     /// default applies ([`Group::partition_of_mapping`]). Answers within a second. A snapshot that is taken after the answer
     /// knows these partitions, unless they were merged meanwhile. Cancel safe.
     pub async fn lookup(&self, group: &Group, keys: &[Key]) -> Result<Vec<Option<PartitionId>>, LookupError> {
-        let keys: Vec<LookupKey> = keys.iter().map(|key| LookupKey { group: group.id, key: key.ordered_bytes() }).collect();
-        let known: Vec<_> = keys.iter().map(|key| self.lookup_cached_bytes(key.group, &key.key)).collect();
-        let unknown = keys.into_iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(key, _)| key).collect::<Vec<_>>();
+        let known: Vec<_> = keys.iter().map(|key| self.lookup_cached(group.id, key)).collect();
+        let unknown: Vec<Key> = keys.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(key, _)| key.clone()).collect();
         if unknown.is_empty() {
             return Ok(known.into_iter().flatten().collect());
         }
-        let mut answers = match self.store.is_absent() {
-            true => vec![None; unknown.len()],
-            false => self.shared.misses.ask(unknown).await?,
-        }
-        .into_iter();
+        let mut answers = self.ask(group, &unknown).await?.into_iter();
         Ok(known.into_iter().map(|known| known.unwrap_or_else(|| answers.next().flatten())).collect())
+    }
+
+    /// The same without a look at what is known here already.
+    pub async fn ask(&self, group: &Group, keys: &[Key]) -> Result<Vec<Option<PartitionId>>, LookupError> {
+        let keys: Vec<LookupKey> = keys.iter().map(|key| LookupKey { group: group.id, key: key.ordered_bytes() }).collect();
+        match self.store.is_absent() {
+            true => Ok(vec![None; keys.len()]),
+            false => self.shared.misses.ask(keys).await,
+        }
     }
 
     /// What is known of this key without asking: `None`: nothing, call [`ShardMap::lookup`]; `Some(None)`: it has no mapping.

@@ -46,6 +46,8 @@ pub struct Shard {
     pub capacity: f64,
     pub state: ShardState,
     pub is_home: bool,
+    /// The uuid that its database shows. `None`: registered by an earlier version, and not read yet.
+    pub identity: Option<Arc<str>>,
 }
 
 /// Without the url, which holds a password.
@@ -67,6 +69,26 @@ pub enum ShardState {
     /// Registered, its schema and reference tables not yet there: takes no statement.
     Preparing,
     Online,
+    /// What would write is refused.
+    ReadOnly,
+    /// Serves the partitions that it has, and gets no new ones.
+    Draining,
+    /// Its statements wait.
+    Maintenance,
+}
+
+impl ShardState {
+    pub const ALL: [ShardState; 5] =
+        [ShardState::Preparing, ShardState::Online, ShardState::ReadOnly, ShardState::Draining, ShardState::Maintenance];
+
+    /// Is it a part of the cluster, with the schema and the reference tables, whether or not it can be used now?
+    pub fn is_ready(self) -> bool {
+        self != ShardState::Preparing
+    }
+
+    pub fn takes_new_partitions(self) -> bool {
+        self == ShardState::Online
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -503,6 +525,7 @@ mod tests {
             capacity: 1.0,
             state: ShardState::Online,
             is_home: true,
+            identity: None,
         };
         assert!(!format!("{shard:?}").contains("secret"));
     }

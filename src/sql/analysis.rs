@@ -49,6 +49,9 @@ pub struct Analysis {
     pub opinion: Option<Opinion>,
     /// What of it sends notifications, or may: `trigger "tell" of table "orders"`. A shard that sends any cannot be prepared.
     pub notifies: Option<String>,
+    /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
+    /// PostgreSQL's to evaluate in it.
+    pub shows_one_of_equals: bool,
 }
 
 impl Analysis {
@@ -141,7 +144,7 @@ pub enum Scope {
     /// Relations of the schema `shardgate`: sent to the map database.
     Map,
     /// `shardgate.pools` and `shardgate.clients`, by name: known only to the proxy that answers.
-    Proxy(Vec<String>),
+    Proxy(ProxyRows),
     /// No relation at all: any shard would do; the home shard unless the transaction is on another already.
     Tableless,
     /// Catalogue relations, whose oids differ between shards: the home shard.
@@ -161,7 +164,12 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Home,
-    Sharded { group: GroupId, condition: KeyCondition },
+    Sharded {
+        group: GroupId,
+        condition: KeyCondition,
+        /// Rows are stored with these keys. A key without a mapping is an error then; otherwise no row has it.
+        stores: bool,
+    },
 }
 
 /// What a statement says about the keys of the rows it touches. `All` is the safe answer.
@@ -301,6 +309,8 @@ pub struct Groups {
     pub columns: Vec<Combination>,
     /// It is right only if no value that an aggregate with DISTINCT counts is on two shards.
     pub counts_distinct: bool,
+    /// HAVING leaves out some of the groups when they are whole: the shards compute for these too.
+    pub is_filtered: bool,
     /// What is left to do with the whole groups, where it is more than to sort and cut them.
     pub last_step: Option<LastStep>,
 }
@@ -648,6 +658,21 @@ impl Isolation {
         [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead, Self::Serializable]
             .into_iter()
             .find(|level| level.name() == name)
+    }
+}
+
+/// What a statement reads that the proxy has to give to the map database before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProxyRows {
+    /// Names of relations of the schema `shardgate`.
+    pub relations: Vec<String>,
+    /// Functions of the schema in FROM.
+    pub calls: Vec<ShardgateCall>,
+}
+
+impl ProxyRows {
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty() && self.calls.is_empty()
     }
 }
 

@@ -111,7 +111,10 @@ fn words(analysis: &Analysis, text: &str, literals: &[Literal]) -> String {
     let scope = match &analysis.scope {
         Scope::Session => "session".to_owned(),
         Scope::Map => "map".to_owned(),
-        Scope::Proxy(names) => format!("proxy ({})", names.join(", ")),
+        Scope::Proxy(rows) => {
+            let calls = rows.calls.iter().map(|call| format!("{}()", call.function));
+            format!("proxy ({})", rows.relations.iter().cloned().chain(calls).collect::<Vec<_>>().join(", "))
+        }
         Scope::Tableless => "tableless".to_owned(),
         Scope::System => "system".to_owned(),
         Scope::Replicated => "replicated".to_owned(),
@@ -159,8 +162,8 @@ fn placed(analysis: &Analysis, parts: &[Part], text: &str, literals: &[Literal])
         match part {
             Part::Sharded { condition, .. } if explained.contains(&condition) => {}
             Part::Home => words.push("home".to_owned()),
-            Part::Sharded { group, condition: KeyCondition::All } => everything.push(group.0.to_string()),
-            Part::Sharded { group, condition } => words.push(format!("group {}: {condition:?}", group.0)),
+            Part::Sharded { group, condition: KeyCondition::All, .. } => everything.push(group.0.to_string()),
+            Part::Sharded { group, condition, .. } => words.push(format!("group {}: {condition:?}", group.0)),
         }
     }
     if !everything.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::analysis::{Effect, KeyCondition, Numbers, SessionCall};
+use super::analysis::{Effect, KeyCondition, Numbers, ProxyRows, SessionCall, ShardgateCall};
 use crate::catalog::{Oid, SchemaEffect};
 use crate::error::PgError;
 
@@ -34,7 +34,7 @@ pub struct Notes {
     pub has_system: bool,
     pub has_unknown_names: bool,
     pub has_map: bool,
-    pub proxy_relations: Vec<String>,
+    pub proxy: ProxyRows,
     /// Every relation of the catalogue that the statement names or opens.
     pub relations: BTreeSet<Oid>,
     /// INSERT: the key of each row of VALUES, when there are several and all are known.
@@ -52,6 +52,8 @@ pub struct Notes {
     pub of_one_copy: Option<String>,
     /// What a query gives hangs on which rows of reference tables are found first.
     pub finds_first: bool,
+    /// A query shows one of several values that are equal and do not look alike, in columns that conditions above it may be about.
+    pub shows_one_of_equals: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,7 +139,11 @@ impl Notes {
     }
 
     pub fn reads_proxy(&mut self, relation: String) {
-        self.proxy_relations.push(relation);
+        self.proxy.relations.push(relation);
+    }
+
+    pub fn reads_proxy_call(&mut self, call: ShardgateCall) {
+        self.proxy.calls.push(call);
     }
 
     pub fn session_call(&mut self, call: SessionCall) {

@@ -34,6 +34,7 @@ pub struct Placement {
     /// Of the second reading, where one was asked for.
     pub opinion: Option<Opinion>,
     pub notifies: Option<String>,
+    pub shows_one_of_equals: bool,
     /// It calls, or is, what may change the schema.
     pub changes_schema: Option<(SchemaEffect, Oid)>,
 }
@@ -55,6 +56,7 @@ impl Placement {
             copy_in: None,
             opinion: None,
             notifies: None,
+            shows_one_of_equals: false,
             changes_schema: None,
         }
     }
@@ -81,6 +83,7 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
         copy_in: None,
         opinion: None,
         notifies: reader.notes.notifies.take(),
+        shows_one_of_equals: reader.notes.shows_one_of_equals,
         changes_schema: reader.notes.changes_schema.take(),
     }
 }
@@ -169,7 +172,7 @@ pub fn of_relations<'n>(
             Resolved::Sharded { group, relation, .. } => {
                 has_sharded = true;
                 reader.notes.touches(relation.oid);
-                reader.parts.push(Part::Sharded { group: group.id, condition: KeyCondition::All });
+                reader.parts.push(Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false });
             }
             Resolved::Reference(relation) => {
                 has_reference = true;
@@ -238,7 +241,7 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         return scope;
     }
     add_hidden(reader, &mut parts);
-    let has_proxy = !reader.notes.proxy_relations.is_empty();
+    let has_proxy = !reader.notes.proxy.is_empty();
     if reader.notes.has_map || has_proxy {
         return own_scope(reader, &parts);
     }
@@ -305,7 +308,7 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
 pub fn every_group(map: &MapSnapshot) -> impl Iterator<Item = Part> {
     let mut groups: Vec<GroupId> = map.groups.keys().copied().collect();
     groups.sort_unstable();
-    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All })
+    groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All, stores: false })
 }
 
 fn with_full_stop(reason: &str) -> String {
@@ -322,7 +325,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
             continue;
         };
         if let Resolved::Sharded { group, .. } = super::query::placed(reader.context, relation, true) {
-            let part = Part::Sharded { group: group.id, condition: KeyCondition::All };
+            let part = Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false };
             let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
             reader.notes.not_pushable(PgError::unsupported(
@@ -338,7 +341,7 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
 fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
     let notes = &mut reader.notes;
     let has_others = !parts.is_empty() || notes.has_replicated || notes.has_system || notes.home_reason.is_some();
-    if has_others || (notes.has_map && !notes.proxy_relations.is_empty()) {
+    if has_others || (notes.has_map && !notes.proxy.relations.is_empty()) {
         return Scope::Refused(PgError::unsupported(
             "relations of the schema shardgate cannot be combined with other tables",
             "The shard map is in a database of its own, and pools and clients are known only to the proxy.",
@@ -352,7 +355,7 @@ fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
             "Use shardgate.add_shard(), shardgate.distribute_table() and their kind.",
         ));
     }
-    if notes.has_map { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy_relations)) }
+    if notes.proxy.is_empty() { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy)) }
 }
 
 fn mixed(reason: Option<&str>) -> PgError {

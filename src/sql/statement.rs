@@ -66,6 +66,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        shows_one_of_equals,
         changes_schema: _,
     } = placement;
     let is_query = matches!(command, Command::Query(_));
@@ -89,6 +90,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }
 }

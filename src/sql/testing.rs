@@ -243,6 +243,7 @@ pub(super) fn library() -> Fixture {
         capacity: 1.0,
         state: ShardState::Online,
         is_home: id == 1,
+        identity: None,
     };
     fixture.map.epoch = Epoch { incarnation: 1, counter: 1 };
     fixture.map.shards = (1..=2).map(|id| Arc::new(shard(id))).collect();

@@ -51,7 +51,7 @@ fn credentials(user: &str, password: &str) -> BackendCredentials {
 async fn log_in(endpoint: &ShardEndpoint, credentials: &BackendCredentials) -> Result<(ShardStream, Greeting), LoginError> {
     let mut stream = endpoint.connect().await.expect("connected");
     let greeting =
-        login(&mut stream, credentials, "postgres", &[("application_name", "edge"), ("client_encoding", "UTF8")]).await?;
+        login(&mut stream, credentials, "postgres", &[("application_name", "edge"), ("client_encoding", "UTF8")], &[]).await?;
     Ok((stream, greeting))
 }
 
@@ -168,7 +168,7 @@ async fn every_sslmode_does_what_libpq_s_does() {
             (Ok(mut stream), Some(is_tls)) => {
                 assert_eq!(stream.is_tls(), is_tls, "{host} {parameters}");
                 // Under TLS this is SCRAM-SHA-256-PLUS.
-                login(&mut stream, &user, "postgres", &[]).await.expect("logged in");
+                login(&mut stream, &user, "postgres", &[], &[]).await.expect("logged in");
                 let rows = query(&mut stream, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").await;
                 assert_eq!(rows, Ok(vec![if is_tls { "t".to_owned() } else { "f".to_owned() }]));
             }
@@ -291,7 +291,7 @@ async fn nonsense_from_a_server_is_an_error() {
         let url = format!("{}?sslmode=disable", impostor(bytes).await);
         let endpoint = ShardEndpoint::new(ShardUrl::parse(&url).expect("valid")).expect("usable");
         let mut stream = endpoint.connect().await.expect("connected");
-        let error = login(&mut stream, &credentials("a", "b"), "b", &[]).await.expect_err("refused").to_string();
+        let error = login(&mut stream, &credentials("a", "b"), "b", &[], &[]).await.expect_err("refused").to_string();
         assert!(error.contains(expected), "{bytes:?} gave {error}");
     }
 }

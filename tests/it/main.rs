@@ -20,6 +20,7 @@ mod relations;
 mod servers;
 mod sessions;
 mod setup_script;
+mod shard_changes;
 mod shard_key_conversion;
 mod shard_key_hash;
 mod shard_urls;

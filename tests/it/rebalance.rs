@@ -218,7 +218,14 @@ async fn a_shard_that_does_not_answer_is_given_up_at_the_deadline() {
     // Accepts connections and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
     let url = format!("postgres://u:s3cret@127.0.0.1:{}/x", silent.local_addr().expect("address").port());
-    let shard = shardgate::shardmap::NewShard { name: "silent", url: &url, region: None, capacity: 1.0, replication_url: None };
+    let shard = shardgate::shardmap::NewShard {
+        name: "silent",
+        url: &url,
+        region: None,
+        capacity: 1.0,
+        replication_url: None,
+        identity: None,
+    };
     let store = operated.map.store();
     let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
     store.add_shard(planned, "test", &shard).await.expect("register");

@@ -70,3 +70,58 @@ async fn a_reference_table_is_read_from_a_shard_that_is_there() {
         client.query_one("SELECT id FROM r", &[]).await.expect("the other shard has it");
     }
 }
+
+/// In FROM, with columns, conditions and joins, as PostgreSQL would take such a function.
+#[tokio::test]
+async fn functions_that_return_rows_are_selected_from() {
+    let cluster = Cluster::start(2).await;
+    let proxy = proxy(&cluster).await;
+    let client = proxy.connect().await;
+    let (partition, shard): (i32, String) = {
+        let row = client.query_one("SELECT * FROM shardgate.locate('t', '1')", &[]).await.expect("the whole row");
+        (row.get(0), row.get(1))
+    };
+    for text in [
+        "SELECT shard FROM shardgate.locate('t', '1')",
+        "SELECT l.shard FROM shardgate.locate('t', '1') AS l WHERE l.epoch > 0 AND partition_id = partition_id",
+        "SELECT where_it_is FROM shardgate.locate('public.t', VARIADIC ARRAY['1']) AS l (p, where_it_is) ORDER BY p LIMIT 5",
+        "SELECT s.name FROM shardgate.shards s JOIN shardgate.locate('t', '1') l ON l.shard = s.name",
+        "SELECT (SELECT shard FROM shardgate.locate('t', '1'))",
+        "WITH l AS (SELECT * FROM shardgate.locate('t', '1')) SELECT lower(l.shard) FROM l",
+    ] {
+        let rows = client.simple_query(text).await.expect(text);
+        let found: Vec<&str> = rows
+            .iter()
+            .filter_map(|row| if let tokio_postgres::SimpleQueryMessage::Row(row) = row { row.get(0) } else { None })
+            .collect();
+        assert_eq!(found, [shard.as_str()], "{text}");
+        assert_eq!(client.query_one(text, &[]).await.expect(text).get::<_, String>(0), shard, "{text}");
+    }
+    let none = "SELECT shard FROM shardgate.locate('t', '1') WHERE shard = 'elsewhere'";
+    assert!(client.query(none, &[]).await.expect(none).is_empty());
+    // Types are the function's, parameters are found by it, and each call has its own rows.
+    let prepared = client
+        .prepare("SELECT partition_id, shard, epoch FROM shardgate.locate($1, $2) WHERE shard <> $3")
+        .await
+        .expect("prepared");
+    for key in ["1", "2", "3"] {
+        let row = client.query_one(&prepared, &[&"t", &key, &"nowhere"]).await.expect("a row");
+        let whole = client.query_one(&format!("SELECT * FROM shardgate.locate('t', '{key}')"), &[]).await.expect("the whole row");
+        assert_eq!((row.get::<_, i32>(0), row.get::<_, &str>(1), row.get::<_, i64>(2)), (whole.get(0), whole.get(1), whole.get(2)));
+    }
+    let two = "SELECT a.partition_id, b.partition_id FROM shardgate.locate('t', '1') a, shardgate.locate('t', '2') b";
+    let row = client.query_one(two, &[]).await.expect(two);
+    let other: i32 = client.query_one("SELECT partition_id FROM shardgate.locate('t', '2')", &[]).await.expect("a row").get(0);
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, i32>(1)), (partition, other));
+    for (text, code) in [
+        ("SELECT shard FROM shardgate.locate('nothing', '1')", "42P01"),
+        ("SELECT shard FROM shardgate.locate('t', 1)", "42883"),
+        ("SELECT nothing FROM shardgate.locate('t', '1')", "42703"),
+        ("SELECT l.shard FROM shardgate.shards s, LATERAL shardgate.locate('t', s.name) l", "0A000"),
+        ("SELECT l.shard FROM t, shardgate.locate('t', '1') l", "0A000"),
+        ("SELECT name FROM shardgate.add_shard('x', 'y') AS a (name)", "0A000"),
+    ] {
+        let error = client.simple_query(text).await.expect_err(text);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(code), "{text}: {error:?}");
+    }
+}

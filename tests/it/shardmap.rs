@@ -46,7 +46,7 @@ async fn connect_map(cluster: &Cluster) -> Arc<ShardMap> {
 
 async fn add_shard(store: &Store, name: &str) {
     let url = format!("postgres://u:secret@h/{name}");
-    let shard = NewShard { name, url: &url, region: None, capacity: 1.0, replication_url: None };
+    let shard = NewShard { name, url: &url, region: None, capacity: 1.0, replication_url: None, identity: None };
     store.add_shard(now(store).await, ACTOR, &shard).await.expect("add a shard");
     store.set_shard_state(now(store).await, ACTOR, name, ShardState::Online).await.expect("set it online");
 }

@@ -15,7 +15,7 @@ use super::alter::{PATIENCE, while_closed};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
-use crate::shardmap::{Shard, ShardState};
+use crate::shardmap::Shard;
 
 /// How fast one shard uses the numbers of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Numbers {
             return IDLE;
         }
         let names: Vec<SequenceName> = map.sequences.keys().cloned().collect();
-        let shards: Vec<Arc<Shard>> = map.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect();
+        let shards: Vec<Arc<Shard>> = map.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect();
         // Held no longer: it would keep this proxy from following a newer map.
         drop(map);
         self.confirm(&shards).await;
@@ -165,8 +165,7 @@ impl Numbers {
 
     async fn void_everywhere(&self, name: &SequenceName, number: i64) -> Result<(), PgError> {
         let (sequence, _) = self.sequence(name)?;
-        let shards: Vec<Arc<Shard>> =
-            self.map.snapshot().shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect();
+        let shards: Vec<Arc<Shard>> = self.map.snapshot().shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect();
         for shard in shards {
             let sql = format!(
                 "SELECT shardgate.void_numbers(s.sequence::regclass, {number}, {}) FROM shardgate.number_sequences s \

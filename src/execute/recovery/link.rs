@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::auth::BackendCredentials;
-use crate::backend::{Connection, ConnectionLimits, ShardAddress};
-use crate::config::ShardUrl;
+use crate::backend::identity::Misdirected;
+use crate::backend::{Connection, OpenError, ShardAddress};
 use crate::error::SqlState;
 use crate::execute::commit::{Answer, TransactionId, ask, rules};
-use crate::net::ShardEndpoint;
 use crate::shardmap::Shard;
 
 /// Why a shard could not be asked.
@@ -175,7 +173,7 @@ impl Link {
             }
             let (connection, uuid) = connect(&self.shard).await?;
             if self.uuid.as_ref().is_some_and(|known| *known != uuid) {
-                tracing::error!(shard = self.shard.name, "another database is behind the shard's URL than before");
+                return Err(LinkError::Unreachable("another database is behind its URL than before".to_owned()));
             }
             self.uuid = Some(uuid);
             self.connection = Some(connection);
@@ -195,15 +193,11 @@ impl Link {
 }
 
 async fn connect(shard: &Shard) -> Result<(Connection, String), LinkError> {
-    let url = ShardUrl::parse(&shard.url).map_err(|_| LinkError::Url)?;
-    let credentials = BackendCredentials::from_url(&url);
-    let database = url.database.clone();
-    let endpoint = Arc::new(ShardEndpoint::new(url).map_err(|_| LinkError::Url)?);
-    let address = ShardAddress { name: shard.name.clone(), database, url: shard.url.clone(), endpoint };
-    let opening =
-        tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0, ConnectionLimits::OWN)));
+    let (address, credentials) = ShardAddress::of(shard).map_err(|_| LinkError::Url)?;
+    let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0)));
     let mut connection = match opening.await {
         Ok(Ok(connection)) => connection,
+        Ok(Err(OpenError::Misdirected(Misdirected::Standby))) => return Err(LinkError::Standby),
         Ok(Err(error)) => return Err(LinkError::Unreachable(error.to_string())),
         Err(_) => return Err(LinkError::Unreachable("no answer in time".to_owned())),
     };

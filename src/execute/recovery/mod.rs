@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 
 use crate::execute::commit::rules::Finish;
 use crate::execute::commit::{self, Finished, Registry, TransactionId};
-use crate::shardmap::{Shard, ShardId, ShardMap, ShardState, StoreError};
+use crate::shardmap::{Shard, ShardId, ShardMap, StoreError};
 use leases::Leases;
 pub(super) use link::Link;
 pub use link::{LinkError, Prepared};
@@ -232,7 +232,7 @@ impl Recovery {
     /// One link a shard of the map; what belongs to no shard any more is dropped.
     fn links(&self) -> Vec<SharedLink> {
         let snapshot = self.map.snapshot();
-        let online = || snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online);
+        let online = || snapshot.shards.iter().filter(|shard| shard.state.is_ready());
         self.links.lock().retain(|id, _| online().any(|shard| shard.id == *id));
         online().map(|shard| self.link(shard)).collect()
     }

@@ -20,7 +20,7 @@ fn no_inputs() -> Inputs<'static> {
 }
 
 fn part(condition: KeyCondition) -> Part {
-    Part::Sharded { group: GROUP, condition }
+    Part::Sharded { group: GROUP, condition, stores: false }
 }
 
 /// With more time than any test takes.
@@ -127,13 +127,30 @@ async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once()
 }
 
 #[tokio::test]
-async fn a_key_without_mapping_is_an_error_unless_there_is_a_default() {
+async fn a_key_without_mapping_is_an_error_where_a_row_is_stored_unless_there_is_a_default() {
     let map = FakeMap::new(lookup_group(&[KeyType::Text], None));
-    let error = resolve(&map, &[part(letter("z"))], &no_inputs(), &within(IN_TIME)).await.unwrap_err();
+    let stored = |value| Part::Sharded { group: GROUP, condition: letter(value), stores: true };
+    let error = resolve(&map, &[stored("z")], &no_inputs(), &within(IN_TIME)).await.unwrap_err();
     assert_eq!(error.code, SqlState::NO_SHARD_FOR_KEY);
     assert!(!error.to_string().contains('z') || !error.to_string().contains("\"z\""), "the key is not shown");
     let map = FakeMap::new(lookup_group(&[KeyType::Text], Some(31)));
-    assert_eq!(shards(&resolve(&map, &[part(letter("z"))], &no_inputs(), &within(IN_TIME)).await.unwrap()), [1]);
+    assert_eq!(shards(&resolve(&map, &[stored("z")], &no_inputs(), &within(IN_TIME)).await.unwrap()), [1]);
+}
+
+#[tokio::test]
+async fn no_row_has_a_key_without_mapping_as_far_as_the_map_itself_says() {
+    let mut map = FakeMap::new(lookup_group(&[KeyType::Text], None));
+    map.cached.insert(key(&[text("a")]), Some(PartitionId(31)));
+    map.cached.insert(key(&[text("y")]), None);
+    map.stored = Some(HashMap::from([(key(&[text("y")]), PartitionId(32))]));
+    let nothing = resolved(&map, &[part(letter("z"))]).await.unwrap();
+    assert_eq!((shards(&nothing), partitions(&nothing)), (vec![0], vec![]), "it runs at home");
+    let found = resolved(&map, &[part(letters(&["a", "z"]))]).await.unwrap();
+    assert_eq!(partitions(&found), [31]);
+    let mapped_meanwhile = resolved(&map, &[part(letter("y"))]).await.unwrap();
+    assert_eq!(partitions(&mapped_meanwhile), [32], "what is known of it here is not believed");
+    let stored = Part::Sharded { group: GROUP, condition: letter("y"), stores: true };
+    assert_eq!(resolved(&map, &[stored]).await.unwrap_err().code, SqlState::NO_SHARD_FOR_KEY);
 }
 
 #[tokio::test]
@@ -252,6 +269,6 @@ async fn an_insert_of_an_unproven_key_and_an_unknown_group_are_errors() {
     let map = FakeMap::new(hash_group(&[KeyType::Int8]));
     let insert = stored(0, KeyType::Int8, constant(701, "1"), true);
     assert_eq!(resolved(&map, &[part(insert)]).await.unwrap_err().code, SqlState::FEATURE_NOT_SUPPORTED);
-    let gone = Part::Sharded { group: crate::shardmap::GroupId(8), condition: KeyCondition::All };
+    let gone = Part::Sharded { group: crate::shardmap::GroupId(8), condition: KeyCondition::All, stores: false };
     assert_eq!(resolved(&map, &[gone]).await.unwrap_err().code, SqlState::SERIALIZATION_FAILURE);
 }

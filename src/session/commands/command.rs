@@ -7,9 +7,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::listening::{ListenChange, Listening};
+use super::relations;
 use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
-use crate::declare::{self, Argument, Caller};
+use crate::declare::{self, Argument};
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
@@ -670,20 +671,14 @@ impl Session {
             .iter()
             .map(|argument| Ok((argument.name.clone(), argument_value(argument, bind)?)))
             .collect::<Result<Vec<_>, PgError>>()?;
-        let caller = Caller {
-            user: self.identity.user.clone(),
-            is_admin: self.identity.is_admin,
-            search_path: self.context.search_path.clone(),
-        };
-        let control = Arc::clone(&self.gateway.control);
-        let answer = declare::call(&control, &caller, &declare::Call { function: call.function.clone(), arguments }).await?;
+        let answer = self.call_declared(declare::Call { function: call.function.clone(), arguments }).await?;
         if !is_query {
             self.gateway.refresh_catalog().await?;
         }
         let columns = columns_of(call, answer.columns);
         originate::row_description(&mut self.client.output, &columns);
         for row in &answer.rows {
-            originate::data_row(&mut self.client.output, row);
+            originate::data_row(&mut self.client.output, &relations::values_of(row, &columns, bind));
         }
         originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
         Ok(())

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use tokio::sync::watch;
 
-use crate::backend::{ConnectionError, Own};
+use crate::backend::{ConnectionError, Own, ShardAddress};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::error_frame;
 use crate::session::transaction::participant::LISTEN;
 use crate::session::{Failure, Session, SessionEnd};
-use crate::shardmap::{Epoch, Shard, ShardState};
+use crate::shardmap::{Epoch, Shard};
 use crate::sql::analysis::TransactionModes;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate};
 
@@ -185,8 +185,11 @@ impl Session {
             return Ok(());
         }
         let now = self.shards_to_hear();
-        let is_same = |(one, other): (&Arc<Shard>, &Arc<Shard>)| one.id == other.id && one.url == other.url;
-        if now.len() == self.listening.shards.len() && now.iter().zip(&self.listening.shards).all(is_same) {
+        // On the same server under another password the connections stay.
+        let is_heard = |(now, heard): (&Arc<Shard>, &Arc<Shard>)| {
+            now.id == heard.id && (now.url == heard.url || ShardAddress::of(heard).is_ok_and(|(address, _)| address.is_at(now)))
+        };
+        if now.len() == self.listening.shards.len() && now.iter().zip(&self.listening.shards).all(is_heard) {
             return Ok(());
         }
         let error =
@@ -198,7 +201,7 @@ impl Session {
 
     fn shards_to_hear(&self) -> Vec<Arc<Shard>> {
         let snapshot = self.gateway.map.snapshot();
-        snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect()
+        snapshot.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect()
     }
 }
 

@@ -1,9 +1,10 @@
-//! `shardgate.pools`, `shardgate.clients` and `shardgate.transactions`: what only the proxy that answers knows, or asks the shards.
+//! `shardgate.pools`, `shardgate.clients` and `shardgate.transactions`: what only the proxy that answers knows, or asks the shards; and
+//! functions of the schema in FROM.
 //!
-//! In the map database these are views over settings that hold JSON; the proxy sets them on the connection before the
-//! statement runs there. So they work in any SELECT, joined with the other relations.
+//! In the map database these are views over settings that hold JSON, and functions that find their rows there by their arguments; the
+//! proxy sets them on the connection before the statement runs there. So they work in any SELECT, joined with the other relations.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,23 +14,33 @@ use serde_json::{Value, json};
 
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
+use crate::declare::{self, Argument, Caller};
+use crate::error::{PgError, SqlState};
 use crate::execute::recovery::InDoubt;
+use crate::routing::Inputs;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
+use crate::shard_key::{Format, oid};
+use crate::sql::analysis::{ArgumentValue, ProxyRows, ShardgateCall};
+use crate::wire::{Bind, FieldDescription};
 
 impl Session {
-    /// Gives the map database's connection this proxy's rows of the named relations.
-    pub(in crate::session) async fn publish_relations(&mut self, relations: &[String]) -> Result<(), Failure> {
-        let mut sql = String::new();
-        for relation in relations {
+    /// Gives the map database's connection what the statement reads of this proxy.
+    pub(in crate::session) async fn publish_rows(&mut self, wanted: &ProxyRows, inputs: &Inputs<'_>) -> Result<(), Failure> {
+        let mut settings = self.answers_of(&wanted.calls, inputs).await?;
+        for relation in &wanted.relations {
             let rows = match relation.as_str() {
                 "pools" => self.gateway.pool_rows(),
                 "clients" => self.gateway.clients.rows(),
                 "transactions" => self.gateway.transaction_rows().await,
                 _ => continue,
             };
+            settings.insert(relation.clone(), rows);
+        }
+        let mut sql = String::new();
+        for (name, rows) in settings {
             sql.push_str("SELECT pg_catalog.set_config(");
-            sql.push_str(&quoted_literal(&format!("shardgate_proxy.{relation}")));
+            sql.push_str(&quoted_literal(&format!("shardgate_proxy.{name}")));
             sql.push(',');
             sql.push_str(&quoted_literal(&in_ascii(&Value::Array(rows).to_string())));
             sql.push_str(",false);");
@@ -44,6 +55,80 @@ impl Session {
                 .map_err(|error| crate::session::settings::setting::refused("map", error))?;
         }
         Ok(())
+    }
+
+    pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
+        let caller = Caller {
+            user: self.identity.user.clone(),
+            is_admin: self.identity.is_admin,
+            search_path: self.context.search_path.clone(),
+        };
+        let control = Arc::clone(&self.gateway.control);
+        declare::call(&control, &caller, &call).await
+    }
+
+    /// By the function: the rows of each of its calls, with the arguments by which the map database finds them.
+    async fn answers_of(&mut self, calls: &[ShardgateCall], inputs: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Value>>, Failure> {
+        let mut answers = BTreeMap::<String, Vec<Value>>::new();
+        for call in calls {
+            let arguments = call.arguments.iter().map(|argument| Ok((argument.name.clone(), value_of(&argument.value, inputs)?)));
+            let arguments = arguments.collect::<Result<Vec<_>, PgError>>()?;
+            let key = key_of(&arguments);
+            let answer = self.call_declared(declare::Call { function: call.function.clone(), arguments }).await?;
+            let row = |row: &Vec<Option<String>>| {
+                let columns = answer.columns.iter().map(|(name, _)| name.clone());
+                Value::Object(columns.zip(row.iter().map(|value| json!(value))).collect())
+            };
+            let rows: Vec<Value> = answer.rows.iter().map(row).collect();
+            answers.entry(call.function.clone()).or_default().push(json!({ "arguments": key, "rows": rows }));
+        }
+        Ok(answers)
+    }
+}
+
+fn value_of(value: &ArgumentValue, inputs: &Inputs<'_>) -> Result<Argument, PgError> {
+    let scalar = |value: &ArgumentValue| match value {
+        ArgumentValue::Null => Ok(None),
+        ArgumentValue::Text(text) => Ok(Some(text.clone())),
+        ArgumentValue::Parameter(number) => inputs.parameter_text(*number),
+        ArgumentValue::Array(_) => Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here")),
+    };
+    match value {
+        ArgumentValue::Array(elements) => Ok(Argument::Array(elements.iter().map(scalar).collect::<Result<_, _>>()?)),
+        value => Ok(scalar(value)?.map_or(Argument::Null, Argument::Text)),
+    }
+}
+
+/// A row of a function's answer in the formats that the client has asked for.
+pub(super) fn values_of(row: &[Option<String>], columns: &[FieldDescription], bind: Option<&Bind<'_>>) -> Vec<Option<Vec<u8>>> {
+    let value = |(index, (text, column)): (usize, (&Option<String>, &FieldDescription))| {
+        let is_binary = bind.is_some_and(|bind| bind.result_format(index) == Format::Binary);
+        text.as_ref().map(|text| match column.type_oid {
+            oid::INT4 if is_binary => {
+                text.parse::<i32>().map_or_else(|_| text.clone().into_bytes(), |number| number.to_be_bytes().into())
+            }
+            oid::INT8 if is_binary => {
+                text.parse::<i64>().map_or_else(|_| text.clone().into_bytes(), |number| number.to_be_bytes().into())
+            }
+            // Of text and void the binary form is the text.
+            _ => text.clone().into_bytes(),
+        })
+    };
+    row.iter().zip(columns).enumerate().map(value).collect()
+}
+
+/// The first argument, and the others as one array, as VARIADIC makes it.
+fn key_of(arguments: &[(Option<String>, Argument)]) -> Value {
+    let text = |argument: &Argument| match argument {
+        Argument::Null => json!(null),
+        Argument::Text(text) => json!(text),
+        Argument::Array(elements) => json!(elements),
+    };
+    let values: Vec<Value> = arguments.iter().map(|(_, argument)| text(argument)).collect();
+    match values.as_slice() {
+        [first, list @ Value::Array(_)] => json!([first, list]),
+        [first, others @ ..] => json!([first, others]),
+        [] => json!([]),
     }
 }
 

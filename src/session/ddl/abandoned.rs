@@ -16,7 +16,7 @@ use crate::backend::catalog_reader::Printed;
 use crate::catalog::Catalog;
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
-use crate::shardmap::{MapSnapshot, ShardState};
+use crate::shardmap::MapSnapshot;
 
 /// (schema, name).
 type Name = (String, String);
@@ -67,7 +67,7 @@ impl Gateway {
     async fn tables_of_no_shard(&self, map: &MapSnapshot, home: &Catalog) -> Result<Vec<Name>, PgError> {
         let mut gone: Vec<Name> = map.tables.values().map(|table| (table.schema.clone(), table.name.clone())).collect();
         gone.retain(|name| !home.relation_names.contains_key(name));
-        for shard in map.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+        for shard in map.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
             if gone.is_empty() {
                 break;
             }

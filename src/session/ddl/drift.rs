@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Definitions, Held};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
 use crate::session::{Failure, Session};
-use crate::shardmap::{GroupId, ShardId, ShardState, Table, TableKind};
+use crate::shardmap::{GroupId, ShardId, Table, TableKind};
 use crate::sql::analysis::Part;
 
 /// (schema, name) → what differs, as a sentence.
@@ -38,8 +38,7 @@ impl Gateway {
         if home.held != Held::Nothing {
             return;
         }
-        let shards: Vec<_> =
-            before.shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online).cloned().collect();
+        let shards: Vec<_> = before.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()).cloned().collect();
         let tables: Vec<Arc<Table>> = before.tables.values().cloned().collect();
         let version = before.schema_version;
         drop(before);

@@ -50,6 +50,7 @@ impl Session {
             )
             .into());
         }
+        self.wait_for_shards(&shards.iter().map(|shard| shard.id).collect::<Vec<_>>()).await?;
         let mut redefined = Vec::new();
         if let Command::Ddl { tag, redefines, introduces, takes, .. } = &statement.command {
             self.check_not_dropped(takes).await?;

@@ -14,6 +14,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use crate::backend::catalog_reader::{self, Printed, WhenHeld};
+use crate::backend::identity;
 use crate::catalog::{Catalog, Oid, SequenceName};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
@@ -267,6 +268,10 @@ pub(in crate::session) async fn read(shard: &Shard, printed: &mut Printed) -> Re
         unreadable(shard).with_detail(format!("{error}{source}"))
     };
     let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
+    if let Some(expected) = &shard.identity {
+        let shown = identity::check(&mut connection, expected).await.map_err(|error| failed(&error))?;
+        shown.map_err(|misdirected| misdirected.into_error(&shard.name))?;
+    }
     let catalog = catalog_reader::read(&mut connection, printed, WhenHeld::LeaveOut).await.map_err(|error| failed(&error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");

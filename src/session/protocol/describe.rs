@@ -18,7 +18,7 @@ use crate::session::cursor::is_fetch;
 use crate::session::reads::gather::release;
 use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId, ShardState};
+use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::Scope;
 use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, shard_tag};
 
@@ -223,7 +223,7 @@ impl Session {
         reason: PgError,
     ) -> Result<Arc<Description>, Failure> {
         let snapshot = self.gateway.map.snapshot();
-        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state == ShardState::Online;
+        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state.is_ready();
         let others: Vec<Arc<Shard>> = snapshot.shards.iter().filter(is_other).cloned().collect();
         drop(snapshot);
         for shard in others {

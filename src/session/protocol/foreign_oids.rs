@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own};
+use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
@@ -18,7 +18,8 @@ use crate::shardmap::{Shard, ShardId};
 pub struct KnownOids {
     /// The home shard's, and the version of the catalogue that they are of.
     home: Mutex<Option<(u64, Arc<OidNames>)>>,
-    shards: Mutex<HashMap<ShardId, Arc<ForeignOids>>>,
+    /// With the URL that they were read behind: a database that was dumped and restored elsewhere has others.
+    shards: Mutex<HashMap<ShardId, (String, Arc<ForeignOids>)>>,
 }
 
 impl KnownOids {
@@ -26,8 +27,10 @@ impl KnownOids {
         self.home.lock().as_ref().filter(|(known, _)| *known == version).map(|(_, names)| Arc::clone(names))
     }
 
-    fn shard(&self, shard: ShardId, version: u64) -> Option<Arc<ForeignOids>> {
-        self.shards.lock().get(&shard).filter(|oids| oids.version == version).cloned()
+    fn shard(&self, shard: ShardId, url: &str, version: u64) -> Option<Arc<ForeignOids>> {
+        let shards = self.shards.lock();
+        let known = shards.get(&shard).filter(|(known, oids)| known == url && oids.version == version);
+        known.map(|(_, oids)| Arc::clone(oids))
     }
 }
 
@@ -35,7 +38,7 @@ impl Session {
     /// Before a connection to this shard is taken: nobody holds one here while waiting for the home shard.
     pub(in crate::session) async fn learn_home_oids(&mut self, shard: &Shard) -> Result<(), Failure> {
         let version = self.context.catalog.version;
-        if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, version).is_some() {
+        if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, &shard.url, version).is_some() {
             return Ok(());
         }
         if self.gateway.oids.home(version).is_none() {
@@ -50,12 +53,13 @@ impl Session {
     }
 
     /// On a connection to this shard that has nothing under way.
-    pub(in crate::session) async fn learn_oids(&self, connection: &mut Connection, shard: &Shard) -> Result<(), Failure> {
+    pub(in crate::session) async fn learn_oids(&self, connection: &mut Pooled, shard: &Shard) -> Result<(), Failure> {
         let version = self.context.catalog.version;
         if connection.oids.version == version || shard.is_home || shard.id == MAP_DATABASE {
             return Ok(());
         }
-        if let Some(known) = self.gateway.oids.shard(shard.id, version) {
+        let url = connection.pool().address.url.clone();
+        if let Some(known) = self.gateway.oids.shard(shard.id, &url, version) {
             connection.oids = known;
             return Ok(());
         }
@@ -67,7 +71,7 @@ impl Session {
             return Ok(());
         };
         let oids = Arc::new(ForeignOids::between(version, &names(connection, &shard.name).await?, &home));
-        self.gateway.oids.shards.lock().insert(shard.id, Arc::clone(&oids));
+        self.gateway.oids.shards.lock().insert(shard.id, (url, Arc::clone(&oids)));
         connection.oids = oids;
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::catalog::quoted_literal;
 use crate::error::{PgError, Severity, SqlState};
 use crate::session::settings::setting::check_allowed;
 use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::{Shard, ShardState};
 use crate::sql::analysis::Isolation;
 use crate::wire::{error_fields, originate};
 
@@ -78,8 +79,9 @@ impl Session {
                 is_of_home: false,
             });
         }
-        let home_first =
-            snapshot.shards.iter().filter(|shard| shard.is_home).chain(snapshot.shards.iter().filter(|shard| !shard.is_home));
+        let mut home_first: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state.is_ready()).collect();
+        // In maintenance it would be waited for.
+        home_first.sort_by_key(|shard| (shard.state == ShardState::Maintenance, !shard.is_home));
         let mut failure = None;
         for shard in home_first {
             match self.checkout_any(shard, &Arc::default()).await {

@@ -136,7 +136,7 @@ impl Session {
                 Ok(Scattered::Answered)
             }
             Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
-                self.data_error_of_more(&frame)
+                self.data_error_of_more(&frame, spec)
             }
             Err(ScatterError::Shard { index, frame, .. }) => {
                 let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
@@ -162,15 +162,24 @@ impl Session {
         }
     }
 
-    /// Shards that give up to LIMIT rows each compute more rows than the answer has: an error may be of one that is not in it.
-    fn data_error_of_more(&self, frame: &[u8]) -> Result<Scattered, Failure> {
+    /// Shards that give up to LIMIT rows each, or groups that HAVING may leave out, compute more than the answer has: an error may
+    /// be of what is not in it.
+    fn data_error_of_more(&self, frame: &[u8], spec: &Spec) -> Result<Scattered, Failure> {
         let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
         let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
-        let refusal = PgError::unsupported(
-            "a row beyond LIMIT cannot be computed",
-            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
-            "Leave out the rows that cannot be computed by a condition in WHERE.",
-        );
+        let hint = "Leave out the rows that cannot be computed by a condition in WHERE.";
+        let refusal = match spec.leaves_out_groups() {
+            true => PgError::unsupported(
+                "a group cannot be computed before HAVING has seen it",
+                format!("Each shard computes all groups, of which HAVING may leave some out, and for one of them says: {message}."),
+                hint,
+            ),
+            false => PgError::unsupported(
+                "a row beyond LIMIT cannot be computed",
+                format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
+                hint,
+            ),
+        };
         // In a transaction the error has ended it on that shard.
         if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
     }

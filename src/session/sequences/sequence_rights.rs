@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use crate::catalog::{SequenceName, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
-use crate::shardmap::ShardState;
 use crate::sql::rewrite::drawing::{Drawing, Number};
 
 /// What one does with a sequence.
@@ -132,7 +131,7 @@ impl Session {
         let mut asked = self.ask_as_session(&sql).await;
         if matches!(asked, Err(Failure::Error(_))) && self.begun_on_shard().is_none() {
             let shards = self.gateway.map.snapshot().shards.clone();
-            for shard in shards.iter().filter(|shard| !shard.is_home && shard.state == ShardState::Online) {
+            for shard in shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
                 if let Ok(told) = self.ask_beside(shard, &sql).await {
                     asked = Ok(told);
                     break;

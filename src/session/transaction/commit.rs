@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::participant::Participant;
+use super::shard_state;
 use crate::backend::ConnectionError;
 use crate::config::CrossShardWrites;
 use crate::declare::CommitSupport;
@@ -38,19 +39,24 @@ impl Session {
         let is_serializable = self.isolation() == Isolation::Serializable;
         let counts =
             (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
-        participant.has_begun && participant.shard != MAP_DATABASE && counts
+        participant.has_begun && participant.shard != MAP_DATABASE && !participant.is_read_only && counts
     }
 
     fn has_writer(&self) -> bool {
         let may_write = self.transaction.modes.is_read_only != Some(true);
-        may_write && self.participants.iter().any(|participant| participant.has_written)
+        may_write && self.participants.iter().any(Participant::is_to_commit)
     }
 
     /// Before a statement writes on this shard while another one has been written: can it be committed on both?
     pub(in crate::session) async fn admit_writer(&mut self, shard: ShardId) -> Result<(), Failure> {
-        let mut others: Vec<ShardId> =
-            self.participants.iter().filter(|participant| participant.has_written).map(|participant| participant.shard).collect();
-        if others.is_empty() || others.contains(&shard) {
+        let mut others: Vec<ShardId> = self
+            .participants
+            .iter()
+            .filter(|participant| participant.is_to_commit())
+            .map(|participant| participant.shard)
+            .collect();
+        let is_read_only = shard_state::is_read_only(&self.gateway.map.load(), shard);
+        if others.is_empty() || others.contains(&shard) || is_read_only {
             return Ok(());
         }
         others.push(shard);
@@ -95,7 +101,8 @@ impl Session {
             Some(user) => user.to_owned(),
             None => self.pool(&shard)?.user().to_owned(),
         };
-        let key = (shard.url.clone(), user);
+        // Of the database, whose address and password may change.
+        let key = (shard.identity.as_deref().unwrap_or(&shard.url).to_owned(), user);
         if let Some(known) = self.gateway.commit_support.get(&key) {
             return Ok(known);
         }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::shard_state;
 use super::snapshot::{is_away, take_snapshot};
 use crate::backend::STATEMENT_TIMEOUT;
 use crate::config::CrossShardIsolation;
@@ -27,7 +28,7 @@ use crate::session::gateway::MAP_DATABASE;
 use crate::session::reads::elsewhere::capitalised;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId, ShardState};
+use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Analysis, Command, Isolation, Part};
 
 /// Snapshots on all shards that were taken together.
@@ -84,6 +85,13 @@ impl Session {
             return Err(error.clone().into());
         }
         if !self.may_take_common_snapshot() {
+            return Ok(());
+        }
+        let shards: Vec<ShardId> = self.online_shards().iter().map(|shard| shard.id).collect();
+        if needs_several {
+            self.wait_for_shards(&shards).await?;
+        } else if let Some(error) = shard_state::any_in_maintenance(&self.gateway.map.load(), &shards) {
+            self.transaction.common_snapshot = CommonSnapshot::Refused(because_of(&error));
             return Ok(());
         }
         // One that can do without waits less: what is in the way may be there for long.
@@ -164,7 +172,7 @@ impl Session {
 
     pub(in crate::session) fn online_shards(&self) -> Vec<Arc<Shard>> {
         let snapshot = self.gateway.map.snapshot();
-        snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online).cloned().collect()
+        snapshot.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect()
     }
 
     /// Until nobody decides and what is decided is finished: the client may cancel, or go.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
-use crate::shardmap::{ShardId, ShardState};
+use crate::shardmap::ShardId;
 
 impl Session {
     /// At the commit of what was meant for all shards: the transaction has been on all that there are now.
@@ -19,7 +19,7 @@ impl Session {
         self.await_lease().await?;
         let map = self.gateway.map.load();
         let takes_part = |shard: ShardId| self.participants.iter().any(|known| known.has_begun && known.shard == shard);
-        match map.shards.iter().find(|shard| shard.state == ShardState::Online && !takes_part(shard.id)) {
+        match map.shards.iter().find(|shard| shard.state.is_ready() && !takes_part(shard.id)) {
             None => Ok(()),
             Some(shard) => Err(PgError::new(
                 SqlState::SERIALIZATION_FAILURE,

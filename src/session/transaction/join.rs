@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::Told;
 use super::participant::Participant;
+use super::shard_state;
 use crate::backend::{
     Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Reply, Settings, ShardText,
     StatementName, StatementText,
@@ -84,11 +85,9 @@ impl Session {
         settings: &Arc<Settings>,
         names: Option<CustomNames>,
     ) -> Result<Pooled, Failure> {
-        let pool = self.pool(shard)?;
         let is_map = shard.id == MAP_DATABASE;
-        let settings = if is_map { &map_database::settings_there(settings) } else { settings };
         let names = names.filter(|_| !is_map);
-        let found = self.wait_for_connection(&pool, kind, names.as_ref()).await?;
+        let found = Box::pin(self.wait_for_address(kind, shard, names.as_ref())).await?;
         let mut connection = match found {
             Err(CheckoutError::Unavailable { .. }) if is_map => return Err(map_unreachable().into()),
             Err(error @ CheckoutError::Unavailable { .. }) => {
@@ -97,6 +96,7 @@ impl Session {
             }
             checked_out => checked_out?,
         };
+        let settings = &self.settings_on(&connection, settings);
         if connection.is_new && !is_map {
             self.gateway.recovery.was_opened(shard.id);
         }
@@ -116,7 +116,7 @@ impl Session {
     }
 
     /// A connection, unless the client cancels while it waits for one.
-    async fn wait_for_connection(
+    pub(super) async fn wait_for_connection(
         &mut self,
         pool: &Arc<Pool>,
         kind: Checkout,
@@ -142,10 +142,11 @@ impl Session {
 
     /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
     pub(in crate::session) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
-        if let Some(pool) = self.known_pool(shard.id) {
+        if let Some(pool) = self.known_pool(shard.id).filter(|pool| !pool.is_retired()) {
             return Ok(Arc::clone(pool));
         }
-        let pool = self.gateway.pool(shard, &self.identity.credentials, self.login)?;
+        let pool = self.gateway.pool(shard.id, &self.identity.credentials, self.login)?;
+        self.pools.retain(|(id, _)| *id != shard.id);
         let place = self.pools.partition_point(|(id, _)| *id < shard.id);
         self.pools.insert(place, (shard.id, Arc::clone(&pool)));
         Ok(pool)
@@ -198,8 +199,16 @@ impl Session {
     async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
         let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
         let is_map = participant.shard == MAP_DATABASE;
+        if !participant.has_begun {
+            // Kept for the session, it may be older than the shard's state.
+            participant.is_read_only = shard_state::is_read_only(&self.gateway.map.load(), participant.shard);
+        }
         let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
-        let wanted = if is_map { &map_database::settings_there(wanted) } else { wanted };
+        let wanted = match (is_map, participant.is_read_only) {
+            (true, _) => &map_database::settings_there(wanted),
+            (false, true) => &shard_state::settings_read_only(wanted),
+            (false, false) => wanted,
+        };
         let names = if is_map { &CustomNames::default() } else { &self.custom_names };
         let has_all = participant.connection.settings == *wanted && participant.connection.custom_names == *names;
         if participant.has_begun || has_all {
@@ -228,6 +237,7 @@ impl Session {
         if !participant.has_begun {
             let text = match participant.shard {
                 MAP_DATABASE => self.transaction.begin_text_read_only(),
+                _ if participant.is_read_only => self.transaction.begin_text_read_only(),
                 _ => self.transaction.begin_text(),
             };
             let key = Self::statement_text_anywhere(text);
@@ -284,7 +294,10 @@ impl Session {
         }
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
         for index in (0..self.participants.len()).rev() {
-            if !keeps_all && self.participants.get(index).is_some_and(|participant| participant.pinned_by.is_none()) {
+            let is_kept = |participant: &Participant| {
+                participant.pinned_by.is_some() || keeps_all && !participant.connection.pool().is_retired()
+            };
+            if !self.participants.get(index).is_some_and(is_kept) {
                 if has_cancelled {
                     self.release(index);
                 } else {

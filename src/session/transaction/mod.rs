@@ -19,6 +19,7 @@ pub(super) mod instant;
 pub(super) mod join;
 mod one_statement;
 pub(super) mod participant;
+pub(super) mod shard_state;
 pub(super) mod snapshot;
 pub(super) mod waits;
 

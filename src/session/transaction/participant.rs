@@ -1,7 +1,7 @@
 //! A shard's connection that the session holds: from its first statement to the end of the transaction.
 
 use crate::backend::Pooled;
-use crate::shardmap::ShardId;
+use crate::shardmap::{ShardId, ShardState};
 
 pub(in crate::session) struct Participant {
     pub shard: ShardId,
@@ -13,6 +13,8 @@ pub(in crate::session) struct Participant {
     /// How many of the transaction's settings the shard has.
     pub settings_known: usize,
     pub has_written: bool,
+    /// The shard takes no writes: what has run there, whatever it is, has written nothing.
+    pub is_read_only: bool,
     /// LOCK TABLE has run there.
     pub has_locked: bool,
     /// Has begun for its snapshot, or to answer SHOW: no statement that counts has run there.
@@ -29,6 +31,7 @@ impl Participant {
     pub fn new(shard: ShardId, connection: Pooled) -> Self {
         Self {
             shard,
+            is_read_only: connection.pool().address.state == ShardState::ReadOnly,
             connection,
             has_begun: false,
             savepoints_known: 0,
@@ -40,6 +43,11 @@ impl Participant {
             pinned_by: None,
             has_other_pins: false,
         }
+    }
+
+    /// The commit has to reach this shard with the others that were written.
+    pub fn is_to_commit(&self) -> bool {
+        self.has_written && !self.is_read_only
     }
 
     pub fn pin(&mut self, reason: &'static str) {

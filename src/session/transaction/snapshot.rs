@@ -46,7 +46,8 @@ impl Session {
     /// Every shard takes its snapshot now. One that is away has none: the transaction cannot go there.
     pub(in crate::session) async fn open_snapshots(&mut self) -> Result<(), Failure> {
         let snapshot = self.gateway.map.snapshot();
-        let online = snapshot.shards.iter().filter(|shard| shard.state == ShardState::Online);
+        let is_usable = |shard: &&Arc<Shard>| shard.is_home || (shard.state.is_ready() && shard.state != ShardState::Maintenance);
+        let online = snapshot.shards.iter().filter(is_usable);
         let shards: Vec<Arc<Shard>> = online.cloned().collect();
         drop(snapshot);
         if shards.len() < 2 || shards.len() > self.gateway.config.cross_shard.fan_out_max as usize {

@@ -12,7 +12,7 @@ use super::staged::{Asked, sqlstate};
 use super::write::{Request, Shown};
 use crate::error::{PgError, SqlState};
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId, ShardState};
+use crate::shardmap::{Shard, ShardId};
 use crate::sql::copies_locked::lock_before_write;
 use crate::sql::rewrite::chosen::{Chosen, ROWS, star_name};
 use crate::sql::rewrite::staging::{Answer, Stage, StageKind};
@@ -80,7 +80,7 @@ impl Session {
 
     /// The home shard first.
     fn shards_with_copies(&self) -> Result<Vec<ShardId>, PgError> {
-        let is_online = |shard: &Arc<Shard>| shard.is_home || shard.state == ShardState::Online;
+        let is_online = |shard: &Arc<Shard>| shard.is_home || shard.state.is_ready();
         Ok(self.shards_home_first()?.into_iter().filter(is_online).map(|shard| shard.id).collect())
     }
 

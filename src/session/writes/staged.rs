@@ -271,6 +271,7 @@ impl Session {
         let mut found = Box::pin(self.find_write(&text, asked)).await;
         if matches!(&found, Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED)
             && !staging.stages.tables.is_empty()
+            && !Box::pin(self.tells_tables_apart(&staging.stages, &with, clock.as_ref())).await?
         {
             for stage in &staging.stages.tables {
                 let answer = self.answer_stage(stage, &with, &staging.stages, clock.as_ref()).await?;
@@ -380,11 +381,40 @@ impl Session {
         clock: Option<&Clock>,
     ) -> Result<Answer, Failure> {
         let query = self.query_of(stage, with, clock)?;
+        if matches!(stage.kind, StageKind::Cte | StageKind::From { .. }) && self.tells_apart(stages, &query).await? {
+            return Err(equals_told_apart().into());
+        }
         let mut answer = self.answer_query(&query, &stage.kind).await?;
         if stage.kind == StageKind::Source {
             self.add_defaults(&mut answer, stages, clock).await?;
         }
         Ok(answer)
+    }
+
+    /// Conditions of the statement may tell apart what is equal, and the query shows one of several equal values: PostgreSQL
+    /// evaluates such conditions in the query.
+    async fn tells_apart(&mut self, stages: &Stages, query: &str) -> Result<bool, Failure> {
+        if !stages.tells_equals_apart {
+            return Ok(false);
+        }
+        let prepared = self.checked_query(query).await?;
+        Ok(prepared.analysis().is_some_and(|analysis| analysis.shows_one_of_equals))
+    }
+
+    /// The same of any table beside the target: none of them is answered then, and the rows are found by the whole statement.
+    async fn tells_tables_apart(
+        &mut self,
+        stages: &Stages,
+        with: &[(String, String)],
+        clock: Option<&Clock>,
+    ) -> Result<bool, Failure> {
+        for stage in &stages.tables {
+            let query = self.query_of(stage, with, clock)?;
+            if self.tells_apart(stages, &query).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What is run.
@@ -759,6 +789,14 @@ pub(in crate::session) fn row_of(body: &[u8]) -> Result<Vec<Option<String>>, PgE
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| PgError::internal("a row that is not UTF-8"));
     let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
     wire::data_row_columns(body).map(|column| column.map_err(broken)?.map(text).transpose()).collect()
+}
+
+fn equals_told_apart() -> PgError {
+    PgError::unsupported(
+        "this condition on equal values is not supported in a write over several shards",
+        "A query of the statement shows one of several values that are equal and do not look alike, as 1.0 and 1.00 do, and a condition outside of it may tell them apart.",
+        "Put the condition into the query that groups, or compare by =.",
+    )
 }
 
 fn not_answered() -> PgError {

@@ -97,12 +97,18 @@ fn of(
 
 /// How the shards' answers to a query become one, in no order, if that is certain whatever their rows are.
 pub fn merge(text: &str, context: &Context) -> Option<Merge> {
-    let is_unordered = |merge: &Merge| merge.order_by.is_empty() && merge.limit.is_none() && merge.offset.is_none();
-    certain_merge(text, context).filter(is_unordered)
+    let (merge, shows_one_of_equals) = certain(text, context)?;
+    let is_unordered = merge.order_by.is_empty() && merge.limit.is_none() && merge.offset.is_none();
+    (is_unordered && !shows_one_of_equals).then_some(merge)
 }
 
 /// The same in whatever order, and cut.
 pub fn certain_merge(text: &str, context: &Context) -> Option<Merge> {
+    certain(text, context).map(|(merge, _)| merge)
+}
+
+/// With whether its rows show one of several equal values, which PostgreSQL might choose after a condition from outside.
+fn certain(text: &str, context: &Context) -> Option<(Merge, bool)> {
     let tree = parse::parse(text).ok()?;
     let Some(Node::SelectStmt(select)) = tree.stmts().next() else { return None };
     let scanned = lexer::scan(text);
@@ -119,10 +125,11 @@ pub fn certain_merge(text: &str, context: &Context) -> Option<Merge> {
         && notes.hidden_sharded.is_empty()
         && notes.session_calls.is_empty()
         && notes.effect() == Effect::Read
+        && notes.proxy.is_empty()
         && !(notes.has_system || notes.has_map || notes.has_unknown_names);
     let is_sharded = |part: &Part| matches!(part, Part::Sharded { .. });
     let has_parts = !reader.parts.is_empty() && reader.parts.iter().all(is_sharded);
-    (is_plain && merge.locking.is_none() && has_parts).then_some(merge)
+    (is_plain && merge.locking.is_none() && has_parts).then(|| (merge, notes.shows_one_of_equals))
 }
 
 fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {

@@ -305,7 +305,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     if notes.effect() != Effect::Read {
         return Err(refusals::construct("a statement that changes or locks something"));
     }
-    if notes.has_map || !notes.proxy_relations.is_empty() {
+    if notes.has_map || !notes.proxy.is_empty() {
         return Err(refusals::construct("a relation of the schema shardgate"));
     }
     match (home, notes.home_reason.take().or(notes.hidden_copy.take())) {

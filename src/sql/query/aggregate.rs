@@ -16,7 +16,6 @@ use super::merge::Assembly;
 use super::scope::{Frame, Resolution};
 use super::{Block, Distinct, OrderBy, OrderItem, Output};
 use crate::error::PgError;
-use crate::shard_key::oid;
 use crate::sql::analysis::{Combination, Combine, Groups, Merge, RowKeyColumn, SortKey, TextOrder};
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::parse::tree;
@@ -73,17 +72,7 @@ impl Reader<'_> {
         if block.subqueries.len() > block.row_subquery_count {
             return Err(with_subquery());
         }
-        let keeps_having = match query.select.having_clause() {
-            Node::None => false,
-            having
-                if query.select.group_clause().is_empty()
-                    || !matches!(self.part(having, query.frame), Part::Plain)
-                    || !self.is_alike_on_shards(having, query) =>
-            {
-                return Err(of_aggregates("HAVING"));
-            }
-            _ => true,
-        };
+        let having = self.having(query).filter(|having| having.groups.is_empty()).ok_or_else(|| of_aggregates("HAVING"))?;
         let mut made = GroupsInTheMaking::new(query.outputs.len());
         for (target, range) in query.select.target_list().iter().zip(&outline.targets) {
             let combination = self.visible_column(target, range, query.frame, &mut made)?;
@@ -93,25 +82,11 @@ impl Reader<'_> {
         self.group_order(query, &mut made)?;
         let limits = self.limits(query.select)?;
         let tail = self.drop_limits(&limits, &mut made.assembly);
-        let dropped = if keeps_having { outline.after_having.clone() } else { outline.tail.clone() };
+        let dropped = if having.rows.is_empty() { outline.tail.clone() } else { outline.after_having.clone() };
         if !dropped.is_empty() || !tail.is_empty() {
             made.assembly.splice(dropped, tail);
         }
         self.assembled(made.finish())
-    }
-
-    /// A HAVING without aggregates says the same of a group on all shards. Values of its keys are equal there, and may look
-    /// otherwise: numerics, floats, padded text.
-    pub(super) fn is_alike_on_shards(&self, having: Node<'_>, query: &GroupedQuery<'_, '_>) -> bool {
-        let has_one_form = |item: Node<'_>| {
-            let properties = match (self.column_of(item, query.frame), super::select_list::ordinal(item)) {
-                (Some(column), _) => Some(self.properties(column)),
-                (None, Some(ordinal)) => query.outputs.get(ordinal).map(|output| output.properties.clone()),
-                (None, None) => None,
-            };
-            properties.is_some_and(|found| found.is_deterministic && ONE_FORM.contains(&found.type_oid))
-        };
-        query.select.group_clause().iter().all(has_one_form) || only_compares(having)
     }
 
     pub(super) fn visible_column(
@@ -427,44 +402,6 @@ impl GroupsInTheMaking {
         self.assembly.hide(sql)
     }
 }
-
-/// It asks of values nothing but how they compare.
-pub(super) fn only_compares(having: Node<'_>) -> bool {
-    let mut is_such = true;
-    tree::walk(having, &mut |node| {
-        let is_inside_looked_at = match node {
-            Node::BoolExpr(_)
-            | Node::NullTest(_)
-            | Node::BooleanTest(_)
-            | Node::ColumnRef(_)
-            | Node::A_Const(_)
-            | Node::ParamRef(_) => true,
-            Node::A_Expr(e) => {
-                let is_kind = !matches!(
-                    e.kind,
-                    nodes::A_Expr_Kind::AEXPR_LIKE | nodes::A_Expr_Kind::AEXPR_ILIKE | nodes::A_Expr_Kind::AEXPR_SIMILAR
-                );
-                let is_comparison =
-                    tree::single_name(e.name()).is_some_and(|name| COMPARISONS.contains(&name) || name.starts_with("BETWEEN"));
-                is_kind && is_comparison
-            }
-            // Of a constant only.
-            Node::TypeCast(cast) => matches!(cast.arg(), Node::A_Const(_) | Node::ParamRef(_)),
-            Node::FuncCall(call) => tree::single_name(call.funcname()).is_some_and(|name| OF_ONE_FORM.contains(&name)),
-            other => other.as_node_list().is_some(),
-        };
-        is_such &= is_inside_looked_at;
-        is_such
-    });
-    is_such
-}
-
-const COMPARISONS: [&str; 7] = ["=", "<>", "<", ">", "<=", ">=", "!="];
-/// Functions of days and of text, which see values of one form.
-const OF_ONE_FORM: [&str; 5] = ["date_trunc", "date_part", "date", "lower", "upper"];
-/// Types whose values are equal only where they look alike.
-const ONE_FORM: [u32; 10] =
-    [oid::BOOL, oid::INT2, oid::INT4, oid::INT8, oid::TEXT, oid::VARCHAR, oid::UUID, oid::DATE, oid::TIMESTAMP, oid::TIMESTAMPTZ];
 
 /// Two outputs have the name that ORDER BY gives: what the shards run has no ORDER BY that would be refused.
 fn is_ambiguous(node: Node<'_>, outputs: &[Output]) -> bool {

@@ -248,11 +248,13 @@ impl<'c> Reader<'c> {
         let scope = Scope { frame: &frame, ctes, windows: None };
         let mut findings = Findings::default();
         self.scan_tail(select, &scope, &mut findings)?;
+        let is_limited = self.has_limit(select);
         if let Body::SetOperation { has_limit, subqueries, .. } = &mut bound.body {
-            *has_limit = self.has_limit(select);
+            *has_limit = is_limited;
             *subqueries = findings.subqueries;
         }
         bound.order = self.order(select, None, &bound.outputs);
+        self.note_shown_equals_of_set(&bound, is_limited);
         if self.depth > 1 || self.is_modification || self.is_body {
             self.note_found_first_of_set(select, &bound, first_leaf..self.leaves.len(), asked);
         }
@@ -366,8 +368,9 @@ impl<'c> Reader<'c> {
             self.notes.not_pushable(volatile(&name));
         }
         let order = self.order(select, Some(&frame), &outputs);
+        let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
+        self.note_shown_equals(&level);
         if self.depth > 1 || self.is_modification || self.is_body {
-            let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
             self.note_found_first(&level, asked);
         }
         if self.depth == 1 && matches!(block.grouping, Grouping::Whole | Grouping::By(_)) {

@@ -63,7 +63,8 @@ impl<'c> Reader<'c> {
                 copy_in.key.push(key);
             }
             let names: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
-            self.add_part(*group, KeyCondition::All, &relation.name, &names);
+            let part = Part::Sharded { group: *group, condition: KeyCondition::All, stores: true };
+            self.add_part(part, &relation.name, &names);
         }
         let added = &copy_in.added;
         self.check_made_rows(&target, &|column| columns.contains(&column) || added.iter().any(|added| added.name == column));

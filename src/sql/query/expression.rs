@@ -148,7 +148,10 @@ impl<'c> Reader<'c> {
             nodes::SubLinkType::ANY_SUBLINK if is_equality(sublink) => Asked::Membership,
             _ => Asked::Rows,
         };
+        // No condition from outside is about its columns.
+        let shows_one_of_equals = self.notes.shows_one_of_equals;
         let bound = self.query(sublink.subselect(), Some(scope.frame), scope.ctes)?;
+        self.notes.shows_one_of_equals = shows_one_of_equals;
         Ok(Subquery { bound, link, is_required: false, is_isolated })
     }
 

@@ -10,9 +10,9 @@ use std::collections::HashSet;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::aggregate::only_compares;
 use super::bind::Reader;
 use super::leaves::{Columns, Leaf, LeafKind};
+use super::pushed_conditions::only_compares;
 use super::scope::{Frame, Resolution};
 use super::select_list::ordinal;
 use super::{
@@ -160,21 +160,7 @@ impl Reader<'_> {
             return false;
         }
         let select = level.select;
-        let sets = || select.group_clause().iter().flat_map(expressions_of);
-        let looks_alike = |item: Node<'_>| match (ordinal(item), item) {
-            (Some(index), _) => level.outputs.get(index).is_some_and(|output| output.properties.has_equal_image),
-            (None, Node::ColumnRef(column)) => {
-                let name = tree::single_name(column.fields());
-                let found = level.outputs.iter().find(|output| name.is_some_and(|name| output.name == name));
-                match (self.own_column(item, level), found) {
-                    (Some(column), _) => self.properties(column).has_equal_image,
-                    (None, Some(output)) => output.properties.has_equal_image,
-                    (None, None) => self.value_has_equal_image(item, level.frame),
-                }
-            }
-            (None, item) => self.value_has_equal_image(item, level.frame),
-        };
-        if sets().all(looks_alike) {
+        if self.groups_look_alike(level) {
             return false;
         }
         let columns = select.group_clause().iter().filter_map(|item| self.own_column(item, level));
@@ -189,8 +175,30 @@ impl Reader<'_> {
         targets.chain(sorts).chain(having).any(|node| self.shows_column(node, level))
     }
 
+    /// Values by which the rows are grouped are equal only where they look alike.
+    pub fn groups_look_alike(&self, level: &Level<'_, '_>) -> bool {
+        level.select.group_clause().iter().flat_map(expressions_of).all(|item| self.item_looks_alike(item, level))
+    }
+
+    /// The same of one item of GROUP BY or DISTINCT ON.
+    pub fn item_looks_alike(&self, item: Node<'_>, level: &Level<'_, '_>) -> bool {
+        match (ordinal(item), item) {
+            (Some(index), _) => level.outputs.get(index).is_some_and(|output| output.properties.has_equal_image),
+            (None, Node::ColumnRef(column)) => {
+                let name = tree::single_name(column.fields());
+                let found = level.outputs.iter().find(|output| name.is_some_and(|name| output.name == name));
+                match (self.own_column(item, level), found) {
+                    (Some(column), _) => self.properties(column).has_equal_image,
+                    (None, Some(output)) => output.properties.has_equal_image,
+                    (None, None) => self.value_has_equal_image(item, level.frame),
+                }
+            }
+            (None, item) => self.value_has_equal_image(item, level.frame),
+        }
+    }
+
     /// A column of the level stands outside of aggregates.
-    fn shows_column(&self, node: Node<'_>, level: &Level<'_, '_>) -> bool {
+    pub fn shows_column(&self, node: Node<'_>, level: &Level<'_, '_>) -> bool {
         let mut shows = false;
         tree::walk(node, &mut |node| {
             match node {
@@ -419,7 +427,7 @@ fn expressions_of(item: Node<'_>) -> Vec<Node<'_>> {
 }
 
 /// UNION, INTERSECT or EXCEPT somewhere in the chain. UNION ALL keeps every row.
-fn has_duplicates_dropped(body: &Body) -> bool {
+pub fn has_duplicates_dropped(body: &Body) -> bool {
     match body {
         Body::SetOperation { operation: SetOperation::Union, is_all: true, left, right, .. } => {
             has_duplicates_dropped(&left.body) || has_duplicates_dropped(&right.body)

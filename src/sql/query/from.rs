@@ -35,6 +35,11 @@ impl<'c> Reader<'c> {
                 self.derived(bound, subselect.alias(), frame)
             }
             Node::RangeFunction(function) => {
+                if let Some(call) = self.own_call(function) {
+                    let name = call.as_ref().map_or_else(|_| "function".to_owned(), |call| call.function.clone());
+                    self.note_own_call(call);
+                    return self.unknown_rows(function.alias(), &name, frame);
+                }
                 let mut findings = Findings::default();
                 let scope = Scope { frame, ctes, windows: None };
                 let mut name = "function";

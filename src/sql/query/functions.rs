@@ -9,7 +9,7 @@ use super::expression::Place;
 use super::relations::{self, Resolved};
 use crate::catalog::{Access, Closure, Function, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
-use crate::sql::analysis::{Numbers, SessionCall};
+use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 use crate::sql::parse::tree;
 use crate::sql::rewrite::drawing;
@@ -23,6 +23,22 @@ impl<'c> Reader<'c> {
             ["pg_catalog", name] => Some(name),
             [name] if self.user_functions(None, name).is_empty() => Some(name),
             _ => None,
+        }
+    }
+
+    /// In FROM: a function of the schema `shardgate` whose rows the proxy gives.
+    pub fn own_call(&self, function: &nodes::RangeFunction) -> Option<Result<ShardgateCall, PgError>> {
+        let is_user_function = |name: &str| self.context.catalog.function_names.contains_key(name);
+        let is_schema_searched = self.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
+        shardgate_call::in_from(function, &Naming { is_schema_searched, is_user_function: &is_user_function })
+    }
+
+    /// Its arguments are those of this text.
+    pub fn note_own_call(&mut self, call: Result<ShardgateCall, PgError>) {
+        self.notes.is_bound_to_text = true;
+        match call {
+            Ok(call) => self.notes.reads_proxy_call(call),
+            Err(refusal) => self.notes.refuse(refusal),
         }
     }
 
@@ -111,7 +127,7 @@ impl<'c> Reader<'c> {
         }
     }
 
-    fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
+    pub(super) fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
         let catalog = &self.context.catalog;
         let Some(oids) = catalog.function_names.get(name) else {
             return Vec::new();

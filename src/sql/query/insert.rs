@@ -21,7 +21,7 @@ use crate::catalog::Column;
 use crate::catalog::TriggerEvents;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, StoredValue, Test};
+use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, Part, StoredValue, Test};
 use crate::sql::parse;
 use crate::sql::rewrite::drawing;
 
@@ -188,7 +188,7 @@ impl<'c> Reader<'c> {
             None => self.notes.not_pushable(not_split("The rows of its VALUES belong to more than one shard.")),
         }
         let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
-        self.add_part(*group, condition, &name, &key);
+        self.add_part(Part::Sharded { group: *group, condition, stores: true }, &name, &key);
     }
 
     /// The key of one row that is made. An error: its key is not known before the row is made.
@@ -294,7 +294,7 @@ impl<'c> Reader<'c> {
             let columns: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
             self.notes.not_pushable(unpushable_source());
             let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
-            self.add_part(*group, condition, &name, &columns);
+            self.add_part(Part::Sharded { group: *group, condition, stores: true }, &name, &columns);
             return Ok(());
         }
         self.insert_from_columns(made, *group, key, &bound, &placed.distribution)
@@ -345,7 +345,7 @@ impl<'c> Reader<'c> {
         let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
         if source_key.len() != key.len() {
             self.notes.not_pushable(unpushable_source());
-            self.add_part(group, KeyCondition::All, &name, &names);
+            self.add_part(Part::Sharded { group, condition: KeyCondition::All, stores: true }, &name, &names);
             return Ok(());
         }
         let implied = facts::implied(bound);
@@ -362,7 +362,8 @@ impl<'c> Reader<'c> {
             self.context.map.group(group).map(|group| group.strategy).ok_or_else(|| PgError::internal("group is gone"))?;
         let sorts_bytewise = |term: &Term| self.properties(term.column).is_collation_c;
         let condition = facts::condition(&implied, &source_key, strategy, &sorts_bytewise);
-        self.add_part(group, condition, &name, &names);
+        // The key of a row that is there already has its place.
+        self.add_part(Part::Sharded { group, condition, stores: !stays }, &name, &names);
         Ok(())
     }
 

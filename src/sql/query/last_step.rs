@@ -13,6 +13,7 @@ use pg_raw_parse::{Node, nodes};
 use super::aggregate::{Aggregate, GroupedQuery, GroupsInTheMaking, Part};
 use super::bind::Reader;
 use super::column_name::column_name;
+use super::pushed_conditions::Having;
 use super::scope::Frame;
 use super::{Column, Distinct, OrderBy};
 use crate::catalog::quoted_identifier;
@@ -88,16 +89,23 @@ impl Reader<'_> {
         }
         hidden.into_iter().for_each(|(index, collation)| making.set_collation(index, collation));
         let targets = self.last_targets(&mut making, &whole)?;
-        let filter = self.last_filter(&mut making)?;
+        let having = self.having(query)?;
+        let filter = self.last_filter(&having, &mut making)?;
         self.last_order(&mut making, &whole)?;
         for window in select.window_clause() {
             self.replace_inside(window, &mut making)?;
         }
         let tail = self.replaced(outline.after_having.clone(), &making.replaced)?;
-        making
-            .groups
-            .assembly
-            .splice(if filter.is_some() { outline.tail.clone() } else { outline.after_having.clone() }, String::new());
+        let (dropped, kept) = match (having.groups.is_empty(), having.rows.as_slice()) {
+            (true, _) => (outline.after_having.clone(), String::new()),
+            (false, []) => (outline.tail.clone(), String::new()),
+            (false, rows) => {
+                let rows: Vec<&str> = rows.iter().map(|range| self.text.get(range.clone())).collect::<Option<_>>()?;
+                (outline.tail.clone(), format!("HAVING {}", rows.join(" AND ")))
+            }
+        };
+        making.groups.assembly.splice(dropped, kept);
+        making.groups.groups.is_filtered = !having.groups.is_empty();
         let mut uses = making.uses;
         uses.resize(making.groups.assembly.columns(), ColumnUse::default());
         for (used, collation) in uses.iter_mut().zip(making.collations) {
@@ -181,20 +189,14 @@ impl Reader<'_> {
         Some(targets)
     }
 
-    /// HAVING as the WHERE of the last step. Without aggregates it stays with the shards, which have the same values of each group.
-    fn last_filter(&self, making: &mut Making<'_, '_>) -> Option<Option<String>> {
-        let query = making.query;
-        let having = query.select.having_clause();
-        if matches!(having, Node::None) {
-            return Some(None);
+    /// What HAVING says of whole groups, as the WHERE of the last step.
+    fn last_filter(&self, having: &Having<'_>, making: &mut Making<'_, '_>) -> Option<Option<String>> {
+        let mut conjuncts = Vec::with_capacity(having.groups.len());
+        for (conjunct, range) in &having.groups {
+            self.replace_inside(*conjunct, making)?;
+            conjuncts.push(self.replaced(range.clone(), &making.replaced)?);
         }
-        let is_plain = matches!(self.part(having, query.frame), Part::Plain);
-        if is_plain && !query.select.group_clause().is_empty() && self.is_alike_on_shards(having, query) {
-            return Some(None);
-        }
-        self.replace_inside(having, making)?;
-        let range = self.outline.as_ref()?.having.clone()?;
-        Some(Some(format!(" WHERE {}", self.replaced(range, &making.replaced)?)))
+        Some((!conjuncts.is_empty()).then(|| format!(" WHERE {}", conjuncts.join(" AND "))))
     }
 
     /// ORDER BY: numbers and names of outputs stay; columns and expressions become columns of the groups.

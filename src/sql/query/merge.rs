@@ -150,7 +150,7 @@ impl Reader<'_> {
     /// The statement runs on one shard, unless a value turns out not to be one of its key: all that it touches is tied to one
     /// key.
     fn is_on_one_shard(&self) -> bool {
-        let [Part::Sharded { group, condition }] = self.parts.as_slice() else { return false };
+        let [Part::Sharded { group, condition, .. }] = self.parts.as_slice() else { return false };
         let columns = self.context.map.group(*group).map_or(0, |group| group.key_types.len());
         let mut pinned = Vec::new();
         pinned_columns(condition, &mut pinned);

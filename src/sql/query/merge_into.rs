@@ -19,7 +19,7 @@ use super::{Facts, FromItem, Join, Output, Term};
 use crate::catalog::TriggerEvents;
 use crate::error::PgError;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::KeyCondition;
+use crate::sql::analysis::{KeyCondition, Part};
 
 /// A MERGE with its target and source read.
 struct MergeInto<'t, 'c> {
@@ -137,7 +137,8 @@ impl<'c> Reader<'c> {
             let name = column.column.column.clone();
             self.notes.not_pushable(key_update(&name));
             let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
-            self.add_part(*group, KeyCondition::All, &format!("{name} (assigned)"), &key);
+            let part = Part::Sharded { group: *group, condition: KeyCondition::All, stores: true };
+            self.add_part(part, &format!("{name} (assigned)"), &key);
         }
     }
 
@@ -157,10 +158,10 @@ impl<'c> Reader<'c> {
         let value_of = |column: &str| clause.values().get(columns.iter().position(|name| name == column)?);
         let is_overridden = clause.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
         let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
-        let condition = match self.row_condition(key, target, is_overridden, &value_of) {
+        let (condition, stores) = match self.row_condition(key, target, is_overridden, &value_of) {
             Ok(condition) => {
                 self.notes.not_pushable(inserted_elsewhere(&name));
-                condition
+                (condition, true)
             }
             Err(_) => {
                 let terms: Option<Vec<LeafKey<'c>>> = key
@@ -181,16 +182,18 @@ impl<'c> Reader<'c> {
                     self.notes.not_pushable(inserted_elsewhere(&name));
                 }
                 let strategy = self.context.map.group(*group).map(|group| group.strategy);
-                match (terms, strategy) {
+                let condition = match (terms, strategy) {
                     (Some(terms), Some(strategy)) => {
                         let sorts_bytewise = |term: &Term| self.properties(term.column).is_collation_c;
                         facts::condition(&into.source_facts, &terms, strategy, &sorts_bytewise)
                     }
                     _ => KeyCondition::All,
-                }
+                };
+                // The key of a row that is there already has its place.
+                (condition, !stays)
             }
         };
-        self.add_part(*group, condition, &name, &names);
+        self.add_part(Part::Sharded { group: *group, condition, stores }, &name, &names);
     }
 
     /// The terms are the whole key of a sharded table of the source, by what holds for all of its rows: what they are on a shard

@@ -41,6 +41,7 @@ mod numbered;
 mod outline;
 mod placement;
 mod predicate;
+mod pushed_conditions;
 mod relations;
 mod scope;
 mod select_list;
@@ -62,6 +63,7 @@ pub use expression::Place;
 
 pub use insert::gives_value;
 pub use numbered::generated_always;
+pub use pushed_conditions::conditions_only_compare;
 pub use relations::{
     Resolved, is_own_relation, is_temporary_schema, means_temporary, placed, resolve, resolve_name, text_means_temporary,
 };

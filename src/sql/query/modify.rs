@@ -22,7 +22,7 @@ use crate::catalog::{Access, Closure, Oid, References, Relation, Trigger, Trigge
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{KeyCondition, KeyValue, QueryKind, SessionCall, Test};
+use crate::sql::analysis::{KeyCondition, KeyValue, Part, QueryKind, SessionCall, Test};
 use crate::sql::body::SqlBodyReader;
 
 /// A write that was read and placed.
@@ -376,7 +376,8 @@ impl<'c> Reader<'c> {
             let name = column.column.column.clone();
             self.notes.not_pushable(key_update(&name));
             let key: Vec<_> = key.iter().map(|key| key.column.clone()).collect();
-            self.add_part(*group, KeyCondition::All, &format!("{name} (assigned)"), &key);
+            let part = Part::Sharded { group: *group, condition: KeyCondition::All, stores: true };
+            self.add_part(part, &format!("{name} (assigned)"), &key);
         }
     }
 

@@ -14,7 +14,7 @@ use super::{Block, Body, Bound, Column, Distinct, Facts, FromItem, Grouping, Joi
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
-use crate::sql::analysis::{Fact, KeyCondition, Part};
+use crate::sql::analysis::{Fact, Part};
 
 /// Where the rows of a relation expression are.
 #[derive(Clone, Debug)]
@@ -359,21 +359,20 @@ impl Reader<'_> {
         let name = found.name.clone();
         let columns = key.iter().map(|key| key.column.clone()).collect::<Vec<KeyColumn>>();
         let group = group.id;
-        self.add_part(group, condition, &name, &columns);
+        self.add_part(Part::Sharded { group, condition, stores: false }, &name, &columns);
         Distribution::Sharded(Sharded { keys: vec![own], anchors, output_keys: Vec::new() })
     }
 
-    pub fn add_part(&mut self, group: GroupId, condition: KeyCondition, table: &str, key: &[KeyColumn]) {
-        let fact = Fact::Restriction { table: table.to_owned(), condition: condition.clone(), key: key.to_vec() };
-        if !self.why.contains(&fact) {
-            self.why.push(fact);
+    /// `table`, `key`: of the rows.
+    pub fn add_part(&mut self, part: Part, table: &str, key: &[KeyColumn]) {
+        if let Part::Sharded { condition, .. } = &part {
+            let fact = Fact::Restriction { table: table.to_owned(), condition: condition.clone(), key: key.to_vec() };
+            if !self.why.contains(&fact) {
+                self.why.push(fact);
+            }
         }
-        let is_known = self.parts.iter().any(|known| match known {
-            Part::Sharded { group: known_group, condition: known } => *known_group == group && *known == condition,
-            Part::Home => false,
-        });
-        if !is_known {
-            self.parts.push(Part::Sharded { group, condition });
+        if !self.parts.contains(&part) {
+            self.parts.push(part);
         }
     }
 

@@ -15,7 +15,7 @@
 use pg_raw_parse::list::{CastNodeList, NodeList};
 use pg_raw_parse::{Node, nodes};
 
-use super::returned::{Apart, Returned, Star, has_star, holds, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_query, is_star};
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -348,7 +348,7 @@ impl Values<'_, '_> {
 
     fn is_computed(&self, value: Node<'_>) -> bool {
         holds(value, |node| {
-            matches!(node, Node::SubLink(_) | Node::MultiAssignRef(_)) || self.has_from && matches!(node, Node::ColumnRef(_))
+            is_query(node) || matches!(node, Node::MultiAssignRef(_)) || self.has_from && matches!(node, Node::ColumnRef(_))
         })
     }
 

@@ -8,7 +8,7 @@
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::returned::{Apart, Returned, Star, has_star, holds, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_query, is_star};
 use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -58,9 +58,7 @@ pub fn moving(text: &str, context: &Context) -> Result<Option<Moving>, PgError> 
     let (Some(Node::UpdateStmt(update)), None) = (statements.next(), statements.next()) else { return Ok(None) };
     // The INSERT has no WITH.
     let is_plain = update.with_clause().is_none()
-        || update
-            .returning_clause()
-            .is_none_or(|clause| clause.exprs().iter().all(|item| !holds(item, |node| matches!(node, Node::SubLink(_)))));
+        || update.returning_clause().is_none_or(|clause| clause.exprs().iter().all(|item| !holds(item, is_query)));
     let Some(name) = update.relation().filter(|name| is_plain && name.inh) else { return Ok(None) };
     let Resolved::Sharded { table, relation, .. } = resolve(context, name, &context.search_path) else { return Ok(None) };
     let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
@@ -228,7 +226,7 @@ impl Pieces<'_> {
         let assignment = |(target, (start, end)): (&nodes::ResTarget, (usize, usize))| {
             let is_plain =
                 target.indirection().is_empty() && !matches!(target.val(), Node::SetToDefault(_) | Node::MultiAssignRef(_));
-            let has_subquery = holds(target.val(), |node| matches!(node, Node::SubLink(_)));
+            let has_subquery = holds(target.val(), is_query);
             (is_plain && !has_subquery && self.tokens.piece(start + 1) == "=").then_some(())?;
             Some((target.name()?.to_owned(), self.tokens.slice(start + 2, end)?.to_owned()))
         };

@@ -36,7 +36,7 @@ pub fn insert_apart(text: &str, context: &Context) -> Option<InsertApart> {
     let mut statements = parsed.stmts();
     let (Some(Node::InsertStmt(insert)), None) = (statements.next(), statements.next()) else { return None };
     let (name, clause) = (insert.relation()?, insert.returning_clause()?);
-    let has_queries = clause.exprs().iter().any(|item| holds(item, |node| matches!(node, Node::SubLink(_))));
+    let has_queries = clause.exprs().iter().any(|item| holds(item, is_query));
     let relation = resolve(context, name, &context.search_path).table().filter(|relation| relation.stands_alone())?;
     let tokens = Tokens::of(text);
     let first = tokens.at_location(name.location)?;
@@ -80,7 +80,7 @@ impl Returned<'_> {
     /// Something that is not the row's own.
     pub fn is_other(&self, node: Node<'_>, has_from: bool) -> bool {
         match node {
-            Node::SubLink(_) => true,
+            Node::SubLink(_) => is_query(node),
             Node::ColumnRef(column) if has_from && has_star(node) => {
                 let table = column.fields().first().and_then(Node::as_str);
                 table.is_none_or(|table| quoted_identifier(table) != self.called)
@@ -151,6 +151,32 @@ pub fn has_star(value: Node<'_>) -> bool {
 
 /// What stands before the columns of a star.
 pub const STAR: &str = "shardgate star";
+
+/// A sub-select, unless it is one of constants alone: what has been answered before stands so.
+pub fn is_query(node: Node<'_>) -> bool {
+    let Node::SubLink(sublink) = node else { return false };
+    let Node::SelectStmt(select) = sublink.subselect() else { return true };
+    let is_plain = sublink.sub_link_type == nodes::SubLinkType::EXPR_SUBLINK
+        && select.op == nodes::SetOperation::SETOP_NONE
+        && select.with_clause().is_none()
+        && select.from_clause().is_empty()
+        && !select.target_list().is_empty()
+        && matches!(select.where_clause(), Node::None);
+    let is_constant = |target: &nodes::ResTarget| {
+        !holds(target.val(), |node| {
+            !matches!(
+                node,
+                Node::None
+                    | Node::A_Const(_)
+                    | Node::TypeCast(_)
+                    | Node::CollateClause(_)
+                    | Node::A_ArrayExpr(_)
+                    | Node::NodeList(_)
+            )
+        })
+    };
+    !(is_plain && select.target_list().iter().all(is_constant))
+}
 
 pub fn holds<'n>(root: Node<'n>, is_such: impl Fn(Node<'n>) -> bool) -> bool {
     let mut found = false;

@@ -16,6 +16,7 @@ mod merging;
 mod row_names;
 mod writing;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
@@ -30,7 +31,7 @@ use crate::sql::parse;
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::parse::tree;
-use crate::sql::query::{Resolved, resolve};
+use crate::sql::query::{Resolved, conditions_only_compare, resolve};
 pub use constants::{Answer, AnswerColumn, type_name};
 pub use defaults::{ColumnList, Defaults, clock_default};
 pub use merging::Merging;
@@ -57,11 +58,15 @@ pub enum StageKind {
     In {
         is_not: bool,
     },
-    /// `op ANY (query)`, `op ALL (query)`, `ARRAY(query)`.
+    /// `op ANY (query)`, `op ALL (query)`, with `ARRAY` before it too.
+    List,
+    /// `ARRAY(query)` elsewhere.
     Array,
     Exists,
     /// A sub-select of one value.
     Scalar,
+    /// The same, compared with a column as it is.
+    Compared,
     /// An expression, made a query: of VALUES, a default, a clock.
     Value,
     /// `SET (a, b) = (query)`.
@@ -98,6 +103,8 @@ pub struct Stages {
     pub needs_transaction: bool,
     /// An INSERT whose rows may go in several statements: nothing tells that from one.
     pub may_batch: bool,
+    /// Conditions of the statement ask for more than how values compare: they may tell apart what is equal.
+    pub tells_equals_apart: bool,
 }
 
 /// A query of WITH.
@@ -213,7 +220,7 @@ pub fn stages(text: &str, context: &Context) -> Result<Stages, PgError> {
         text,
         tokens: Tokens::of(text),
         main: 0,
-        stages: Stages::default(),
+        stages: Stages { tells_equals_apart: !conditions_only_compare(statement), ..Stages::default() },
         rows: Vec::new(),
         around: Around::of(target, from.into_iter(), context),
         is_unknown: false,
@@ -453,8 +460,13 @@ impl Finder<'_> {
     fn expression(&mut self, root: Node<'_>) {
         let mut found = Vec::new();
         let mut clocks = Vec::new();
+        let (mut compared, mut listed) = (HashSet::new(), HashSet::new());
         tree::walk(root, &mut |node| {
             match node {
+                Node::A_Expr(e) => {
+                    compared.extend(compared_with_column(e));
+                    listed.extend(listed_array(e));
+                }
                 Node::SubLink(sublink) => found.push((sublink, false)),
                 Node::MultiAssignRef(assignment) => match assignment.source() {
                     Node::SubLink(sublink) => {
@@ -477,7 +489,14 @@ impl Finder<'_> {
         let conditional = conditional::conditional(root);
         for (sublink, is_row) in found {
             let before = self.stages.queries.len();
-            if self.sublink(sublink, is_row).is_none() {
+            let value = match sublink.sub_link_type {
+                nodes::SubLinkType::ARRAY_SUBLINK if listed.contains(&sublink.location) => StageKind::List,
+                nodes::SubLinkType::ARRAY_SUBLINK => StageKind::Array,
+                _ if is_row => StageKind::Row,
+                _ if compared.contains(&sublink.location) => StageKind::Compared,
+                _ => StageKind::Scalar,
+            };
+            if self.sublink(sublink, value).is_none() {
                 self.is_unknown = true;
             }
             if conditional.contains(&sublink.location) {
@@ -486,16 +505,17 @@ impl Finder<'_> {
         }
     }
 
-    fn sublink(&mut self, sublink: &nodes::SubLink, is_row: bool) -> Option<()> {
+    /// `value`: what it is as one value.
+    fn sublink(&mut self, sublink: &nodes::SubLink, value: StageKind) -> Option<()> {
         let first = self.tokens.at_location(sublink.location)?;
         let Node::SelectStmt(select) = sublink.subselect() else { return None };
         if self.around.changes(select) {
             return Some(());
         }
         let (kind, replaced_from, open) = match sublink.sub_link_type {
-            nodes::SubLinkType::EXPR_SUBLINK => (if is_row { StageKind::Row } else { StageKind::Scalar }, first, first),
+            nodes::SubLinkType::EXPR_SUBLINK => (value, first, first),
             nodes::SubLinkType::EXISTS_SUBLINK => (StageKind::Exists, first, first + 1),
-            nodes::SubLinkType::ARRAY_SUBLINK => (StageKind::Array, first, first + 1),
+            nodes::SubLinkType::ARRAY_SUBLINK => (value, first, first + 1),
             nodes::SubLinkType::ANY_SUBLINK if sublink.oper_name().is_empty() => {
                 let is_not = self.tokens.is_word(first, "not");
                 let keyword = if is_not { first + 1 } else { first };
@@ -507,7 +527,7 @@ impl Finder<'_> {
             nodes::SubLinkType::ANY_SUBLINK | nodes::SubLinkType::ALL_SUBLINK => {
                 let last = (first..self.tokens.count().min(first + QUANTIFIER_TOKENS_MAX))
                     .find(|index| self.tokens.is_one_of(*index, &["any", "some", "all"]))?;
-                (StageKind::Array, last + 1, last + 1)
+                (StageKind::List, last + 1, last + 1)
             }
             _ => return None,
         };
@@ -662,6 +682,32 @@ impl Finder<'_> {
             index += 1;
         }
         Some((self.tokens.get(start)?.start, self.tokens.get(last)?.end))
+    }
+}
+
+/// The location of a sub-select that is compared with a column, or with a row of columns: a constant in its place restricts the
+/// rows, and the planner can compute nothing of it.
+fn compared_with_column(e: &nodes::A_Expr) -> Option<i32> {
+    let is_comparison = e.kind == nodes::A_Expr_Kind::AEXPR_OP
+        && tree::single_name(e.name()).is_some_and(|name| matches!(name, "=" | "<>" | "<" | ">" | "<=" | ">="));
+    let is_column = |node: Node<'_>| match node {
+        Node::RowExpr(row) => row.args().iter().all(|part| matches!(part, Node::ColumnRef(_))),
+        node => matches!(node, Node::ColumnRef(_)),
+    };
+    match (e.lexpr(), e.rexpr()) {
+        (column, Node::SubLink(sublink)) | (Node::SubLink(sublink), column) if is_comparison && is_column(column) => {
+            Some(sublink.location)
+        }
+        _ => None,
+    }
+}
+
+/// The location of a sub-select that is all of the array in `op ANY (ARRAY(…))`: a sub-select in its place would be another list.
+fn listed_array(e: &nodes::A_Expr) -> Option<i32> {
+    let is_list = matches!(e.kind, nodes::A_Expr_Kind::AEXPR_OP_ANY | nodes::A_Expr_Kind::AEXPR_OP_ALL);
+    match e.rexpr() {
+        Node::SubLink(sublink) if is_list => Some(sublink.location),
+        _ => None,
     }
 }
 

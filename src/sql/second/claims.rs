@@ -55,7 +55,7 @@ impl Judge<'_> {
     fn best(&self, group: GroupId) -> Verdict {
         let facts: Vec<&Formula> = self.case.iter().collect();
         let claimed = self.claims.parts.iter().filter_map(|part| match part {
-            Part::Sharded { group: claimed, condition } if *claimed == group => Some(condition),
+            Part::Sharded { group: claimed, condition, .. } if *claimed == group => Some(condition),
             Part::Sharded { .. } | Part::Home => None,
         });
         claimed.map(|condition| self.follows(&facts, condition, 0)).min().unwrap_or(Verdict::DoesNotFollow)

@@ -25,7 +25,7 @@ fn judged(text: &str, named: &[&str], condition: KeyCondition) -> Opinion {
     let context = testing::library().context(&["public"], &[]);
     let scanned = lexer::scan(text);
     let named = named.iter().map(|name| (None, (*name).to_owned())).collect();
-    let parts = [Part::Sharded { group: GroupId(1), condition }];
+    let parts = [Part::Sharded { group: GroupId(1), condition, stores: false }];
     let (start, end) = (0, text.len());
     opinion(Claims { text, start, end, literals: &scanned.literals, context: &context, named: &named, parts: &parts })
 }
@@ -88,7 +88,7 @@ fn a_claim_that_follows_is_agreed_with() {
         let context = testing::library().context(&["public"], &[]);
         let literals = lexer::scan(text).literals;
         let named = [(text.contains("public").then(|| "public".to_owned()), "t".to_owned())].into();
-        let parts = [Part::Sharded { group: GroupId(1), condition }];
+        let parts = [Part::Sharded { group: GroupId(1), condition, stores: false }];
         let claims =
             Claims { text, start: 0, end: text.len(), literals: &literals, context: &context, named: &named, parts: &parts };
         assert_eq!(opinion(claims), Opinion::Agrees, "{text}");

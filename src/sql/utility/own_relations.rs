@@ -16,7 +16,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{Node, nodes};
 
-use super::shardgate_call::SCHEMA;
+use super::shardgate_call::{SCHEMA, columns_in_from};
 use crate::error::PgError;
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
@@ -137,9 +137,10 @@ impl<'n> Names<'n> {
             self.has_nameless_function = true;
             return;
         };
+        let own = own_function(function).and_then(columns_in_from).unwrap_or_default().iter().copied();
         let renamed = alias.into_iter().flat_map(|alias| alias.colnames().iter().filter_map(Node::as_str));
         let defined = function.coldeflist().iter().filter_map(|column| column.colname());
-        let columns: BTreeSet<&str> = renamed.chain(defined).collect();
+        let columns: BTreeSet<&str> = renamed.chain(defined).chain(own).collect();
         self.functions.entry(name).and_modify(|known| known.retain(|column| columns.contains(column))).or_insert(columns);
     }
 
@@ -187,6 +188,18 @@ impl<'n> Names<'n> {
     }
 }
 
+/// A function of the schema `shardgate`, whose rows the proxy gives.
+fn own_function(function: &nodes::RangeFunction) -> Option<&str> {
+    let item = function.functions().first()?;
+    match item.as_node_list().and_then(|item| item.first()).unwrap_or(item) {
+        Node::FuncCall(call) => match tree::names(call.funcname())?.as_slice() {
+            [SCHEMA, name] | [name] => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// What a function in FROM is called where it is given no other name.
 fn name_of_call(function: &nodes::RangeFunction) -> Option<&str> {
     let first = function.functions().first()?;
@@ -201,6 +214,9 @@ fn check_function(call: &nodes::FuncCall, context: &Context) -> Result<(), PgErr
     let names = tree::names(call.funcname()).unwrap_or_default();
     let is_meant = match names.as_slice() {
         ["pg_catalog", name] => is_computing(name),
+        // Without rows that the proxy has given for it, it fails.
+        [SCHEMA, name] => columns_in_from(name).is_some(),
+        [name] if columns_in_from(name).is_some() => !context.catalog.function_names.contains_key(*name),
         [name] => is_computing(name) && !context.catalog.function_names.contains_key(*name),
         _ => false,
     };

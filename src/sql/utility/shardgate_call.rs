@@ -1,7 +1,8 @@
 //! Calls of the functions of the schema `shardgate`: `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`, `CALL`.
 //!
 //! They are recognised when the statement is one such call and nothing else, with arguments that are constants, parameters or
-//! arrays of these. What each function takes is the callee's knowledge, not this module's.
+//! arrays of these. Those that give rows and change nothing may also stand in FROM of any statement over relations of the schema:
+//! the proxy gives their rows to the map database, where the statement runs. What each function takes is the callee's knowledge, not this module's.
 
 use pg_raw_parse::{Node, nodes};
 
@@ -14,8 +15,9 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 15] = [
     "add_shard",
+    "alter_shard",
     "create_distributed_table",
     "create_reference_table",
     "declare_function",
@@ -23,12 +25,32 @@ const FUNCTIONS: [&str; 13] = [
     "drop_shard",
     "locate",
     "map_key",
+    "map_keys",
     "merge_partitions",
     "reference_table",
     "set_default_shard",
     "split_partition",
     "unique_id",
 ];
+
+/// Those that give rows and change nothing, with their columns: they may stand in FROM beside relations of the schema.
+const ROW_FUNCTIONS: [(&str, &[&str]); 1] = [("locate", &["partition_id", "shard", "epoch"])];
+
+/// The columns of a function that may stand in FROM.
+pub fn columns_in_from(name: &str) -> Option<&'static [&'static str]> {
+    ROW_FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, columns)| *columns)
+}
+
+/// A call in FROM of a larger statement; `None`: of something else, or where it must be alone.
+pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>) -> Option<Result<ShardgateCall, PgError>> {
+    let item = from.functions().first().filter(|_| from.functions().len() == 1)?;
+    let function = match item.as_node_list().and_then(|item| item.first()).unwrap_or(item) {
+        Node::FuncCall(function) => function,
+        _ => return None,
+    };
+    let name = naming.function(function).filter(|name| columns_in_from(name).is_some())?;
+    Some(call(function, name, true, None))
+}
 
 /// Names that Citus users know: also without the schema, unless the database has a function of that name.
 const CITUS_FUNCTIONS: [&str; 2] = ["create_distributed_table", "create_reference_table"];

@@ -77,7 +77,14 @@ async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
     let d = Declarer::start(1).await;
     let store = d.map.store();
     let url = format!("{}?target_session_attrs=any", d.cluster.shard_url(0));
-    let shard = shardgate::shardmap::NewShard { name: "odd", url: &url, region: None, capacity: 1.0, replication_url: None };
+    let shard = shardgate::shardmap::NewShard {
+        name: "odd",
+        url: &url,
+        region: None,
+        capacity: 1.0,
+        replication_url: None,
+        identity: None,
+    };
     let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
     store.add_shard(planned, "test", &shard).await.expect("register");
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
@@ -111,6 +118,7 @@ async fn what_cannot_be_reached_is_named_without_a_password() {
         region: None,
         capacity: 1.0,
         replication_url: None,
+        identity: None,
     };
     let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
     store.add_shard(planned, "test", &shard).await.expect("register");

@@ -77,3 +77,80 @@ async fn ids_are_unique_and_grow() {
         last = id;
     }
 }
+
+async fn mapped(d: &Declarer, arguments: &[&str]) -> String {
+    d.call("map_keys", arguments).await.expect("map").rows[0][0].clone().expect("a count")
+}
+
+#[tokio::test]
+async fn keys_are_mapped_by_the_thousand_in_one_change() {
+    let d = Declarer::with_schema(2, "CREATE TABLE tenants (name text PRIMARY KEY); CREATE TABLE other (id int PRIMARY KEY)").await;
+    d.call("distribute_table", &["tenants", "name", "lookup"]).await.expect("distribute");
+    d.call("distribute_table", &["other", "id"]).await.expect("distribute");
+    let list = |range: std::ops::Range<usize>| format!("{{{}}}", range.map(|n| format!("k{n}")).collect::<Vec<_>>().join(","));
+    let before = d.map.snapshot().epoch;
+    assert_eq!(mapped(&d, &["tenants", &list(0..5000), "shard1"]).await, "5000");
+    assert_eq!(d.map.snapshot().epoch.counter, before.counter + 1);
+    // Again, and some more of them twice: only what is new.
+    assert_eq!(mapped(&d, &["tenants", &list(0..5000), "shard1"]).await, "0");
+    assert_eq!(d.map.snapshot().epoch.counter, before.counter + 1);
+    assert_eq!(mapped(&d, &["tenants", "{k1,new,new}", "shard1"]).await, "1");
+    assert_eq!(d.value_on_map("SELECT count(*) FROM shardgate.lookup_keys").await, "5001");
+    for (arguments, expected, message) in [
+        (["tenants", "{k1,x,k2}", "shard0"], "55000", "2 of the keys are already mapped to other shards, one to shard \"shard1\""),
+        (["tenants", "{}", "shard0"], "22023", "the number of keys must be between 1 and 100000"),
+        (["tenants", "{a}", "shard9"], "42704", "shard \"shard9\" does not exist"),
+        (["other", "{1}", "shard0"], "55000", "table \"other\" is sharded by hash, not by lookup"),
+        (["nothing", "{1}", "shard0"], "42P01", "table \"nothing\" is not sharded"),
+    ] {
+        let error = d.call("map_keys", &arguments).await.unwrap_err();
+        assert_eq!((code(&error).as_str(), error.message.as_str()), (expected, message));
+    }
+    assert_eq!(d.value_on_map("SELECT count(*) FROM shardgate.lookup_keys").await, "5001", "all or none");
+    d.call("set_default_shard", &["tenants", "shard0"]).await.expect("a default");
+    let error = d.call("map_keys", &["tenants", "{k1,y}", "shard1"]).await.unwrap_err();
+    assert_eq!(error.message, "cannot map the keys to shard \"shard1\" because their rows may be on the default shard \"shard0\"");
+}
+
+#[tokio::test]
+async fn a_range_table_begins_with_its_pieces_on_their_shards() {
+    let d = Declarer::with_schema(
+        3,
+        "CREATE TABLE orders (at date PRIMARY KEY); CREATE TABLE old (id int PRIMARY KEY); INSERT INTO old VALUES (1)",
+    )
+    .await;
+    let bounds = "{2026-01-01,2026-02-01,2026-03-01}";
+    let declare = |table: &'static str, key: &'static str, rest: Vec<(&'static str, &'static str)>| {
+        let mut arguments = vec![("", table), ("", key)];
+        arguments.extend(rest);
+        arguments
+    };
+    d.call_named(
+        "distribute_table",
+        &declare("orders", "at", vec![("strategy", "range"), ("bounds", bounds), ("on_shards", "shard1, shard2, shard0")]),
+    )
+    .await
+    .expect("declared");
+    let pieces = "SELECT string_agg(coalesce(low, '') || ' ' || shard, ', ' ORDER BY low NULLS FIRST) FROM shardgate.partitions";
+    assert_eq!(d.value_on_map(pieces).await, " shard1, 2026-01-01 shard2, 2026-02-01 shard0, 2026-03-01 shard1");
+    // What a table has already stays where it is.
+    d.call_named("distribute_table", &declare("old", "id", vec![("strategy", "range"), ("bounds", "{10,20}")]))
+        .await
+        .expect("declared");
+    let at_home = "SELECT string_agg(DISTINCT shard, ',') FROM shardgate.partitions WHERE low = '10'";
+    assert_eq!(d.value_on_map(at_home).await, "shard0");
+    d.on_shard(0, "CREATE TABLE t (id int PRIMARY KEY)").await;
+    for (rest, message) in [
+        (vec![("bounds", "{1}")], "bounds are given for strategy 'range' only, without colocate_with"),
+        (
+            vec![("strategy", "range"), ("bounds", "{1}"), ("colocate_with", "old")],
+            "bounds are given for strategy 'range' only, without colocate_with",
+        ),
+        (vec![("strategy", "range"), ("bounds", "{2,1}")], "the bounds of the partitions do not ascend"),
+        (vec![("strategy", "range"), ("bounds", "{1,1}")], "the bounds of the partitions do not ascend"),
+        (vec![("strategy", "range"), ("bounds", "{x}")], "invalid shard key value for type integer"),
+    ] {
+        let error = d.call_named("distribute_table", &declare("t", "id", rest)).await.unwrap_err();
+        assert_eq!(error.message, message);
+    }
+}

@@ -8,6 +8,7 @@
 //! `SHARDGATE_GENERATED_SEED` makes the tables and statements of one round again, `SHARDGATE_GENERATED_ONLY` one statement of it,
 //! `SHARDGATE_GENERATED_COUNT` sets how many statements a round has, `SHARDGATE_GENERATED_SHOW` prints what is refused.
 
+mod equals;
 mod expression;
 mod query;
 mod read;

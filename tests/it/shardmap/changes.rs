@@ -15,7 +15,7 @@ async fn the_first_shard_is_home_and_the_next_ones_are_prepared() {
     let cluster = map_cluster().await;
     let map = connect_map(&cluster).await;
     let store = map.store();
-    let shard = |name, url| NewShard { name, url, region: Some("eu"), capacity: 2.0, replication_url: None };
+    let shard = |name, url| NewShard { name, url, region: Some("eu"), capacity: 2.0, replication_url: None, identity: None };
     let home = store.add_shard(now(store).await, ACTOR, &shard("a", "postgres://a")).await.expect("add a");
     assert_eq!((home.is_home, home.state), (true, ShardState::Online));
     let second = store.add_shard(now(store).await, ACTOR, &shard("b", "postgres://b")).await.expect("add b");

@@ -9,7 +9,7 @@ use shardgate::shard_key::KeyType;
 /// What every change that a declaration makes is answered under this plan.
 async fn answers(map: &ShardMap, planned: Planned) -> Vec<PgError> {
     let store = map.store();
-    let shard = NewShard { name: "d", url: "postgres://d", region: None, capacity: 1.0, replication_url: None };
+    let shard = NewShard { name: "d", url: "postgres://d", region: None, capacity: 1.0, replication_url: None, identity: None };
     let partitions = vec![NewPartition { low: None, shard: "a".to_owned() }];
     let table = NewShardedTable {
         schema: "public",
@@ -114,7 +114,7 @@ async fn the_second_first_shard_is_not_registered_by_the_way() {
     let map = connect_map(&cluster).await;
     let planned = now(map.store()).await;
     super::add_shard(map.store(), "a").await;
-    let shard = NewShard { name: "b", url: "postgres://b", region: None, capacity: 1.0, replication_url: None };
+    let shard = NewShard { name: "b", url: "postgres://b", region: None, capacity: 1.0, replication_url: None, identity: None };
     assert_eq!(refusal(map.store().add_shard(planned, ACTOR, &shard).await).message, OUTDATED);
     map.close().await;
 }

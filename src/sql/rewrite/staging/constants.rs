@@ -86,12 +86,18 @@ impl Stage {
             StageKind::Source if answer.rows.is_empty() => return Ok(None),
             StageKind::Source => values.inserted(),
             StageKind::In { is_not } => values.listed(*is_not),
-            StageKind::Array => values.array()?,
+            StageKind::List => values.array()?,
+            StageKind::Array => format!(" (SELECT {}) ", values.as_array()),
             StageKind::Exists => format!(" ({}) ", !answer.rows.is_empty()),
             StageKind::Value if answer.rows.len() != 1 => return Err(rows_of_value()),
-            StageKind::Scalar | StageKind::Row if answer.rows.len() > 1 => values.too_many(),
-            StageKind::Scalar | StageKind::Value => format!(" ({}) ", values.only_row().join(", ")),
-            StageKind::Row => format!(" ROW({}) ", values.only_row().join(", ")),
+            StageKind::Scalar | StageKind::Compared | StageKind::Row if answer.rows.len() > 1 => values.too_many(),
+            StageKind::Compared | StageKind::Value => format!(" ({}) ", values.only_row().join(", ")),
+            // Planned, a sub-select is no constant: what is computed of it is computed for the rows that need it, as in PostgreSQL.
+            StageKind::Scalar => format!(" (SELECT {}) ", values.only_row().join(", ")),
+            StageKind::Row => {
+                let row: Vec<String> = values.only_row().into_iter().map(|value| format!("(SELECT {value})")).collect();
+                format!(" ROW({}) ", row.join(", "))
+            }
             // A write that returns nothing: nobody can name its rows.
             StageKind::Cte if answer.columns.is_empty() => "SELECT WHERE false".to_owned(),
             StageKind::Cte => values.query(),
@@ -195,8 +201,9 @@ impl Values<'_> {
                 format!("VALUES {}", std::iter::once(first).chain(rest.iter().map(plain)).collect::<Vec<_>>().join(", "))
             }
         };
-        // The planner would compute what stands over a single row of constants, and fail where no row of the target meets it.
-        let fence = if self.answer.rows.len() == 1 { " OFFSET 0" } else { "" };
+        // The planner would compute what stands over a single row of constants, and fail where no row of the target meets it. So it
+        // would over the NULLs of no row.
+        let fence = if self.answer.rows.len() <= 1 { " OFFSET 0" } else { "" };
         format!("SELECT * FROM ({rows}) AS shardgate_rows ({}){fence}", names.join(", "))
     }
 }

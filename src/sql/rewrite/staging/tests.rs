@@ -95,11 +95,11 @@ fn rows_stand_in_the_places_of_queries() {
         replaced("DELETE FROM t WHERE id IN (SELECT id FROM u)", &none),
         "DELETE FROM t WHERE id  IN (SELECT NULL::pg_catalog.\"int8\" WHERE false) "
     );
-    assert_eq!(replaced("UPDATE t SET a = (SELECT 1)", &none), "UPDATE t SET a =  (NULL::pg_catalog.\"int8\") ");
+    assert_eq!(replaced("UPDATE t SET a = (SELECT 1)", &none), "UPDATE t SET a =  (SELECT NULL::pg_catalog.\"int8\") ");
     let pair = answer(&[&[Some("1"), Some("it's")]]);
     assert_eq!(
         replaced("UPDATE t SET (a, b) = (SELECT 1, 'x')", &pair),
-        "UPDATE t SET (a, b) =  ROW('1'::pg_catalog.\"int8\", 'it''s'::pg_catalog.\"text\") "
+        "UPDATE t SET (a, b) =  ROW((SELECT '1'::pg_catalog.\"int8\"), (SELECT 'it''s'::pg_catalog.\"text\")) "
     );
     assert_eq!(
         replaced("INSERT INTO t (a, b) SELECT 1, 'x' ON CONFLICT DO NOTHING", &pair),

@@ -21,7 +21,6 @@ EXECUTE inferred('7', 'x');
 EXECUTE inferred(7, NULL);
 PREPARE listed (text) AS SELECT title FROM books WHERE isbn = $1;
 EXECUTE listed('nothing5');
---! no shard
 EXECUTE listed('nothing');
 PREPARE day (date, int) AS SELECT total FROM orders WHERE day = $1 AND id = $2;
 EXECUTE day('2024-01-01', 1);

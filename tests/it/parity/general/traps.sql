@@ -27,7 +27,6 @@ SELECT id FROM accounts ORDER BY id LIMIT 3 OFFSET 1;
 SELECT id FROM accounts ORDER BY id LIMIT 2 OFFSET 2;
 SELECT * FROM books WHERE right(isbn, 1) = '1' ORDER BY isbn;
 SELECT * FROM books WHERE right(isbn, 2) = '11' ORDER BY isbn;
---! no shard
 SELECT * FROM books WHERE right(isbn, 1) = '11' ORDER BY isbn;
 SELECT * FROM books WHERE right(isbn, -1) = '000007919' ORDER BY isbn;
 SELECT * FROM books WHERE left(isbn, 1) = '0' AND right(isbn, 1) = 'X' ORDER BY isbn;

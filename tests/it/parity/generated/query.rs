@@ -46,6 +46,12 @@ impl<'s> Generator<'s> {
         if self.chance(20) {
             return self.changing();
         }
+        if self.chance(8) {
+            return self.equals();
+        }
+        if self.chance(5) {
+            return self.guards();
+        }
         if self.chance(6) {
             return self.distinct_on();
         }

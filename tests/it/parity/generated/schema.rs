@@ -40,6 +40,9 @@ impl Schema {
         let names: Vec<&str> = shown.iter().map(|(name, _)| name.as_str()).collect();
         writeln!(made.schema, "CREATE VIEW shown AS SELECT {} FROM one WHERE k IS NOT NULL;", names.join(", ")).expect("text");
         made.tables.push(Table { name: "shown", columns: shown });
+        let (schema, rows) = super::equals::tables(random);
+        made.schema.push_str(&schema);
+        made.rows.push_str(&rows);
         let partitions = random.random_range(3..9);
         made.declare = format!(
             "SELECT shardgate.distribute_table('one', 'k', partitions => {partitions});\n\
@@ -49,6 +52,7 @@ impl Schema {
              SELECT shardgate.distribute_table('nil', 'k', partitions => 3);\n\
              SELECT shardgate.reference_table('ref');\n"
         );
+        made.declare.push_str(super::equals::DECLARE);
         made
     }
 

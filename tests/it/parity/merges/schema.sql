@@ -1,3 +1,10 @@
 CREATE TABLE t (k int PRIMARY KEY, name text, c text COLLATE "C", n numeric, b bytea, f float8, g int, at timestamp);
 CREATE TABLE o (k int PRIMARY KEY, x int);
 CREATE TABLE ref (id int PRIMARY KEY, prio int NOT NULL, pad text);
+CREATE COLLATION ignores_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE m (a int PRIMARY KEY, g int, b numeric, iv interval, j jsonb, f float8, p bpchar, ci text COLLATE ignores_case);
+CREATE TABLE h (a int PRIMARY KEY, b numeric, iv interval);
+CREATE TABLE pairs (k int, n int, b numeric, PRIMARY KEY (k, n));
+CREATE TABLE home1 (id int PRIMARY KEY, v numeric);
+CREATE VIEW pair_values AS SELECT DISTINCT k, b FROM pairs;
+CREATE VIEW values_of_m AS SELECT b, count(*) AS n FROM m GROUP BY b;

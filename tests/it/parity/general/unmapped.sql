@@ -1,0 +1,48 @@
+-- A key without a mapping holds no rows: only what would store one is an error.
+SELECT * FROM books WHERE isbn = '000000000Q';
+SELECT count(*), max(pages) FROM books WHERE isbn = '000000000Q';
+SELECT title FROM books WHERE isbn IN ('0000079191', '000000000Q');
+SELECT title FROM books WHERE isbn = ANY ('{0000079191,000000000Q,000000000R}') ORDER BY title;
+SELECT b.title, l.n FROM books b LEFT JOIN loans l ON l.isbn = b.isbn WHERE b.isbn = '000000000Q';
+SELECT b.title FROM books b JOIN accounts a ON a.id = b.pages WHERE b.isbn = '000000000Q';
+SELECT id FROM accounts WHERE id < 4 AND NOT EXISTS (SELECT 1 FROM books WHERE isbn = '000000000Q') ORDER BY id;
+SELECT id, (SELECT title FROM books WHERE isbn = '000000000Q') FROM accounts WHERE id < 4 ORDER BY id;
+SELECT code FROM languages WHERE code IN (SELECT language FROM books WHERE isbn = '000000000Q');
+SELECT title FROM books WHERE isbn = '000000000Q' UNION ALL SELECT title FROM books WHERE isbn = '0000079191';
+--! 000000000Q
+--! 0000079191
+SELECT title FROM books WHERE isbn = $1;
+SELECT * FROM books WHERE isbn = '000000000Q' FOR UPDATE;
+UPDATE books SET pages = 1 WHERE isbn = '000000000Q' RETURNING isbn;
+UPDATE books SET pages = 1 WHERE isbn IN ('000000000Q', '0000079191') RETURNING isbn;
+UPDATE books SET isbn = '0000000009' WHERE isbn = '000000000Q';
+DELETE FROM books WHERE isbn = '000000000Q';
+DELETE FROM accounts WHERE id IN (SELECT pages FROM books WHERE isbn = '000000000Q');
+DELETE FROM loans USING books b WHERE b.isbn = loans.isbn AND b.isbn = '000000000Q';
+INSERT INTO books SELECT * FROM books WHERE isbn = '000000000Q';
+INSERT INTO loans SELECT isbn, 9, 'nobody', NULL FROM books WHERE isbn = '000000000Q';
+INSERT INTO options SELECT title, NULL FROM books WHERE isbn = '000000000Q';
+MERGE INTO books b USING (SELECT '000000000Q' AS isbn) s ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 0;
+MERGE INTO books b USING (VALUES ('000000000Q'), ('0000079191')) s (isbn) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 0;
+--! no shard
+INSERT INTO books VALUES ('000000000Q', 'Nowhere', 11, 'en');
+--! no shard
+INSERT INTO books VALUES ('0000000000', 'Zero', 11, 'en'), ('000000000Q', 'Nowhere', 11, 'en');
+--! no shard
+INSERT INTO books SELECT '000000000Q', name FROM languages;
+--! no shard
+MERGE INTO books b USING (SELECT '000000000Q' AS isbn) s ON b.isbn = s.isbn WHEN NOT MATCHED THEN INSERT VALUES (s.isbn, 'Nowhere');
+--! no shard
+MERGE INTO books b USING (VALUES ('000000000Q', 'Nowhere')) s (isbn, title) ON b.isbn = s.isbn WHEN NOT MATCHED THEN INSERT VALUES (s.isbn, s.title);
+--! no shard
+UPDATE books SET isbn = '000000000Q' WHERE isbn = '0000079191';
+--! no shard
+INSERT INTO books VALUES ('000000000Q', 'Nowhere') ON CONFLICT DO NOTHING;
+-- A row that is to be stored is found out wherever the others are.
+--! script
+BEGIN;
+SELECT * FROM books WHERE isbn = '000000000Q';
+UPDATE books SET pages = 1 WHERE isbn = '000000000Q';
+SELECT title FROM books WHERE isbn = '0000079191';
+ROLLBACK;
+--! end

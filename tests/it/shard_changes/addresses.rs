@@ -1,0 +1,251 @@
+//! A shard under another password, on another port, behind another shard's address.
+
+use shardgate::demo::servers::StopMode;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::load::Load;
+use super::told;
+use crate::sessions::{Stage, succeed};
+use crate::support::{Cable, Cluster, Proxy, ProxyOptions, WireClient};
+
+async fn two_proxies(cluster: Cluster, options: ProxyOptions, role: &str) -> (Stage, Proxy) {
+    let stage = Stage::on_as(cluster, options.clone(), role).await;
+    let second = Proxy::start(&stage.cluster, options);
+    (stage, second)
+}
+
+fn addresses(stage: &Stage, second: &Proxy) -> [SocketAddr; 2] {
+    [stage.proxy.address(), second.address()]
+}
+
+/// The server wants a password of the role `app`.
+async fn want_password(cluster: &Cluster) {
+    let direct = cluster.connect_shard(0).await;
+    direct.batch_execute("CREATE ROLE app SUPERUSER LOGIN PASSWORD 'p0'").await.expect("a role");
+    let file: String = direct.query_one("SHOW hba_file", &[]).await.expect("a path").get(0);
+    let rules = std::fs::read_to_string(&file).expect("its rules");
+    std::fs::write(&file, format!("host all app 127.0.0.1/32 scram-sha-256\n{rules}")).expect("written");
+    direct.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+}
+
+#[tokio::test]
+async fn a_password_is_changed_under_load_without_an_error() {
+    let cluster = Cluster::start(2).await;
+    want_password(&cluster).await;
+    let (stage, second) = two_proxies(cluster, ProxyOptions::default(), "app:p0").await;
+    let direct = stage.cluster.connect_shard(0).await;
+    let mut admin = stage.client().await;
+    let mut listener = WireClient::connect(second.address()).await;
+    succeed(&mut listener, "LISTEN news").await;
+    let load = Load::start(&addresses(&stage, &second), 0);
+    for round in 1..=3 {
+        load.until_written(50).await;
+        direct.batch_execute(&format!("ALTER ROLE app PASSWORD 'p{round}'")).await.expect("altered");
+        // More sessions at once than there are connections: some need new ones before the map has the new password.
+        let crowd: Vec<_> =
+            (0..12).map(|nth| tokio::spawn(slow_read(addresses(&stage, &second)[nth % 2], stage.key(nth % 2, nth)))).collect();
+        until_refused(&stage, round).await;
+        for shard in 0..2 {
+            let url = stage.cluster.shard_url(shard).replace("//postgres@", &format!("//app:p{round}@"));
+            succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard{shard}', url => '{url}')")).await;
+        }
+        for client in crowd {
+            let told = client.await.expect("no panic");
+            assert!(told.contains("C(SELECT 1) Z(I)") && !told.contains("E("), "{told}");
+        }
+    }
+    load.until_written(50).await;
+    // Whoever else connects does so by the new password: declarations, changes of the schema, new sessions, recovery.
+    let mut other = WireClient::connect(second.address()).await;
+    for statement in [
+        "CREATE TABLE later (id bigint PRIMARY KEY)",
+        "SELECT shardgate.distribute_table('later', 'id')",
+        "INSERT INTO later SELECT generate_series(1, 20)",
+        "CREATE INDEX ON accounts (owner)",
+    ] {
+        succeed(&mut other, statement).await;
+    }
+    // The session's connections have stayed.
+    succeed(&mut other, "NOTIFY news, 'heard'").await;
+    assert_eq!(listener.some(1).await, "A");
+    let written = load.end(&stage).await;
+    assert!(written.errors.is_empty(), "{:#?}", written.errors);
+    let history = admin.value("SELECT string_agg(arguments::text, ';') FROM shardgate.history WHERE change = 'alter_shard'").await;
+    assert!(history.contains("\"url\": \"changed\"") && !history.contains("app:p"), "{history}");
+}
+
+async fn slow_read(proxy: SocketAddr, id: i64) -> String {
+    WireClient::connect(proxy).await.ask(&format!("SELECT pg_sleep(0.3), owner FROM accounts WHERE id = {id}")).await
+}
+
+/// The server has refused the password from before, again since the last round.
+async fn until_refused(stage: &Stage, round: usize) {
+    let began_at = Instant::now();
+    loop {
+        let log = std::fs::read_to_string(stage.cluster.shard_server(0).log_path()).expect("a log");
+        if log.matches("password authentication failed").count() >= round {
+            return;
+        }
+        assert!(began_at.elapsed() < Duration::from_secs(20), "nobody has needed a new connection");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_moves_to_another_port_under_load() {
+    let mut cluster = Cluster::separate_servers(2).await;
+    cluster.lay_cable(1).await;
+    let (mut stage, second) = two_proxies(cluster, ProxyOptions::default(), "postgres").await;
+    let mut admin = stage.client().await;
+    let load = Load::start(&addresses(&stage, &second), 0);
+    load.until_written(100).await;
+
+    // In maintenance statements wait for the move.
+    succeed(&mut admin, "SELECT shardgate.alter_shard('shard1', state => 'maintenance')").await;
+    until_quiet(&stage, 1).await;
+    move_server(&mut stage).await;
+    let url = stage.cluster.public_url(1);
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', '{url}', state => 'online')")).await;
+    load.until_written(100).await;
+    let written = load.end(&stage).await;
+    assert!(written.errors.is_empty(), "{:#?}", written.errors);
+
+    // Without it they fail, and go on as soon as the new url is known.
+    let load = Load::start(&addresses(&stage, &second), 1);
+    load.until_written(50).await;
+    move_server(&mut stage).await;
+    let url = stage.cluster.public_url(1);
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', '{url}')")).await;
+    load.until_written(100).await;
+    let written = load.end(&stage).await;
+    let is_named = |told: &String| {
+        ["57P01", "57P03", "08006", "08007", "25P02", "40001"].iter().any(|code| told.contains(&format!("E({code} ")))
+    };
+    let unexpected: Vec<&String> = written.errors.iter().filter(|told| !is_named(told) && !told.ends_with("end")).collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+}
+
+/// Nothing that clients have begun runs there any more.
+async fn until_quiet(stage: &Stage, shard: usize) {
+    let direct = stage.cluster.connect_shard(shard).await;
+    let busy = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' \
+                UNION ALL SELECT FROM pg_prepared_xacts WHERE database = current_database()";
+    let began_at = Instant::now();
+    while !direct.query(busy, &[]).await.expect("activity").is_empty() {
+        assert!(began_at.elapsed() < Duration::from_secs(10), "shard {shard} does not come to rest");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The address from before answers no more.
+async fn move_server(stage: &mut Stage) {
+    stage.cluster.shard_server_mut(1).stop(StopMode::Fast).expect("stopped");
+    stage.cluster.cable(1).refuse();
+    stage.cluster.shard_server_mut(1).start_again().expect("started");
+    stage.cluster.lay_cable(1).await;
+}
+
+/// What a session has on its own connection is not on another server.
+#[tokio::test]
+async fn sessions_that_are_bound_to_an_address_end_with_it() {
+    for mode in ["transaction", "session"] {
+        let options = ProxyOptions { settings: vec![("pool.mode", mode.to_owned())], ..ProxyOptions::default() };
+        let stage = Stage::start(2, options).await;
+        let mut admin = stage.client().await;
+        let (mut kept, mut free, mut listener) = (stage.client().await, stage.client().await, stage.client().await);
+        succeed(&mut kept, "CREATE TEMPORARY TABLE kept (n int)").await;
+        succeed(&mut listener, "LISTEN news").await;
+        succeed(&mut free, "INSERT INTO notes VALUES (1, 'x')").await;
+        succeed(&mut free, "BEGIN; UPDATE notes SET text = 'y'").await;
+        // The same place, written in another way: nobody is disturbed.
+        let url = format!("{}?application_name=shardgate", stage.cluster.shard_url(0));
+        succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard0', '{url}')")).await;
+        succeed(&mut kept, "INSERT INTO kept VALUES (1)").await;
+        assert_eq!(listener.next_within(Duration::from_millis(100)).await.map(|message| message.describe()), None);
+
+        let mut target = SocketAddr::from(([127, 0, 0, 1], stage.cluster.shard_server(0).port()));
+        let cable = Cable::to(target).await;
+        target.set_port(cable.address().port());
+        let url = stage
+            .cluster
+            .shard_url(0)
+            .replace(&format!(":{}/", stage.cluster.shard_server(0).port()), &format!(":{}/", target.port()));
+        succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard0', '{url}')")).await;
+        let said = kept.ask("INSERT INTO kept VALUES (2)").await;
+        assert!(
+            said.starts_with("E(57P01 terminating connection because shard \"shard0\" is on another server now) end"),
+            "{mode}: {said}"
+        );
+        let said = listener.rest().await.iter().map(crate::support::Message::describe).collect::<Vec<_>>().join(" ");
+        assert!(
+            said.starts_with("E(57P01 terminating connection because the shards of the cluster have changed)"),
+            "{mode}: {said}"
+        );
+        // A transaction ends where it has begun; what comes then is on the new address.
+        succeed(&mut free, "UPDATE notes SET text = 'z'; COMMIT").await;
+        let port = "SELECT (inet_client_port() IS NOT NULL)::text || text FROM notes";
+        assert_eq!(free.value(port).await, "truez");
+        cable.refuse();
+        cable.release();
+        let said = free.ask("SELECT text FROM notes").await;
+        assert!(
+            said.contains("D(z)") || said.contains("E(08006 ") || said.contains("E(57P0"),
+            "it did not go by the cable: {said}"
+        );
+        stage.assert_no_panic();
+    }
+}
+
+#[tokio::test]
+async fn addresses_that_were_swapped_give_errors_and_no_answers() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let (home, other) = (stage.key(0, 0), stage.key(1, 0));
+    let mut client = stage.client().await;
+    // By mistake in the map: refused.
+    let url = stage.cluster.shard_url(0);
+    let said = told(&mut client, &format!("SELECT shardgate.alter_shard('shard1', '{url}?application_name=x')")).await;
+    assert!(
+        said.starts_with("22023 | the url of shard \"shard1\" leads to another database | The database there is shard \"shard0\"."),
+        "{said}"
+    );
+
+    // Behind its back: seen by every connection.
+    swap_databases(&stage).await;
+    // While connecting is not tried again, too.
+    for id in [home, home, other, other] {
+        let mut client = stage.client().await;
+        let said = told(&mut client, &format!("SELECT owner FROM accounts WHERE id = {id}")).await;
+        assert!(said.contains("57P03 | shard \"shard"), "{said}");
+        assert!(said.contains("The url leads to another database than the shard's."), "{said}");
+        assert!(said.contains("Let shardgate.alter_shard('shard"), "{said}");
+    }
+    let said = told(&mut client, "SELECT count(*) FROM accounts").await;
+    assert!(said.contains("57P03 ") || said.contains("57P01 ") || said.contains("08006 "), "{said}");
+    swap_databases(&stage).await;
+    let began_at = Instant::now();
+    loop {
+        let mut client = stage.client().await;
+        let told = client.ask("SELECT count(*) FROM accounts").await;
+        if told.contains("D(90)") {
+            break;
+        }
+        assert!(began_at.elapsed() < Duration::from_secs(10), "{told}");
+    }
+}
+
+/// Each gets the other's name.
+async fn swap_databases(stage: &Stage) {
+    let direct = stage.cluster.connect_map().await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('shard0', 'shard1')";
+    for (from, to) in [("shard0", "aside"), ("shard1", "shard0"), ("aside", "shard1")] {
+        let began_at = Instant::now();
+        loop {
+            direct.query(end, &[]).await.expect("ended");
+            match direct.batch_execute(&format!("ALTER DATABASE {from} RENAME TO {to}")).await {
+                Ok(()) => break,
+                Err(error) => assert!(began_at.elapsed() < Duration::from_secs(20), "{error}"),
+            }
+        }
+    }
+}

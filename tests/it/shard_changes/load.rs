@@ -1,0 +1,114 @@
+//! Writers on several proxies that remember what was acknowledged: rows of one shard, and pairs of rows that are written together, by
+//! a commit over two shards where their keys say so.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use crate::sessions::Stage;
+use crate::support::WireClient;
+
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicUsize>,
+    writers: Vec<JoinHandle<Written>>,
+}
+
+#[derive(Default)]
+pub struct Written {
+    /// Ids whose COMMIT the client has seen.
+    pub acknowledged: Vec<i64>,
+    /// First ids of pairs that were sent, whatever became of them.
+    pairs: Vec<i64>,
+    pub errors: Vec<String>,
+}
+
+impl Load {
+    /// Two writers on each proxy. `number`: which load of the test it is.
+    pub fn start(proxies: &[SocketAddr], number: i64) -> Self {
+        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let firsts = (1..).map(|writer| FIRST_ID * (number * 100 + writer));
+        let writers = proxies.iter().chain(proxies).zip(firsts).map(|(address, first)| {
+            let (stop, acknowledged, address) = (Arc::clone(&stop), Arc::clone(&acknowledged), *address);
+            tokio::spawn(async move { write(address, first, &stop, &acknowledged).await })
+        });
+        Self { writers: writers.collect(), stop, acknowledged }
+    }
+
+    /// Waits until so many more writes are acknowledged.
+    pub async fn until_written(&self, count: usize) {
+        let (wanted, began_at) = (self.acknowledged.load(Ordering::Relaxed) + count, Instant::now());
+        while self.acknowledged.load(Ordering::Relaxed) < wanted {
+            assert!(began_at.elapsed() < Duration::from_secs(30), "the writers do not go on");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Ends the writers; what was acknowledged is there once, pairs are whole.
+    pub async fn end(self, stage: &Stage) -> Written {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Written::default();
+        for writer in self.writers {
+            let written = writer.await.expect("no panic");
+            all.acknowledged.extend(written.acknowledged);
+            all.pairs.extend(written.pairs);
+            all.errors.extend(written.errors);
+        }
+        let stored = stored(stage).await;
+        let lost: Vec<&i64> = all.acknowledged.iter().filter(|id| !stored.contains(id)).collect();
+        assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+        let halves: Vec<&i64> = all.pairs.iter().filter(|id| stored.contains(id) != stored.contains(&(**id + 1))).collect();
+        assert!(halves.is_empty(), "half of a pair: {halves:?}");
+        all
+    }
+}
+
+async fn stored(stage: &Stage) -> BTreeSet<i64> {
+    let mut stored = BTreeSet::new();
+    for shard in 0..stage.cluster.shard_count() {
+        let client = stage.cluster.connect_shard(shard).await;
+        let rows = client.query("SELECT id FROM accounts WHERE id >= $1", &[&FIRST_ID]).await.expect("rows");
+        for id in rows.iter().map(|row| row.get::<_, i64>(0)) {
+            assert!(stored.insert(id), "{id} is on two shards");
+        }
+    }
+    stored
+}
+
+async fn write(address: SocketAddr, first: i64, stop: &AtomicBool, acknowledged: &AtomicUsize) -> Written {
+    let mut written = Written::default();
+    let mut client = WireClient::connect(address).await;
+    for id in (first..).step_by(2) {
+        if stop.load(Ordering::Relaxed) {
+            return written;
+        }
+        let is_pair = id % 3 == 0;
+        let sql = if is_pair {
+            written.pairs.push(id);
+            format!("BEGIN; INSERT INTO accounts VALUES ({id}, 'w', 1); INSERT INTO accounts VALUES ({}, 'w', 1); COMMIT", id + 1)
+        } else {
+            format!("INSERT INTO accounts VALUES ({id}, 'w', 1)")
+        };
+        let told = client.ask(&sql).await;
+        let is_done = if is_pair { told.ends_with("C(COMMIT) Z(I)") } else { told == "C(INSERT 0 1) Z(I)" };
+        if is_done {
+            written.acknowledged.extend(if is_pair { vec![id, id + 1] } else { vec![id] });
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        if told.ends_with("end") {
+            client = WireClient::connect(address).await;
+        } else if told.ends_with("Z(E)") {
+            client.ask("ROLLBACK").await;
+        }
+        written.errors.push(told);
+    }
+    written
+}
+
+/// No other row has an id as large.
+const FIRST_ID: i64 = 1_000_000;
