@@ -119,6 +119,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let config = Config::load(path.as_deref())?;
     let logs = telemetry::init_logs(&config.log)?;
+    telemetry::log_panics();
     let runtime = current_thread_runtime()?;
     let served = runtime.block_on(async {
         let shutdown = CancellationToken::new();

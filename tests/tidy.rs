@@ -145,6 +145,31 @@ fn no_file_is_too_long() {
     assert!(long.is_empty(), "more than {FILE_LINES_MAX} lines: {long:?}");
 }
 
+/// A width or precision that is given at run time is limited to 16 bits: beyond them formatting panics.
+#[test]
+fn no_format_has_a_width_that_is_given_at_run_time() {
+    let mut faults = Vec::new();
+    for file in rust_files("src") {
+        let text = fs::read_to_string(&file).unwrap();
+        faults.extend(
+            strings(&text).filter(|string| has_width_by_name(string)).map(|string| format!("{}: {string}", relative(&file))),
+        );
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_width_by_name_is_told_from_other_braces() {
+    for string in ["{:blanks$}{text}", "a {name:>width$} b", "{0:1$}", "{value:.places$}", "{:.*}"] {
+        assert!(has_width_by_name(string), "{string}");
+    }
+    for string in ["{:>8} ${number}", "{{:$}}", "{name}:$1", "'{a:1}' $", "{:?}", "$1::{kind}"] {
+        assert!(!has_width_by_name(string), "{string}");
+    }
+    let text = "let a = \"{:x$}\"; // \"{:y$}\"\nlet b = r#\"c\"#; let d = 'e';";
+    assert_eq!(strings(text).collect::<Vec<_>>(), ["\"{:x$}\"", "r#\"c\"#"]);
+}
+
 #[test]
 fn the_reader_of_paths_knows_what_is_code() {
     let read = |text: &str| crate_paths(&without_comments_and_literals(text)).into_iter().collect::<Vec<_>>().join(" ");
@@ -263,6 +288,29 @@ fn without_comments_and_literals(text: &str) -> String {
         rest = &rest[skipped.max(character.len_utf8())..];
     }
     code
+}
+
+/// The string literals of a source text.
+fn strings(text: &str) -> impl Iterator<Item = &str> {
+    let (mut rest, mut before) = (text, None);
+    std::iter::from_fn(move || {
+        while let Some(character) = rest.chars().next() {
+            let length = literal_length(rest, before);
+            let (piece, after) = rest.split_at(length.max(character.len_utf8()));
+            (rest, before) = (after, if length > 0 { Some(' ') } else { Some(character) });
+            if length > 0 && piece.starts_with(['"', 'r']) {
+                return Some(piece);
+            }
+        }
+        None
+    })
+}
+
+/// Does a format string have a width or precision that an argument gives?
+fn has_width_by_name(string: &str) -> bool {
+    let pieces = string.replace("{{", "").replace("}}", "");
+    let specs = pieces.split('{').skip(1).filter_map(|piece| piece.split_once('}')?.0.split_once(':'));
+    specs.into_iter().any(|(_, spec)| spec.ends_with('$') || spec.contains("$.") || spec.contains(".*"))
 }
 
 /// Bytes of the comment or literal that begins here; 0 when none does.

@@ -45,12 +45,29 @@ pub enum ConnectionError {
     Closed,
     #[error("unexpected message from shard: {0}")]
     Decode(#[from] DecodeError),
+    /// The shard has sent more at once, or without being asked, than is kept.
+    #[error("the shard has sent {what} of more than {bytes_max} bytes")]
+    TooMuch { what: &'static str, setting: &'static str, bytes_max: usize },
     /// FATAL: its own words.
     #[error("the shard ended the connection: {0}")]
     Ended(String),
     /// A statement of the proxy's own failed.
     #[error("shard refused a statement of the proxy: {message}")]
     Refused { sqlstate: String, message: String, body: Bytes },
+}
+
+/// What a connection keeps of what its shard sends.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Of one message that is kept as a whole.
+    pub message_bytes_max: usize,
+    /// Of notifications, and of settings that the shard reports.
+    pub unasked_bytes_max: usize,
+}
+
+impl ConnectionLimits {
+    /// Of connections for the proxy's own statements, whose answers are short.
+    pub const OWN: Self = Self { message_bytes_max: 16 << 20, unasked_bytes_max: 1 << 20 };
 }
 
 /// An answer that the shard still owes.
@@ -109,6 +126,7 @@ pub struct CancelHandle {
 
 pub struct Connection {
     stream: ShardStream,
+    limits: ConnectionLimits,
     /// Bytes from the shard that nobody has consumed.
     pub input: BytesMut,
     /// Requests that have not been written.
@@ -179,6 +197,7 @@ impl Connection {
         let now = Instant::now();
         let mut connection = Self {
             stream,
+            limits: ConnectionLimits::OWN,
             input: BytesMut::new(),
             output: Output::default(),
             notifications: BytesMut::new(),
@@ -247,6 +266,10 @@ impl Connection {
         if let (Some(nested), Some(body)) = (self.nested.get(usize::from(entry)), self.input.get_mut(body)) {
             self.oids.translate_row(nested, body);
         }
+    }
+
+    pub fn set_limits(&mut self, limits: ConnectionLimits) {
+        self.limits = limits;
     }
 
     /// Writes what is waiting and reads at least one byte. Cancel safe: bytes are in `output` or `input` or on the wire.
@@ -435,8 +458,11 @@ impl Connection {
             let frame = header.map(|header| Frame { header, is_complete: self.input.len() >= header.total });
             match frame {
                 Some(Frame { header, is_complete: true }) if header.tag == shard_tag::NOTIFICATION => {
-                    let notification = self.input.split_to(header.total);
-                    self.notifications.extend_from_slice(&notification);
+                    self.keep_notification(header)?
+                }
+                Some(Frame { header, is_complete: false }) => {
+                    self.check_is_kept(header)?;
+                    return Ok(frame);
                 }
                 Some(Frame { header, is_complete: true }) if header.tag == shard_tag::ERROR => {
                     let fields = error_fields(self.input.get(FRAME_HEADER_BYTES..header.total).unwrap_or_default())?;
@@ -452,6 +478,32 @@ impl Connection {
         }
     }
 
+    /// A message that has not come as a whole, and is to be kept until it has.
+    #[inline]
+    pub fn check_is_kept(&self, header: FrameHeader) -> Result<(), ConnectionError> {
+        let bytes_max = self.limits.message_bytes_max;
+        match header.total > bytes_max {
+            true => Err(ConnectionError::TooMuch { what: "a row or message", setting: "cross_shard.row_bytes_max", bytes_max }),
+            false => Ok(()),
+        }
+    }
+
+    /// The one at the front of the input, until the client may have it.
+    pub fn keep_notification(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
+        let notification = self.input.split_to(header.total);
+        self.check_unasked(self.notifications.len() + notification.len(), "notifications")?;
+        self.notifications.extend_from_slice(&notification);
+        Ok(())
+    }
+
+    fn check_unasked(&self, bytes: usize, what: &'static str) -> Result<(), ConnectionError> {
+        let bytes_max = self.limits.unasked_bytes_max;
+        match bytes > bytes_max {
+            true => Err(ConnectionError::TooMuch { what, setting: "pool.unasked_bytes_max", bytes_max }),
+            false => Ok(()),
+        }
+    }
+
     /// The next whole frame: its tag and body. Waits for it.
     pub async fn next_frame(&mut self) -> Result<(u8, Bytes), ConnectionError> {
         loop {
@@ -464,25 +516,21 @@ impl Connection {
         }
     }
 
-    /// Remembers a ParameterStatus. True when the value changed.
     /// Of the server, as it reports itself; `None`: it does not.
     pub fn major_version(&self) -> Option<u32> {
         let (_, version) = self.parameters.iter().find(|(name, _)| &**name == "server_version")?;
         version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
     }
 
-    pub fn note_parameter(&mut self, name: &str, value: &str) -> bool {
+    /// Remembers a ParameterStatus.
+    pub fn note_parameter(&mut self, name: &str, value: &str) -> Result<(), ConnectionError> {
         match self.parameters.iter_mut().find(|(known, _)| &**known == name) {
-            Some((_, known)) if &**known == value => false,
-            Some((_, known)) => {
-                *known = value.into();
-                true
-            }
-            None => {
-                self.parameters.push((name.into(), value.into()));
-                true
-            }
+            Some((_, known)) if &**known == value => return Ok(()),
+            Some((_, known)) => *known = value.into(),
+            None => self.parameters.push((name.into(), value.into())),
         }
+        let bytes = self.parameters.iter().map(|(name, value)| PARAMETER_BYTES + name.len() + value.len()).sum();
+        self.check_unasked(bytes, "values of settings")
     }
 
     /// Runs a text of the proxy's own as a simple query and waits for its end. Rows come back as text.
@@ -505,7 +553,7 @@ impl Connection {
                 }
                 shard_tag::PARAMETER_STATUS => {
                     let (name, value) = crate::wire::parameter_status(&body)?;
-                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
                 }
                 shard_tag::READY => {
                     self.note_ready(body.first().copied().unwrap_or(b'E'));
@@ -609,7 +657,10 @@ impl Connection {
                 shard_tag::NOTICE | shard_tag::NOTIFICATION => {}
                 shard_tag::PARAMETER_STATUS => match crate::wire::parameter_status(body) {
                     Ok((name, value)) => {
-                        self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                        let noted = self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                        if noted.is_err() {
+                            return false;
+                        }
                     }
                     Err(_) => return false,
                 },
@@ -666,6 +717,9 @@ const SETTINGS_ATTEMPTS: usize = 5;
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Buffers above this are given back when a connection becomes idle.
 const IDLE_BUFFER_BYTES: usize = 32 * 1024;
+/// What an entry of the reported settings takes beside its name and value. Their number is bounded by it too: each of them is looked
+/// at when one is reported.
+const PARAMETER_BYTES: usize = 4096;
 /// PostgreSQL's own limit of a message.
 const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;
 
@@ -673,18 +727,69 @@ const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;
 mod tests {
     use super::*;
     use crate::config::ShardUrl;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    #[tokio::test]
-    async fn a_message_that_was_sent_in_part_is_not_ended_by_another() {
+    async fn pair(limits: ConnectionLimits) -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
-        let (mut shard, _) = listener.accept().await.expect("accepted");
+        let (shard, _) = listener.accept().await.expect("accepted");
         let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
         let endpoint = Arc::new(ShardEndpoint::new(url).expect("usable"));
         let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
         let mut connection = Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0);
+        connection.set_limits(limits);
+        (connection, shard)
+    }
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        [&[tag][..], &length, body].concat()
+    }
+
+    #[tokio::test]
+    async fn what_a_shard_sends_too_much_of_names_its_setting() {
+        let limits = ConnectionLimits { message_bytes_max: 10_000, unasked_bytes_max: 50_000 };
+        let notification = message(shard_tag::NOTIFICATION, &[&[0, 0, 0, 1][..], b"channel\0", &[b'x'; 1_000], b"\0"].concat());
+        let settings = |count: usize| (0..count).flat_map(|n| message(b'S', format!("name{n}\0value\0").as_bytes())).collect();
+        let row = |bytes: usize| message(shard_tag::DATA_ROW, &vec![0; bytes]);
+        let end = message(shard_tag::READY, b"I");
+        let cases: [(Vec<u8>, Option<&str>); 6] = [
+            (notification.repeat(40), None),
+            (notification.repeat(60), Some("pool.unasked_bytes_max")),
+            (settings(5), None),
+            (settings(20), Some("pool.unasked_bytes_max")),
+            (row(9_000), None),
+            (row(11_000)[..9_000].to_vec(), Some("cross_shard.row_bytes_max")),
+        ];
+        for (sent, expected) in cases {
+            let (mut connection, mut shard) = pair(limits).await;
+            shard.write_all(&[sent.as_slice(), &end].concat()).await.expect("sent");
+            let told = loop {
+                match connection.next_frame().await {
+                    Ok((shard_tag::READY, _)) => break None,
+                    Ok((shard_tag::PARAMETER_STATUS, body)) => {
+                        let (name, value) = crate::wire::parameter_status(&body).expect("a setting");
+                        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                        if let Err(error) = connection.note_parameter(&name, &value) {
+                            break Some(error);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) => break Some(error),
+                }
+            };
+            let setting = told.map(|error| match error {
+                ConnectionError::TooMuch { setting, .. } => setting,
+                other => panic!("{other}"),
+            });
+            assert_eq!(setting, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_was_sent_in_part_is_not_ended_by_another() {
+        let (mut connection, mut shard) = pair(ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 }).await;
         // More than two kernels keep.
         connection.output.query(&Own::Constants.text(&vec![b'x'; 64 << 20]));
         let whole = connection.output.len();

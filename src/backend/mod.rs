@@ -19,7 +19,7 @@ mod shard_text;
 mod target;
 pub mod temporary_tables;
 
-pub use connection::{CANCEL_TIMEOUT, CancelHandle, Connection, ConnectionError, Frame, Pending, Reply};
+pub use connection::{CANCEL_TIMEOUT, CancelHandle, Connection, ConnectionError, ConnectionLimits, Frame, Pending, Reply};
 pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record, is_user_type};
 pub use health::{Backoff, Health};
 pub use open::{OpenError, open};

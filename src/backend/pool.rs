@@ -32,7 +32,7 @@ use tokio::sync::{Notify, oneshot};
 use super::health::Backoff;
 use super::identity::Misdirected;
 use super::open::OpenError;
-use super::{Connection, Health, ShardAddress};
+use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::{BackendCredentials, ShardError};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::ShardId;
@@ -52,6 +52,7 @@ pub struct PoolLimits {
     /// A connection is not given out after this age; `None`: never.
     pub max_lifetime: Option<Duration>,
     pub backoff: Backoff,
+    pub connection: ConnectionLimits,
 }
 
 /// Who asks for a connection.
@@ -443,7 +444,8 @@ impl Pool {
         }
         match opened {
             _ if self.is_retired() => Err(self.retired()),
-            Ok(connection) => {
+            Ok(mut connection) => {
+                connection.set_limits(self.limits.connection);
                 slot.used();
                 self.connected();
                 Ok(Pooled { connection: Some(Box::new(connection)), pool: Arc::clone(self), is_new: true })
@@ -734,6 +736,7 @@ mod tests {
             idle_timeout: None,
             max_lifetime: None,
             backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
+            connection: ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 },
         };
         Pools::new(limits, 1, Metrics::new().expect("built"))
     }

@@ -82,15 +82,18 @@ impl ColumnsDigest {
     }
 }
 
-/// Gives every statement text its id. Bounded: a text that fell out gets a new id when it is prepared again.
+/// Gives every statement text its id. Bounded in bytes: a text that fell out gets a new id when it is prepared again.
 pub struct StatementRegistry {
     ids: Cache<Arc<StatementText>, StatementId>,
     next: AtomicU32,
 }
 
 impl StatementRegistry {
-    pub fn new(texts_max: u64) -> Self {
-        Self { ids: Cache::new(texts_max), next: AtomicU32::new(1) }
+    pub fn new(bytes_max: u64) -> Self {
+        let weight = |statement: &Arc<StatementText>, _: &StatementId| {
+            u32::try_from(TEXT_BYTES + statement.text.len() + 4 * statement.types.len()).unwrap_or(u32::MAX)
+        };
+        Self { ids: Cache::builder().max_capacity(bytes_max).weigher(weight).build(), next: AtomicU32::new(1) }
     }
 
     pub fn id(&self, statement: &Arc<StatementText>) -> StatementId {
@@ -194,6 +197,8 @@ impl Hasher for IdHasher {
     }
 }
 
+/// What a text takes beside itself.
+const TEXT_BYTES: usize = 512;
 const DOUBTFUL_MAX: usize = 16;
 /// Before what is hashed where there are none.
 const NO_COLUMNS: u8 = 0;

@@ -71,6 +71,7 @@ pub struct PoolConfig {
     /// 0: never.
     pub max_lifetime_ms: u64,
     pub connect_timeout_ms: u64,
+    pub unasked_bytes_max: u64,
     pub health: HealthConfig,
 }
 
@@ -110,12 +111,14 @@ pub struct CrossShardConfig {
     pub gather_bytes_max: u64,
     pub stay_bytes_min: u64,
     pub merge_bytes_max: u64,
+    pub row_bytes_max: u64,
     pub cursors_max: u32,
     pub fan_out_max: u32,
     pub commit_timeout_ms: u64,
     pub sequence_block: u32,
     pub statement_bytes_max: u64,
     pub prepared_statements_max: u32,
+    pub prepared_bytes_max: u64,
     pub idle_in_pipeline_timeout_ms: u64,
 }
 
@@ -229,6 +232,7 @@ impl Default for PoolConfig {
             idle_timeout_ms: 600_000,
             max_lifetime_ms: 3_600_000,
             connect_timeout_ms: 5000,
+            unasked_bytes_max: 16 << 20,
             health: HealthConfig::default(),
         }
     }
@@ -248,12 +252,14 @@ impl Default for CrossShardConfig {
             gather_bytes_max: 256 << 20,
             stay_bytes_min: 1 << 20,
             merge_bytes_max: 64 << 20,
+            row_bytes_max: 256 << 20,
             cursors_max: 16,
             fan_out_max: 256,
             commit_timeout_ms: 10_000,
             sequence_block: 1000,
             statement_bytes_max: 64 << 20,
             prepared_statements_max: 10_000,
+            prepared_bytes_max: 128 << 20,
             idle_in_pipeline_timeout_ms: 60_000,
         }
     }

@@ -73,6 +73,7 @@ fn pool(pool: &PoolConfig) -> Result<(), ConfigError> {
     within("pool.idle_timeout_ms", pool.idle_timeout_ms, 0..=30 * DAY_MS)?;
     within("pool.max_lifetime_ms", pool.max_lifetime_ms, 0..=30 * DAY_MS)?;
     within("pool.connect_timeout_ms", pool.connect_timeout_ms, 10..=600_000)?;
+    within("pool.unasked_bytes_max", pool.unasked_bytes_max, 1 << 20..=1 << 40)?;
     let health = &pool.health;
     within("pool.health.backoff_base_ms", health.backoff_base_ms, 1..=60_000)?;
     within("pool.health.backoff_factor", health.backoff_factor, 1.0..=10.0)?;
@@ -85,12 +86,14 @@ fn cross_shard(config: &Config) -> Result<(), ConfigError> {
     within("cross_shard.gather_bytes_max", limits.gather_bytes_max, 64 << 10..=1 << 40)?;
     within("cross_shard.stay_bytes_min", limits.stay_bytes_min, 0..=1 << 40)?;
     within("cross_shard.merge_bytes_max", limits.merge_bytes_max, 64 << 10..=1 << 40)?;
+    within("cross_shard.row_bytes_max", limits.row_bytes_max, 64 << 10..=1 << 30)?;
     within("cross_shard.cursors_max", limits.cursors_max, 1..=10_000)?;
     within("cross_shard.fan_out_max", limits.fan_out_max, 1..=100_000)?;
     within("cross_shard.commit_timeout_ms", limits.commit_timeout_ms, 100..=HOUR_MS)?;
     within("cross_shard.sequence_block", limits.sequence_block, 1..=1_000_000)?;
     within("cross_shard.statement_bytes_max", limits.statement_bytes_max, 1024..=1 << 30)?;
     within("cross_shard.prepared_statements_max", limits.prepared_statements_max, 1..=1_000_000)?;
+    within("cross_shard.prepared_bytes_max", limits.prepared_bytes_max, 1024..=1 << 40)?;
     within("cross_shard.idle_in_pipeline_timeout_ms", limits.idle_in_pipeline_timeout_ms, 100..=DAY_MS)
 }
 

@@ -34,12 +34,11 @@ fn scaled(number: u64, base: f64, units: &[&str]) -> String {
         value /= base;
         shown = unit;
     }
-    let places = match value {
-        value if value < 9.995 => 2,
-        value if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.places$}{shown}")
+    match value {
+        value if value < 9.995 => format!("{value:.2}{shown}"),
+        value if value < 99.95 => format!("{value:.1}{shown}"),
+        value => format!("{value:.0}{shown}"),
+    }
 }
 
 /// A share as percents with its sign: `+12.5 %`.

@@ -120,13 +120,14 @@ impl Binder<'_> {
             match conversion {
                 Conversion::NoValue => {}
                 Conversion::Unknown => return ColumnSet::Any,
+                // What comes after so many is not looked at: it makes no difference.
                 Conversion::Exactly(value) => match key_of(test, value) {
-                    Some(value) => values.push(value),
-                    None => return ColumnSet::Any,
+                    Some(value) if values.len() < KEYS_MAX => values.push(value),
+                    Some(_) | None => return ColumnSet::Any,
                 },
             }
         }
-        if values.len() > KEYS_MAX { ColumnSet::Any } else { ColumnSet::values(values) }
+        ColumnSet::values(values)
     }
 
     /// NULL equals nothing.

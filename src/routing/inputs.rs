@@ -95,7 +95,7 @@ impl<'a> Inputs<'a> {
             // In the rows of the shards.
             Count::Column(_) => None,
             Count::Literal(ordinal) => {
-                let literal = self.literals.get(usize::from(*ordinal)).and_then(|literal| literal.value(self.text));
+                let literal = self.literals.get(*ordinal as usize).and_then(|literal| literal.value(self.text));
                 literal.and_then(|text| text.parse::<i64>().ok())
             }
             Count::Parameter(number) => match self.parameter(*number) {
@@ -177,8 +177,8 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    fn literal(&self, ordinal: u16, is_negative: bool) -> Value<'a> {
-        let Some(literal) = self.literals.get(usize::from(ordinal)) else {
+    fn literal(&self, ordinal: u32, is_negative: bool) -> Value<'a> {
+        let Some(literal) = self.literals.get(ordinal as usize) else {
             return Value::Unknown;
         };
         let oid = literal.class.type_oid();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::backend::{Backoff, PoolLimits, Pools};
+use crate::backend::{Backoff, ConnectionLimits, PoolLimits, Pools};
 use crate::config::{BackendUser, Config};
 use crate::declare::Control;
 use crate::session::Gateway;
@@ -69,6 +69,10 @@ fn pool_limits(config: &Config) -> PoolLimits {
             factor: pool.health.backoff_factor,
             jitter: pool.health.backoff_jitter,
             max: pool.health.backoff_max(),
+        },
+        connection: ConnectionLimits {
+            message_bytes_max: usize::try_from(config.cross_shard.row_bytes_max).unwrap_or(usize::MAX),
+            unasked_bytes_max: usize::try_from(pool.unasked_bytes_max).unwrap_or(usize::MAX),
         },
     }
 }

@@ -125,7 +125,7 @@ impl Gateway {
         };
         Self {
             map_database: Arc::new(map_database),
-            registry: StatementRegistry::new(STATEMENTS_MAX),
+            registry: StatementRegistry::new(TEXTS_BYTES_MAX),
             analyzer: Analyzer::counting(counters.reading_disagreements()),
             cancels: CancelRegistry::default(),
             clients: Clients::default(),
@@ -254,7 +254,9 @@ impl Gateway {
     }
 }
 
-/// Texts whose names and descriptions are kept. A few hundred bytes each.
+/// Of texts that have a name on connections.
+const TEXTS_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Texts whose descriptions are kept. A few hundred bytes each.
 const STATEMENTS_MAX: u64 = 20_000;
 /// Combinations of schema version, search path and user. Each holds a copy of the map's list of tables.
 const CONTEXTS_MAX: u64 = 1_000;

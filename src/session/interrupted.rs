@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// What runs has been asked of a shard, and commits by itself, or is a commit.
-    fn may_have_been_applied(&self) -> bool {
+    pub(super) fn may_have_been_applied(&self) -> bool {
         let has_written = || self.participants.iter().any(|participant| participant.has_written);
         self.commits || (!self.transaction.is_open() && has_written())
     }

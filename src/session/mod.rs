@@ -38,7 +38,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
+
 pub use cancel::{CancelKey, CancelRegistry};
 pub use ddl::drift::DriftLook;
 pub use gateway::Gateway;
@@ -62,6 +63,8 @@ use failure::{Failure, SessionEnd};
 use protocol::client::Client;
 use protocol::extended::Batch;
 use protocol::greet::Greeting;
+use protocol::named::Named;
+use protocol::panicked::Running;
 use protocol::relay;
 use protocol::statement::{Portal, Statement};
 use reads::staying::NotStaying;
@@ -103,8 +106,8 @@ pub struct Session {
     identity: Identity,
     /// How many logins there were before.
     login: u64,
-    statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
-    portals: HashMap<Bytes, Portal>,
+    statements: Named<Arc<Statement>>,
+    portals: Named<Portal>,
     /// Cursors made by DECLARE on one shard: where they are, and how long they live.
     cursors: HashMap<String, OnShard>,
     /// Cursors and portals over several shards.
@@ -151,6 +154,10 @@ pub struct Session {
     pools: Vec<(ShardId, Arc<Pool>)>,
     cancel: Arc<CancelTarget>,
     cancel_key: CancelKey,
+    /// For the log, if it panics.
+    running: Running,
+    /// Of a text with several statements: the characters before the one that runs.
+    characters_before: usize,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
     is_staging: bool,
     /// Statements of which no input can stay where it is after all.
@@ -182,8 +189,8 @@ impl Session {
             runtime,
             identity,
             login,
-            statements: HashMap::default(),
-            portals: HashMap::new(),
+            statements: Named::default(),
+            portals: Named::default(),
             cursors: HashMap::new(),
             open_cursors: Cursors::default(),
             transaction: Transaction::new(),
@@ -199,6 +206,8 @@ impl Session {
             batch: Batch::default(),
             row,
             held_shown: (0, 0),
+            running: Running::Nothing,
+            characters_before: 0,
             is_staging: false,
             not_staying: NotStaying::default(),
             recent_templates: RecentTemplates::default(),
@@ -222,7 +231,7 @@ impl Session {
         if stop.is_cancelled() {
             self.cancel.stop.set();
         }
-        let end = self.until_the_end().await;
+        let end = self.until_the_end_or_a_panic().await;
         if self.transaction.is_open() {
             self.gateway.counters.rollback();
         }
@@ -332,7 +341,7 @@ impl Session {
         match header.tag {
             client_tag::QUERY => {
                 frame.advance(FRAME_HEADER_BYTES);
-                self.query(frame).await
+                self.query(frame.freeze()).await
             }
             client_tag::PARSE
             | client_tag::BIND
@@ -551,6 +560,7 @@ impl Session {
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
+        self.running = Running::Nothing;
         if self.wait.is_some() {
             Box::pin(self.end_wait()).await?;
         }
@@ -635,6 +645,12 @@ fn idle_in_pipeline() -> SessionEnd {
 
 /// The error for a connection that broke in mid-statement.
 fn lost(shard: &str, error: &ConnectionError) -> PgError {
+    if let ConnectionError::TooMuch { what, setting, bytes_max } = error {
+        let message = format!("shard \"{shard}\" has sent {what} of more than {bytes_max} bytes ({setting})");
+        return PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+            .with_detail("The proxy keeps it in memory as a whole.")
+            .with_hint(format!("Ask for less, or raise {setting}."));
+    }
     PgError::new(SqlState::CONNECTION_FAILURE, format!("connection to shard \"{shard}\" was lost"))
         .with_detail(format!("While a statement ran there: {error}."))
         .with_hint("Retry; if the statement wrote outside a transaction, check first whether it was applied.")

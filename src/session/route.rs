@@ -165,12 +165,11 @@ impl Session {
         if !text.is_ascii() {
             self.check_quotes_are_ascii()?;
         }
-        if text.len() <= READ_HERE_BYTES_MAX {
+        if is_read_here(text) {
             return Ok(self.gateway.analyzer.read(text, &self.context)?);
         }
         let (gateway, context, text) = (Arc::clone(&self.gateway), Arc::clone(&self.context), text.to_owned());
-        let read = Box::pin(tokio::task::spawn_blocking(move || gateway.analyzer.read(&text, &context))).await;
-        Ok(read.map_err(|_| PgError::internal("the statement could not be read"))??)
+        Ok(aside(move || gateway.analyzer.read(&text, &context)).await??)
     }
 
     /// The route of a statement with these values. Waits for the map only when it must.
@@ -320,7 +319,10 @@ impl Session {
         let rows = statement.split_rows.clone().unwrap_or_default();
         let deadline = Instant::now() + HOLD_WAIT;
         let mut placed = PlacedRows::default();
-        for condition in rows.iter() {
+        for (index, condition) in rows.iter().enumerate() {
+            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
             let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
             let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
@@ -662,8 +664,21 @@ fn every_shard_refusal() -> PgError {
     )
 }
 
+/// Work on a text that takes no longer than one trip to a shard: it is done where the session lives. What takes longer is done
+/// [`aside`].
+pub(super) fn is_read_here(text: &str) -> bool {
+    text.len() <= READ_HERE_BYTES_MAX
+}
+
+/// On a thread of its own, so that the other sessions of this core do not wait.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PgError> {
+    Box::pin(tokio::task::spawn_blocking(work)).await.map_err(|_| PgError::internal("the statement could not be read"))
+}
+
 /// A text of this size is read in well under a millisecond.
 pub(super) const READ_HERE_BYTES_MAX: usize = 32 * 1024;
+/// Rows and statements that are routed one after the other before the other sessions of this core have their turn.
+pub(super) const ROWS_AT_ONCE: usize = 256;
 
 /// `"$user", public` as a list of schemas, and whether `$user` is among them.
 fn parse_search_path(text: &str, user: &str) -> (Vec<String>, bool) {

@@ -238,7 +238,7 @@ pub enum KeyValue {
     },
     /// The n-th literal of the text, 0-based, as [`super::parse::lexer`] counts them.
     Literal {
-        ordinal: u16,
+        ordinal: u32,
         negative: bool,
         cast: Option<Oid>,
     },
@@ -439,7 +439,7 @@ pub enum Count {
     Constant(u64),
     Parameter(u16),
     /// The n-th literal of the text, an integer.
-    Literal(u16),
+    Literal(u32),
     /// An expression, whose value each row of the fragment has in this column.
     Column(usize),
 }

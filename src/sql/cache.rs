@@ -2,6 +2,7 @@
 //!
 //! A text that is in no cache is read twice, by two parsers, before a condition may narrow it ([`super::second`]).
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub struct Analyzed {
     /// inside those of `fixed_literals`.
     text: Box<str>,
     literals: Literals,
-    fixed_literals: Vec<u16>,
+    fixed_literals: Vec<u32>,
 }
 
 /// A text's reading, with the literals of this very text.
@@ -182,6 +183,19 @@ impl Analyzer {
 }
 
 impl Analyzed {
+    /// What of the text belongs to each of its statements: from behind the semicolon before it, comments included.
+    pub fn ranges<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let mut lead = 0;
+        self.statements.iter().map(move |statement| {
+            let before = text.get(lead..statement.start).unwrap_or_default();
+            let is_semicolon = |token: &lexer::Token| before.get(token.start..token.end) == Some(";");
+            let start = lead + lexer::tokens(before).filter(is_semicolon).last().map_or(0, |semicolon| semicolon.end);
+            let end = statement.end.min(text.len());
+            lead = end;
+            start..end
+        })
+    }
+
     /// The reading of another text of the same hash holds for this one.
     fn serves(&self, text: &str, scanned: &Scanned) -> bool {
         lexer::same_shape(&self.text, &self.literals, text, &scanned.literals) && self.has_fixed_of(text, &scanned.literals)
@@ -192,10 +206,9 @@ impl Analyzed {
         self.fixed_literals.iter().all(|ordinal| {
             let own = self
                 .literals
-                .get(usize::from(*ordinal))
+                .get(*ordinal as usize)
                 .and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
-            let other =
-                literals.get(usize::from(*ordinal)).and_then(|literal| text.get(literal.start as usize..literal.end as usize));
+            let other = literals.get(*ordinal as usize).and_then(|literal| text.get(literal.start as usize..literal.end as usize));
             own.is_some() && own == other
         })
     }

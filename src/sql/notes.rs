@@ -11,7 +11,7 @@ pub struct Notes {
     effect: SeenEffect,
     pub session_calls: Vec<SessionCall>,
     /// Ordinals of literals whose values decided the reading.
-    pub fixed_literals: BTreeSet<u16>,
+    pub fixed_literals: BTreeSet<u32>,
     /// Decided by something of the text that is not a literal's value alone.
     pub is_bound_to_text: bool,
     /// Why the statement cannot run on several shards: the first reason found.

@@ -25,7 +25,7 @@ pub struct Placement {
     pub merge: Result<Merge, PgError>,
     pub why: Vec<Fact>,
     pub session_calls: Vec<SessionCall>,
-    pub fixed_literals: Vec<u16>,
+    pub fixed_literals: Vec<u32>,
     pub is_template: bool,
     pub has_unknown_names: bool,
     pub split_rows: Option<Arc<[KeyCondition]>>,

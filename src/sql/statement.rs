@@ -37,7 +37,7 @@ pub struct Source<'t> {
 pub struct Reading {
     pub analysis: Analysis,
     /// Ordinals of literals whose values decided the reading: a template serves only texts that have the same.
-    pub fixed_literals: Vec<u16>,
+    pub fixed_literals: Vec<u32>,
 }
 
 /// Reads one statement. What is refused whatever its keys are is an analysis too.

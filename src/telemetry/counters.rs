@@ -61,6 +61,7 @@ pub struct Counters {
     refused: Counter,
     commits: Counter,
     rollbacks: Counter,
+    session_panics: Counter,
     login_seconds: Histogram,
 }
 
@@ -76,6 +77,7 @@ impl Counters {
             refused: route("refused"),
             commits: transaction("commit"),
             rollbacks: transaction("rollback"),
+            session_panics: metrics.counter(names::SESSION_PANICS, &[]),
             login_seconds: metrics.histogram(names::LOGIN_SECONDS, &[]),
             metrics: metrics.clone(),
         }
@@ -114,6 +116,11 @@ impl Counters {
 
     pub fn rollback(&self) {
         self.rollbacks.increment(1);
+    }
+
+    /// A session ended by a panic.
+    pub fn session_panic(&self) {
+        self.session_panics.increment(1);
     }
 
     pub fn connection(&self, outcome: ConnectionOutcome) {

@@ -8,7 +8,9 @@ mod counters;
 mod logs;
 mod metrics;
 pub mod names;
+mod panics;
 
 pub use counters::{CancelOutcome, ConnectionOutcome, Counters, PoolCounters, RouteKind, set_map_counters};
 pub use logs::{LogControl, LogError, init_logs};
 pub use metrics::Metrics;
+pub use panics::log_panics;

@@ -29,6 +29,7 @@ pub const CANCELS: &str = "shardgate_cancel_requests_total";
 pub const STATEMENTS: &str = "shardgate_statements_total";
 pub const STATEMENT_ERRORS: &str = "shardgate_statement_errors_total";
 pub const READING_DISAGREEMENTS: &str = "shardgate_reading_disagreements_total";
+pub const SESSION_PANICS: &str = "shardgate_session_panics_total";
 pub const TRANSACTIONS: &str = "shardgate_transactions_total";
 pub const POOL_CONNECTIONS: &str = "shardgate_pool_connections";
 pub const POOL_WAITING: &str = "shardgate_pool_waiting_sessions";
@@ -60,7 +61,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 23] = [
+pub const ALL: [Metric; 24] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -70,6 +71,7 @@ pub const ALL: [Metric; 23] = [
     counter(STATEMENTS, "Statements by route."),
     counter(STATEMENT_ERRORS, "Errors sent to clients by SQLSTATE class."),
     counter(READING_DISAGREEMENTS, "Statements whose two readings differ, so that they were not narrowed to fewer shards."),
+    counter(SESSION_PANICS, "Sessions that ended by an error in the proxy itself: its log says where."),
     counter(TRANSACTIONS, "Transaction blocks by outcome: commit, rollback. A statement outside of one is not counted."),
     gauge(POOL_CONNECTIONS, Unit::Count, "Connections to a shard by state: active, idle."),
     gauge(POOL_WAITING, Unit::Count, "Sessions that wait for a connection to a shard."),

@@ -1,5 +1,7 @@
 //! Messages from clients, borrowed from the buffer. Names and texts are bytes: their encoding is checked where they are used.
 
+use std::sync::OnceLock;
+
 use super::{DecodeError, Reader};
 use crate::shard_key::Format;
 
@@ -19,7 +21,7 @@ impl<'a> Parse<'a> {
 }
 
 /// Body of a Bind message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Bind<'a> {
     pub portal: &'a [u8],
     pub statement: &'a [u8],
@@ -27,6 +29,9 @@ pub struct Bind<'a> {
     formats: &'a [u8],
     pub parameter_count: usize,
     values: &'a [u8],
+    /// Where in `values` each begins, once one behind the first few has been asked for: walking to each of them from the first one
+    /// takes the square of their number.
+    starts: OnceLock<Box<[u32]>>,
     /// From the parameter format codes to the end of the body: forwarded as it is.
     pub after_names: &'a [u8],
     /// Two bytes a result format code.
@@ -36,12 +41,29 @@ pub struct Bind<'a> {
 impl<'a> Bind<'a> {
     /// The n-th parameter, 0-based: its format and bytes; `None` for NULL.
     pub fn parameter(&self, index: usize) -> Option<(Format, Option<&'a [u8]>)> {
-        let mut reader = Reader::new(self.values);
-        for _ in 0..index {
-            reader.value().ok()?;
+        if index >= self.parameter_count {
+            return None;
         }
-        let value = if index < self.parameter_count { reader.value().ok()? } else { return None };
-        Some((self.format(index), value))
+        let mut reader = Reader::new(self.values);
+        if index < WALKED_TO {
+            for _ in 0..index {
+                reader.value().ok()?;
+            }
+        } else {
+            let start = *self.starts.get_or_init(|| self.find_starts()).get(index)?;
+            reader = Reader::new(self.values.get(start as usize..)?);
+        }
+        Some((self.format(index), reader.value().ok()?))
+    }
+
+    fn find_starts(&self) -> Box<[u32]> {
+        let mut reader = Reader::new(self.values);
+        let start = |_| {
+            let start = self.values.len() - reader.rest().len();
+            reader.value().ok()?;
+            u32::try_from(start).ok()
+        };
+        (0..self.parameter_count).map_while(start).collect()
     }
 
     pub fn parameters(&self) -> impl Iterator<Item = (Format, Option<&'a [u8]>)> + '_ {
@@ -138,8 +160,12 @@ pub fn bind(body: &[u8]) -> Result<Bind<'_>, DecodeError> {
     let result_formats = reader.bytes(result_count * 2)?;
     check_formats(result_formats)?;
     reader.end()?;
-    Ok(Bind { portal, statement, formats, parameter_count, values, after_names, result_formats })
+    let starts = OnceLock::new();
+    Ok(Bind { portal, statement, formats, parameter_count, values, starts, after_names, result_formats })
 }
+
+/// Parameters before this one are found by walking to them.
+const WALKED_TO: usize = 16;
 
 fn check_formats(codes: &[u8]) -> Result<(), DecodeError> {
     match codes.chunks_exact(2).find(|code| !matches!(code, [0, 0 | 1])) {
@@ -187,6 +213,20 @@ mod tests {
         assert_eq!(bind.parameter(1), Some((Format::Binary, None)));
         assert_eq!(bind.parameter(2), None);
         assert_eq!(bind.result_formats, [0, 1]);
+    }
+
+    #[test]
+    fn parameters_are_found_in_any_order() {
+        let count: u16 = 50;
+        let values = (0..count).flat_map(|n| [&2_u32.to_be_bytes()[..], &n.to_be_bytes()].concat());
+        let mut body = [b"\0\0\0\0", &count.to_be_bytes()[..]].concat();
+        body.extend(values);
+        body.extend([0, 0]);
+        let bind = bind(&body).unwrap();
+        for n in (0..count).rev().chain([7, 49, 16, 15]) {
+            assert_eq!(bind.parameter(usize::from(n)), Some((Format::Text, Some(&n.to_be_bytes()[..]))));
+        }
+        assert_eq!(bind.parameter(50), None);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Answer {
             }
             shard_tag::PARAMETER_STATUS => {
                 let (name, value) = crate::wire::parameter_status(body)?;
-                connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
             }
             _ => {}
         }

@@ -1,8 +1,8 @@
 //! Named points in a commit over several shards at which a test may kill or hold the process.
 //!
 //! A point is armed by a file of its name in the directory that `SHARDGATE_FAILPOINTS` gives: with the text `abort` the process
-//! ends there as if killed; with `hold` a file `<name>.reached` appears and the process waits until the first one is gone. In
-//! a release build none of this exists.
+//! ends there as if killed; with `panic` what has come there panics; with `hold` a file `<name>.reached` appears and the process
+//! waits until the first one is gone. In a release build none of this exists.
 
 #[cfg(debug_assertions)]
 use std::path::PathBuf;
@@ -39,6 +39,7 @@ impl Failpoints {
         if action.trim() == "abort" {
             std::process::abort();
         }
+        assert!(action.trim() != "panic", "a failpoint panics");
         if let Err(error) = std::fs::write(directory.join(format!("{name}.reached")), "") {
             tracing::error!(name, %error, "a failpoint could not say that it was reached");
         }

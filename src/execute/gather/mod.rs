@@ -85,7 +85,7 @@ fn note(connection: &mut Connection, tag: u8, body: &[u8]) -> Result<(), Connect
         shard_tag::READY => connection.note_ready(body.first().copied().unwrap_or(b'E')),
         shard_tag::PARAMETER_STATUS => {
             let (name, value) = wire::parameter_status(body)?;
-            connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+            connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
         }
         _ => {}
     }

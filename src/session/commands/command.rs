@@ -595,7 +595,7 @@ impl Session {
     fn deallocate(&mut self, name: Option<&str>) -> Result<(), Failure> {
         match name {
             None => {
-                self.statements.retain(|name, _| name.is_empty());
+                self.statements.keep_unnamed();
                 originate::command_complete(&mut self.client.output, "DEALLOCATE ALL");
             }
             Some(name) => {

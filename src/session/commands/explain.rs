@@ -34,6 +34,7 @@ use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
 use crate::sql::gather::Source;
+use crate::sql::rewrite::blanks::in_its_place;
 
 use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
 
@@ -306,8 +307,7 @@ impl Session {
         let connection = &mut *participant.connection;
         connection.unnamed = None;
         // Error positions are those of the client's text.
-        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let padded = format!("{:blanks$}{sql}", "");
+        let padded = in_its_place(text, statement.start, sql);
         connection.output.query(&ShardText::of(reach, padded.as_bytes()));
         self.start_asked(shard).await;
     }
@@ -413,11 +413,13 @@ impl Session {
         }
     }
 
-    fn take_parameter(&mut self, index: usize, body: &[u8]) -> Result<(), SessionEnd> {
-        let (name, value) = wire::parameter_status(body)?;
+    fn take_parameter(&mut self, index: usize, body: &[u8]) -> Result<(), Failure> {
+        let (name, value) = wire::parameter_status(body).map_err(SessionEnd::from)?;
         let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
-        if let Some(participant) = self.participants.get_mut(index) {
-            participant.connection.note_parameter(&name, &value);
+        if let Some(participant) = self.participants.get_mut(index)
+            && let Err(error) = participant.connection.note_parameter(&name, &value)
+        {
+            return Err(self.participant_lost(index, &error));
         }
         self.report_parameter(&name, &value);
         Ok(())

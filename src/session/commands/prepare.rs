@@ -29,6 +29,7 @@ use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
 use crate::sql::residues::cover;
+use crate::sql::rewrite::blanks::{behind_blanks, in_its_place};
 use crate::sql::rewrite::staging::with_parameters;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
@@ -56,7 +57,7 @@ impl Session {
         }
         let prepared_text = text.get(*start..*end).unwrap_or_default();
         let types = self.try_prepare(statement, text, name).await?;
-        self.check_name_is_free(name.as_bytes())?;
+        self.check_name_is_free(name.as_bytes(), prepared_text.len())?;
         let prepared = self.prepare(prepared_text.as_bytes(), types).await?;
         if let Some(analysis) = prepared.analysis()
             && super::command::is_own(&analysis.command)
@@ -73,11 +74,10 @@ impl Session {
     /// Prepares it on the home shard, reads the parameters' types and forgets it again.
     async fn try_prepare(&mut self, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let mut sql = format!(
-            "{:blanks$}{alone}\n;SELECT pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ') \
+        let mut sql = in_its_place(text, statement.start, alone);
+        sql.push_str(
+            "\n;SELECT pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ') \
              FROM pg_catalog.pg_prepared_statements WHERE name = ",
-            ""
         );
         sql.push_str(&quoted_literal(name));
         sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
@@ -435,7 +435,7 @@ impl Execution<'_> {
         let place = self.text.get(..self.after_name).unwrap_or_default().chars().count();
         let arguments = self.text.get(self.after_name..self.statement.end).unwrap_or_default();
         let blanks = place.saturating_sub(start.len());
-        (format!("{:blanks$}{start}{arguments}", ""), start.len().saturating_sub(place))
+        (behind_blanks(blanks, &format!("{start}{arguments}")), start.len().saturating_sub(place))
     }
 }
 

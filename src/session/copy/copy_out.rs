@@ -18,6 +18,7 @@ use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::sql::analysis::{Analysis, Scope};
 use crate::sql::residues::{Covered, cover};
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::utility::copy_in::CopyFormat;
 use crate::sql::utility::copy_out::{self, CopyOut};
 use crate::wire::{self, shard_tag};
@@ -47,10 +48,10 @@ impl Session {
             Source::Shard => return Ok(false),
             Source::Refused => {
                 let home = self.home()?.id;
-                let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
+                let padded = in_its_place(text, statement.start, statement.alone(text));
                 // Which refuses it.
                 let home = self.several([home])?;
-                return self.run_on_shard(&home, statement, statement.alone(text), blanks).await.map(|()| true);
+                return self.run_on_shard(&home, statement, &padded).await.map(|()| true);
             }
             Source::Several(copy, query, route) => (copy, query, route),
         };
@@ -88,8 +89,7 @@ impl Session {
         }
         let Some(copy) = copy_out::read(statement.alone(text), &self.context)? else { return Ok(Source::Refused) };
         let start = copy.start.map_or(0, |start| statement.start + start);
-        let blanks = text.get(..start).unwrap_or_default().chars().count();
-        let padded = format!("{:blanks$}{}", "", copy.query);
+        let padded = in_its_place(text, start, &copy.query);
         let query = self.prepare(padded.as_bytes(), Box::default()).await?;
         let analysis = query.analysis().ok_or_else(|| PgError::internal("COPY of nothing"))?;
         match self.route(analysis, &Inputs::literals(query.text(), &query.literals)).await {

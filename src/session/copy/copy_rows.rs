@@ -434,7 +434,10 @@ impl Session {
             shard_tag::NOTICE => self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
             shard_tag::PARAMETER_STATUS => {
                 if let Ok((name, value)) = wire::parameter_status(&body) {
-                    participant.connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+                    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                    if let Err(error) = participant.connection.note_parameter(&name, &value) {
+                        return Err(self.participant_lost(index, &error));
+                    }
                 }
             }
             shard_tag::READY => {

@@ -21,6 +21,7 @@ use crate::session::protocol::extended::cannot_be_run;
 use crate::session::protocol::statement::Statement;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::wire::{self, originate};
 
 /// What DECLARE says.
@@ -180,7 +181,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let body = [b"\0\0".as_slice(), bind.after_names].concat();
         let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let mut cursor = self.open_gathered(query, gathering, bind, Opening::Declare(declared.before)).await?;
+        let mut cursor = self.open_gathered(query, gathering, &bind, Opening::Declare(declared.before)).await?;
         let is_one_statement = !self.transaction.is_open() && !self.batch.is_open;
         if let (Source::Gathered(gathered), true) = (&mut cursor.source, declared.is_hold && is_one_statement) {
             self.hold(gathered).await?;
@@ -204,8 +205,7 @@ impl Session {
         text: &str,
         bound: Bound<'_>,
     ) -> Result<Arc<Statement>, Failure> {
-        let blanks = text.get(..start).unwrap_or_default().chars().count();
-        let query = format!("{:blanks$}{}", "", text.get(start..statement.end).unwrap_or_default());
+        let query = in_its_place(text, start, text.get(start..statement.end).unwrap_or_default());
         let types = bound.map(|(statement, _)| statement.key.types.clone()).unwrap_or_default();
         self.prepare(query.as_bytes(), types).await
     }

@@ -29,7 +29,7 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         gathering: &Gathering,
-        bind: wire::Bind<'_>,
+        bind: &wire::Bind<'_>,
         opening: Opening<'_>,
     ) -> Result<Cursor, Failure> {
         let description = self.describe(statement).await?;

@@ -203,7 +203,7 @@ impl Session {
         gathering: &Gathering,
     ) -> Result<Cursor, Failure> {
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        self.open_gathered(statement, gathering, bind, Opening::Portal(scratch_name(name))).await
+        self.open_gathered(statement, gathering, &bind, Opening::Portal(scratch_name(name))).await
     }
 }
 

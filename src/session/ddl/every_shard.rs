@@ -21,6 +21,7 @@ use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::staging::spliced;
 use crate::wire::{self, shard_tag};
 
@@ -28,7 +29,7 @@ impl Session {
     /// `text`: all that the statement came with.
     pub(in crate::session) async fn on_every_shard(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
         self.check_user_schema()?;
-        let before = text.get(..statement.start).unwrap_or_default().chars().count();
+        let whole = text;
         let text = text.get(statement.start..statement.end).unwrap_or(text);
         // One shard alone, where a client asks for that: to mend what is missing there.
         let mut shards = self.shards_home_first()?;
@@ -92,7 +93,7 @@ impl Session {
             }
             command => {
                 // Error positions are those of the client's text.
-                let padded = format!("{:before$}{text}", "");
+                let padded = in_its_place(whole, statement.start, text);
                 match command {
                     Command::Ddl { altered: Some(altered), locks, .. } => {
                         Box::pin(self.alter_sequences(altered, locks.as_deref(), &shards, &padded)).await

@@ -6,15 +6,18 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use bytes::Bytes;
+
 use super::relay::{self, Noticed, Step};
 use super::statement::Portal;
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
 use crate::session::ddl::every_shard::keep_frames;
+use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Command;
-use crate::wire::{client_tag, shard_tag};
+use crate::wire::{FrameHeader, client_tag, shard_tag};
 
 impl Session {
     /// Relays until nothing is owed by this participant. Errors: [`Failure::Forwarded`] when the shard reported an error; the
@@ -173,8 +176,12 @@ impl Session {
             if self.is_aborted(crate::session::failure::sqlstate(&frame)) {
                 return Err(crate::session::shutting_down().into());
             }
-            let frame = self.with_deadlock(self.with_own_position(frame));
+            let frame = self.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);
+        }
+        if self.characters_before > 0 && !self.client.is_diverted() {
+            let error_at = noticed.error_at.unwrap_or(usize::MAX);
+            noticed.notices_at.iter().rev().filter(|at| **at < error_at).for_each(|at| self.move_notice(*at));
         }
         if let (Some(unread), Some(participant)) = (noticed.unread_syncs, self.participants.get_mut(index)) {
             participant.needs_sync = false;
@@ -190,6 +197,26 @@ impl Session {
             self.report_parameter(name, value);
         }
         Ok((step, noticed.has_failed))
+    }
+
+    /// An error with its place in the text that the client has sent.
+    fn in_own_text(&self, frame: Bytes) -> Bytes {
+        let frame = self.with_own_position(frame);
+        // What is kept comes back here as the failure of the statement around it.
+        match self.characters_before {
+            before if before > 0 && !self.client.is_diverted() => with_position(frame, |position| position + before),
+            _ => frame,
+        }
+    }
+
+    /// A notice in the output gets its place in the text that the client has sent.
+    fn move_notice(&mut self, at: usize) {
+        let Ok(Some(header)) = FrameHeader::peek(self.client.output.get(at..).unwrap_or_default(), usize::MAX / 2) else { return };
+        let after = self.client.output.split_off((at + header.total).min(self.client.output.len()));
+        let notice = self.client.output.split_off(at).freeze();
+        let before = self.characters_before;
+        self.client.output.extend_from_slice(&with_position(notice, |position| position + before));
+        self.client.output.unsplit(after);
     }
 
     pub(in crate::session) async fn fill(&mut self, index: usize) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
+use super::panicked::Running;
 use super::statement::{Portal, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
@@ -109,10 +110,11 @@ impl Session {
             self.drain_current().await?;
         }
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
+        self.running = Running::Prepared(Arc::clone(&statement));
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
-        self.check_name_is_free(&name)?;
+        self.check_name_is_free(&name, parse.text.len())?;
         self.describe_if_fetch(&statement).await?;
         self.statements.insert(name.clone(), Arc::clone(&statement));
         let is_described = statement.description.get().is_some() || self.describe_own(&statement).is_some();
@@ -125,8 +127,8 @@ impl Session {
         Ok(())
     }
 
-    /// For one more statement, by this name.
-    pub(in crate::session) fn check_name_is_free(&self, name: &[u8]) -> Result<(), PgError> {
+    /// For one more statement, by this name and of so many bytes.
+    pub(in crate::session) fn check_name_is_free(&self, name: &[u8], bytes: usize) -> Result<(), PgError> {
         if !name.is_empty() && self.statements.contains_key(name) {
             let message = format!("prepared statement \"{}\" already exists", String::from_utf8_lossy(name));
             return Err(PgError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
@@ -136,6 +138,18 @@ impl Session {
             let message = format!("more than {limit} prepared statements in one session");
             return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
                 .with_detail("The limit is cross_shard.prepared_statements_max.")
+                .with_hint("Close statements that are no longer used, or raise the limit."));
+        }
+        self.check_kept_bytes(bytes)
+    }
+
+    /// For so many bytes more of statements' texts and portals' values.
+    fn check_kept_bytes(&self, bytes: usize) -> Result<(), PgError> {
+        let limit = usize::try_from(self.gateway.config.cross_shard.prepared_bytes_max).unwrap_or(usize::MAX);
+        if self.statements.bytes().saturating_add(self.portals.bytes()).saturating_add(bytes) > limit {
+            let message = format!("prepared statements and portals of more than {limit} bytes in one session");
+            return Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail("The limit is cross_shard.prepared_bytes_max.")
                 .with_hint("Close statements that are no longer used, or raise the limit."));
         }
         Ok(())
@@ -259,6 +273,7 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
+        self.running = Running::Prepared(Arc::clone(&statement));
         if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
             return Box::pin(self.bind_sequence_call(statement, body)).await;
         }
@@ -296,6 +311,9 @@ impl Session {
         }
         let portal = Bytes::copy_from_slice(bind.portal);
         self.check_portal_is_new(&portal, None)?;
+        if !portal.is_empty() {
+            self.check_kept_bytes(body.len())?;
+        }
         if !self.open_cursors.is_empty() {
             self.replace_portal(&portal).await?;
         }

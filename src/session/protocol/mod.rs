@@ -9,6 +9,8 @@ pub(super) mod drain;
 pub(super) mod extended;
 pub(super) mod foreign_oids;
 pub(super) mod greet;
+pub(super) mod named;
+pub(super) mod panicked;
 pub(super) mod parameter;
 pub(super) mod printed;
 pub(super) mod relay;

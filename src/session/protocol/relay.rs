@@ -37,6 +37,8 @@ pub(in crate::session) struct Noticed {
     pub error_at: Option<usize>,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
+    /// Where in the output notices begin.
+    pub notices_at: SmallVec<[usize; 1]>,
     /// SQLSTATEs of the errors that went to the client.
     pub errors: SmallVec<[[u8; 5]; 1]>,
     /// Values of settings that the shard reported.
@@ -85,6 +87,7 @@ pub(in crate::session) fn step(
         let Some(&pending) = connection.pending.front() else {
             // Nothing is owed: a notice, a notification, a parameter, or the end of the connection.
             if !is_complete {
+                connection.check_is_kept(header)?;
                 break Step::More;
             }
             move_run(connection, output, &mut run);
@@ -102,6 +105,8 @@ pub(in crate::session) fn step(
                 // A row larger than a buffer passes through in pieces.
                 connection.frame_bytes_left = header.total - rest.len();
                 run += rest.len();
+            } else {
+                connection.check_is_kept(header)?;
             }
             break Step::More;
         }
@@ -116,10 +121,13 @@ pub(in crate::session) fn step(
                 move_run(connection, output, &mut run);
                 connection.input.advance(header.total);
             }
-            shard_tag::NOTICE => run += header.total,
+            shard_tag::NOTICE => {
+                noticed.notices_at.push(output.len() + run);
+                run += header.total;
+            }
             shard_tag::NOTIFICATION => {
                 move_run(connection, output, &mut run);
-                put_aside(connection, header);
+                connection.keep_notification(header)?;
             }
             shard_tag::PARAMETER_STATUS => {
                 move_run(connection, output, &mut run);
@@ -174,12 +182,6 @@ pub(in crate::session) fn step(
     };
     move_run(connection, output, &mut run);
     Ok(step)
-}
-
-/// The client gets it when its transaction is over.
-fn put_aside(connection: &mut Connection, header: FrameHeader) {
-    let notification = connection.input.split_to(header.total);
-    connection.notifications.extend_from_slice(&notification);
 }
 
 /// Clients know tables and types by the home shard's oids.
@@ -251,7 +253,7 @@ fn take_parameter(connection: &mut Connection, header: FrameHeader, noticed: &mu
     let frame = connection.input.split_to(header.total);
     let (name, value) = parameter_status(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default())?;
     let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
-    connection.note_parameter(&name, &value);
+    connection.note_parameter(&name, &value)?;
     noticed.parameters.push((name, value));
     Ok(())
 }
@@ -355,7 +357,7 @@ fn unasked(
 ) -> Result<Option<Step>, ConnectionError> {
     match header.tag {
         shard_tag::NOTIFICATION => {
-            put_aside(connection, header);
+            connection.keep_notification(header)?;
             Ok(None)
         }
         shard_tag::NOTICE => {

@@ -1,16 +1,19 @@
 //! The simple query protocol: one message, one or more statements, one transaction.
 //!
 //! A text with one statement goes to its shard as the client sent it. Several statements are routed each by itself and run in
-//! one transaction, unless all of them belong to one shard, which then gets the text whole. A statement that is sent alone is
-//! preceded by blanks in place of what came before it, so that error positions are those of the client's text.
+//! one transaction, unless all of them belong to one shard, which then gets the text whole. Otherwise each is read and run as if it had
+//! come alone, when those before it have been run: so what they have changed counts for it, and the work grows with the text's length and
+//! not with its square. Positions in errors and notices are moved to where the statement is in the client's text.
 
-use bytes::BytesMut;
+use bytes::Bytes;
 
+use super::panicked::Running;
 use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::has_inner_query;
-use crate::session::route::Route;
+use crate::session::route::{ROWS_AT_ONCE, Route};
+use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::Read;
 use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
@@ -22,7 +25,8 @@ impl Session {
     /// A Query message. `body`: the text and its terminating zero.
     ///
     /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
-    pub(in crate::session) async fn query(&mut self, body: BytesMut) -> Result<(), SessionEnd> {
+    pub(in crate::session) async fn query(&mut self, body: Bytes) -> Result<(), SessionEnd> {
+        self.running = Running::Query(body.clone());
         let text = query(&body)?;
         if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
             return Ok(());
@@ -70,25 +74,30 @@ impl Session {
             }
             [statement] => {
                 self.check_not_failed(&statement.command)?;
-                if crate::session::commands::command::is_own(&statement.command) {
-                    self.gateway.counters.statement(RouteKind::Local);
-                    return Box::pin(self.own_command(statement, text)).await;
-                }
-                if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
-                    return Ok(());
-                }
-                if statement.numbers != Numbers::None {
-                    return Box::pin(self.run_numbered(statement, text, &read)).await;
-                }
-                let inputs = Inputs::literals(text, &read.literals);
-                let route = self.route(statement, &inputs).await;
-                match self.counted(route) {
-                    Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text, 0).await,
-                    Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
-                    Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
-                }
+                self.run_statement(statement, text, &read).await
             }
-            _ => Box::pin(self.run_several(text, read)).await,
+            _ => Box::pin(self.run_several(text, &read)).await,
+        }
+    }
+
+    /// The one statement of a text.
+    async fn run_statement(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
+        if crate::session::commands::command::is_own(&statement.command) {
+            self.gateway.counters.statement(RouteKind::Local);
+            return Box::pin(self.own_command(statement, text)).await;
+        }
+        if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
+            return Ok(());
+        }
+        if statement.numbers != Numbers::None {
+            return Box::pin(self.run_numbered(statement, text, read)).await;
+        }
+        let inputs = Inputs::literals(text, &read.literals);
+        let route = self.route(statement, &inputs).await;
+        match self.counted(route) {
+            Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
+            Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
+            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
         }
     }
 
@@ -124,7 +133,7 @@ impl Session {
             self.note_numbers_of(statement.numbers, route);
         }
         match self.counted(route) {
-            Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text, 0).await,
+            Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => self.refuse(failure, statement, text).await,
             Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
         }
@@ -141,13 +150,12 @@ impl Session {
         Err(failure)
     }
 
-    /// Sends a text to one shard as a Query and relays what comes. `blanks`: characters to put before it.
+    /// Sends a text to one shard as a Query and relays what comes.
     pub(in crate::session) async fn run_on_shard(
         &mut self,
         reach: &Reach,
         statement: &Analysis,
         text: &str,
-        blanks: usize,
     ) -> Result<(), Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let index = self.join(shard).await?;
@@ -161,12 +169,7 @@ impl Session {
             return Err(PgError::internal("participant is gone").into());
         };
         let connection = &mut *participant.connection;
-        if blanks == 0 {
-            connection.output.query(&ShardText::of(reach, text.as_bytes()));
-        } else {
-            let padded = format!("{:blanks$}{text}", "");
-            connection.output.query(&ShardText::of(reach, padded.as_bytes()));
-        }
+        connection.output.query(&ShardText::of(reach, text.as_bytes()));
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         let drained = self.drain(index).await;
@@ -179,23 +182,22 @@ impl Session {
     }
 
     /// Several statements: one transaction, stopped at the first error.
-    async fn run_several(&mut self, text: &str, mut read: Read) -> Result<(), Failure> {
+    async fn run_several(&mut self, text: &str, read: &Read) -> Result<(), Failure> {
         let statements = &read.analyzed.statements;
         if let Some(reach) = self.common_reach(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
             self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
-            return self.run_on_shard(&reach, decisive, text, 0).await;
+            return self.run_on_shard(&reach, decisive, text).await;
         }
-        for index in 0..read.analyzed.statements.len() {
-            let run = match self.read_again(&mut read, text).await {
-                Ok(()) => {
-                    let Some(statement) = read.analyzed.statements.get(index) else { break };
-                    self.run_one_of_several(statement, text, &Inputs::literals(text, &read.literals)).await
-                }
-                Err(failure) => Err(failure),
-            };
-            if let Err(failure) = run {
+        let mut end = 0;
+        self.characters_before = 0;
+        for range in read.analyzed.ranges(text) {
+            self.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
+            end = range.start;
+            let run = self.run_one_of_several(text.get(range).unwrap_or_default()).await;
+            if let Err(failure) = run.map_err(|failure| self.in_whole_text(failure)) {
+                self.characters_before = 0;
                 if self.batch.is_implicit {
                     self.settle(failure)?;
                     self.recover_skipping().await?;
@@ -206,52 +208,37 @@ impl Session {
                 return Err(failure);
             }
         }
+        self.characters_before = 0;
         if std::mem::take(&mut self.batch.is_implicit) {
             self.commit_everywhere().await?;
         }
         Ok(())
     }
 
-    /// Where an earlier statement has changed what names mean.
-    async fn read_again(&mut self, read: &mut Read, text: &str) -> Result<(), Failure> {
-        let context = self.context.id;
-        self.refresh_context_for(text).await?;
-        if context != self.context.id {
-            *read = self.read(text).await?;
-        }
-        Ok(())
-    }
-
-    async fn run_one_of_several(&mut self, statement: &Analysis, text: &str, inputs: &Inputs<'_>) -> Result<(), Failure> {
+    async fn run_one_of_several(&mut self, alone: &str) -> Result<(), Failure> {
+        self.refresh_context_for(alone).await?;
+        let read = self.read_anew(alone).await?;
+        let [statement] = read.analyzed.statements.as_slice() else {
+            return Err(PgError::internal("a statement of several is not one").into());
+        };
         self.check_not_failed(&statement.command)?;
         if !self.transaction.is_open() && !matches!(statement.command, Command::Begin(_)) {
             self.transaction.begin(TransactionModes::default(), &self.settings);
             self.batch.is_implicit = true;
         }
-        if crate::session::commands::command::is_own(&statement.command) {
-            self.gateway.counters.statement(RouteKind::Local);
-            return Box::pin(self.own_command(statement, text)).await;
-        }
-        if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
-            return Ok(());
-        }
-        let alone = text.get(statement.start..statement.end).unwrap_or_default();
-        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        if statement.numbers == Numbers::Drawn {
-            // Read again alone, with what came before it as blanks.
-            let alone = format!("{:blanks$}{alone}", "");
-            let read = self.read(&alone).await?;
-            return match read.analyzed.statements.as_slice() {
-                [statement] => Box::pin(self.run_numbered(statement, &alone, &read)).await,
-                _ => Err(PgError::internal("a statement with numbers is not one").into()),
-            };
-        }
-        let route = self.route(statement, inputs).await;
-        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
-        self.note_numbers_of(statement.numbers, &route);
-        match route {
-            Route::Shard(reach) => self.run_on_shard(&reach, statement, alone, blanks).await,
-            route => Box::pin(self.run_elsewhere(route, statement, text, inputs)).await,
+        Box::pin(self.run_statement(statement, alone, &read)).await
+    }
+
+    /// A failure of one of several statements, with its position in the whole text.
+    fn in_whole_text(&self, failure: Failure) -> Failure {
+        let before = self.characters_before;
+        match failure {
+            Failure::Shard(frame) if before > 0 => Failure::Shard(with_position(frame, |position| position + before)),
+            Failure::Error(error) => {
+                let position = error.position.map(|position| position.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)));
+                Failure::Error(error.with_position(position))
+            }
+            failure => failure,
         }
     }
 
@@ -262,7 +249,10 @@ impl Session {
             return Ok(None);
         }
         let mut common: Option<Reach> = None;
-        for statement in statements {
+        for (index, statement) in statements.iter().enumerate() {
+            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             // A statement that is refused must not keep those before it from running: then each is routed by itself.
             match self.route(statement, inputs).await {
                 Ok(Route::Shard(reach)) => match common.take() {

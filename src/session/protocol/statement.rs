@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::describe::Description;
+use super::named::Weight;
 use crate::backend::{NestedValues, ShardText, StatementId, StatementText};
 use crate::error::PgError;
 use crate::plan::Gathering;
@@ -79,6 +80,12 @@ impl Statement {
     }
 }
 
+impl Weight for Arc<Statement> {
+    fn bytes(&self) -> usize {
+        self.key.text.len()
+    }
+}
+
 /// A bound statement.
 #[derive(Clone)]
 pub(in crate::session) enum Portal {
@@ -97,6 +104,20 @@ pub(in crate::session) enum Portal {
     Finished { statement: Arc<Statement>, bind: Bytes },
     /// Was run by the proxy, or has written on several shards: not a second time.
     Spent { statement: Arc<Statement>, bind: Bytes },
+}
+
+impl Weight for Portal {
+    fn bytes(&self) -> usize {
+        match self {
+            Portal::Shard { .. } => 0,
+            Portal::Own { bind, .. }
+            | Portal::Scatter { bind, .. }
+            | Portal::Write { bind, .. }
+            | Portal::Gather { bind, .. }
+            | Portal::Finished { bind, .. }
+            | Portal::Spent { bind, .. } => bind.len(),
+        }
+    }
 }
 
 impl Portal {

@@ -18,6 +18,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
 use crate::sql::residues::cover;
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::clock;
 
 use crate::wire::{self, originate};
@@ -59,7 +60,7 @@ impl Session {
         inputs: &Inputs<'_>,
     ) -> Result<(), Failure> {
         match route {
-            Route::Shard(reach) => self.run_on_shard(&reach, statement, text, 0).await,
+            Route::Shard(reach) => self.run_on_shard(&reach, statement, text).await,
             Route::Scatter(reach) => {
                 let shards = reach.shards();
                 let merge = statement.merge.clone()?;
@@ -147,8 +148,7 @@ impl Session {
         if fields.get(b'P').is_none() {
             return Failure::Shard(frame);
         }
-        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let alone = format!("{:blanks$}{}", "", statement.alone(text));
+        let alone = in_its_place(text, statement.start, statement.alone(text));
         match self.describe_apart(alone.as_bytes()).await {
             Err(Failure::Shard(said)) if sqlstate(&said) != Some(SqlState::LOCK_NOT_AVAILABLE) => Failure::Shard(said),
             // It is right in itself: the place is in a text that the client has not written.

@@ -43,7 +43,7 @@ struct Asked<'a> {
     text: &'a str,
     /// Characters of the client's text before it.
     lead: usize,
-    bind: wire::Bind<'a>,
+    bind: &'a wire::Bind<'a>,
     /// The simple protocol.
     describes: bool,
     then: Then<'a>,
@@ -107,7 +107,7 @@ impl Session {
         let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
         // An empty portal, an empty statement name, no parameters, results in text.
         let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
-        let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Answer };
+        let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Answer };
         Box::pin(self.gather(&prepared, asked)).await.map(drop)
     }
 
@@ -126,7 +126,7 @@ impl Session {
         let prepared = self.prepare(alone.as_bytes(), types.into()).await?;
         let body = [&BIND[..NAMES_BYTES], after_names].concat();
         let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let asked = Asked { gathering, text: alone, lead, bind, describes: true, then: Then::Explain(explain, field) };
+        let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Explain(explain, field) };
         let kept = self.divert();
         let (run, fragments) = match self.gather_all(&prepared, asked).await {
             Ok(gathered) => (Ok(()), gathered.fragments),
@@ -140,7 +140,7 @@ impl Session {
         &mut self,
         statement: &Arc<Statement>,
         gathering: &Gathering,
-        bind: wire::Bind<'_>,
+        bind: &wire::Bind<'_>,
         opening: Opening<'_>,
     ) -> Result<Pooled, Failure> {
         let kept = self.gather_prepared(statement, gathering, bind, false, Then::Keep(opening)).await?;
@@ -160,7 +160,7 @@ impl Session {
         gathering: &Gathering,
     ) -> Result<(), Failure> {
         let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        self.gather_prepared(statement, gathering, bind, false, Then::Answer).await.map(drop)
+        self.gather_prepared(statement, gathering, &bind, false, Then::Answer).await.map(drop)
     }
 
     /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
@@ -173,14 +173,14 @@ impl Session {
     ) -> Result<(), Failure> {
         let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
         let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        self.gather_prepared(statement, gathering, values, bind.is_none(), Then::Answer).await.map(drop)
+        self.gather_prepared(statement, gathering, &values, bind.is_none(), Then::Answer).await.map(drop)
     }
 
     async fn gather_prepared(
         &mut self,
         statement: &Arc<Statement>,
         gathering: &Gathering,
-        bind: wire::Bind<'_>,
+        bind: &wire::Bind<'_>,
         describes: bool,
         then: Then<'_>,
     ) -> Result<Option<Pooled>, Failure> {

@@ -7,7 +7,7 @@
 //! what this session was given here; where a shard has numbered rows by itself that is not known, and is refused rather than told
 //! wrong. Sequences of the home shard keep their values on its connection: what another client has drawn there is never shown.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,14 +18,14 @@ use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::Restart;
 use crate::session::protocol::statement::Statement;
-use crate::session::route::Route;
+use crate::session::route::{Route, aside, is_read_here};
 use crate::session::writes::staged::Asked;
 use crate::session::writes::write::WritingKind;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid::{INT2, INT4};
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
 use crate::sql::rewrite::drawing::{self, Drawing, Number};
-use crate::wire;
+use crate::wire::{self, shard_tag};
 
 /// What the session has drawn.
 #[derive(Default)]
@@ -150,11 +150,19 @@ impl Session {
 
     /// The numbers of a text; `None`: it runs as it is.
     pub(in crate::session) async fn draw(&mut self, alone: &str) -> Result<Option<Numbered>, Failure> {
-        let drawing = drawing::drawing(alone, &self.context)?;
+        let drawing = self.drawing(alone).await?;
         Box::pin(self.may_draw(&drawing, alone, &Asked::Text { rows: None })).await?;
         let Some(numbers) = Box::pin(self.numbers_of(&drawing)).await? else { return Ok(None) };
         let written = numbers.iter().map(ToString::to_string).collect();
         Ok(Some(Numbered { own: alone.to_owned(), drawing, written }))
+    }
+
+    async fn drawing(&self, text: &str) -> Result<Drawing, PgError> {
+        if is_read_here(text) {
+            return drawing::drawing(text, &self.context);
+        }
+        let (text, context) = (text.to_owned(), Arc::clone(&self.context));
+        aside(move || drawing::drawing(&text, &context)).await?
     }
 
     /// The changed text has been run.
@@ -240,7 +248,7 @@ impl Session {
     }
 
     async fn prepare_drawing(&mut self, statement: &Arc<Statement>, parameter_count: usize) -> Result<Prepared, Failure> {
-        let drawing = Arc::new(drawing::drawing(statement.text(), &self.context)?);
+        let drawing = Arc::new(self.drawing(statement.text()).await?);
         let count = parameter_count + drawing.numbers().count();
         if count > usize::from(u16::MAX) {
             return Err(PgError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many rows with numbers to be drawn in one statement")
@@ -285,9 +293,14 @@ impl Session {
     async fn numbers_of(&mut self, drawing: &Drawing) -> Result<Option<Vec<i64>>, Failure> {
         let mut wanted: Vec<(&SequenceName, usize)> = Vec::new();
         // What is set on the way is drawn from then, one after the other.
-        let is_set = |sequence: &SequenceName| {
-            drawing.numbers().any(|number| matches!(number, Number::Set { sequence: set, .. } if set == sequence))
-        };
+        let set: HashSet<&SequenceName> = drawing
+            .numbers()
+            .filter_map(|number| match number {
+                Number::Set { sequence, .. } => Some(sequence),
+                Number::Next(_) | Number::Identity(_) | Number::Current(_) | Number::Last | Number::Unique => None,
+            })
+            .collect();
+        let is_set = |sequence: &SequenceName| set.contains(sequence);
         for number in drawing.numbers() {
             match number {
                 Number::Next(sequence) | Number::Identity(sequence) if is_set(sequence) => {}
@@ -413,7 +426,7 @@ impl Session {
     }
 }
 
-/// An error's message with another position, if it has one.
+/// An error or a notice with another position, if it has one.
 pub(in crate::session) fn with_position(frame: Bytes, place: impl Fn(usize) -> usize) -> Bytes {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     let Ok(fields) = wire::error_fields(body) else { return frame };
@@ -432,7 +445,7 @@ pub(in crate::session) fn with_position(frame: Bytes, place: impl Fn(usize) -> u
         changed.put_u8(0);
     }
     changed.put_u8(0);
-    crate::session::protocol::describe::error_frame(&changed)
+    crate::session::protocol::describe::frame(frame.first().copied().unwrap_or(shard_tag::ERROR), &changed)
 }
 
 fn not_seen(function: &str) -> PgError {

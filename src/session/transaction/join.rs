@@ -328,11 +328,13 @@ impl Session {
     /// would with its server.
     pub(in crate::session) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
         let participant = self.participants.swap_remove(index);
-        if participant.connection.loss().is_none() {
+        // What was too much for the proxy says nothing against the shard.
+        let is_too_much = error.code == SqlState::CONFIGURATION_LIMIT_EXCEEDED;
+        if participant.connection.loss().is_none() && !is_too_much {
             // It has not answered in time.
             participant.connection.pool().suspect();
         }
-        if participant.shard != MAP_DATABASE {
+        if !is_too_much && participant.shard != MAP_DATABASE {
             self.gateway.recovery.was_away(participant.shard);
         }
         if let Some(reason) = participant.pinned_by {

@@ -493,7 +493,7 @@ impl Session {
         asked: &Asked<'_>,
     ) -> Result<String, Failure> {
         let texts = match &writing.kind {
-            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards().len(), shard_of_row)?,
+            WritingKind::Rows(shard_of_row) => texts_of_rows(text, writing.shards().len(), shard_of_row).await?,
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 vec![text.to_owned(); writing.shards().len()]
             }
@@ -580,7 +580,7 @@ impl Session {
         let inputs = Inputs::literals(prepared.text(), &prepared.literals);
         let route = self.route(analysis, &inputs).await?;
         match self.counted(Ok(route))? {
-            Route::Shard(reach) => self.run_on_shard(&reach, analysis, prepared.text(), 0).await,
+            Route::Shard(reach) => self.run_on_shard(&reach, analysis, prepared.text()).await,
             route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
         }
     }

@@ -14,6 +14,7 @@
 //! Outside a transaction block the statement is a transaction of its own, in a pipeline the pipeline is, until Sync. Writers of
 //! one reference table meet on the home shard first, so that they wait for each other there and never across shards.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,12 +29,14 @@ use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
 use crate::session::reads::elsewhere::with_shard_named;
+use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::analysis::Analysis;
 use crate::sql::copies_locked::CopiesLock;
 use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::moving::Moving;
 use crate::sql::rewrite::value_rows::{value_rows, with_rows};
 use crate::sql::utility::copy_in::CopyIn;
@@ -81,6 +84,10 @@ struct Part {
     tag: String,
     /// Rows that were kept, whole messages.
     rows: Vec<Bytes>,
+    /// Bytes of these, and of those of the shards before.
+    kept_bytes: usize,
+    /// These are more than are kept.
+    has_too_much: bool,
     /// The body of its ErrorResponse.
     error: Option<Bytes>,
     /// Its rows have other columns than the client was told.
@@ -157,8 +164,7 @@ impl Session {
             self.begin_one_statement();
         }
         // Positions in errors are those of the client's text.
-        let blanks = text.get(..statement.start).unwrap_or_default().chars().count();
-        let alone = format!("{:blanks$}{}", "", statement.alone(text));
+        let alone = in_its_place(text, statement.start, statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
                 let request = Request::Query(&alone);
@@ -166,7 +172,7 @@ impl Session {
             }
             WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, &alone)).await,
             WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
-            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row) {
+            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row).await {
                 Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
                 Err(error) => Err(error.into()),
             },
@@ -225,7 +231,7 @@ impl Session {
             WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
             WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
             WritingKind::Rows(shard_of_row) => {
-                let texts = texts_of_rows(statement.text(), writing.shards().len(), shard_of_row)?;
+                let texts = texts_of_rows(statement.text(), writing.shards().len(), shard_of_row).await?;
                 let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
                 self.write_on(writing, &request, Shown::KeptRows).await?
             }
@@ -335,7 +341,7 @@ impl Session {
             participant.connection.send().await;
         }
         let mut parts = Vec::with_capacity(shards.len());
-        let (mut failure, mut is_over) = (None, false);
+        let (mut failure, mut is_over, mut kept_bytes) = (None, false, 0);
         let failing = Box::pin(self.first_failing(shards)).await;
         let in_turn = (0..shards.len()).filter(|place| Some(*place) != failing);
         for place in failing.into_iter().chain(in_turn) {
@@ -348,13 +354,19 @@ impl Session {
             };
             let part = match is_over {
                 true => Box::pin(self.read_stopped_part(*shard, request)).await,
-                false => self.read_part(*shard, shown, request).await,
+                false => self.read_part(*shard, shown, request, kept_bytes).await,
             };
             // What has only changed is asked again, in the same transaction.
             is_over |= !matches!(part, Ok(Part { error: None, .. }));
             match part {
                 Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
-                Ok(part @ Part { error: None, .. }) => parts.push(part),
+                Ok(Part { error: None, has_too_much: true, .. }) => {
+                    failure = failure.or(Some(too_many_rows(self.returned_bytes_max()).into()));
+                }
+                Ok(part @ Part { error: None, .. }) => {
+                    kept_bytes = part.kept_bytes;
+                    parts.push(part);
+                }
                 Ok(Part { error: Some(body), .. }) => {
                     if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
                         && let Some(participant) = self.participants.get_mut(index)
@@ -372,6 +384,11 @@ impl Session {
             }
         }
         failure.map_or(Ok(parts), Err)
+    }
+
+    /// Of rows that are kept for their order.
+    fn returned_bytes_max(&self) -> usize {
+        usize::try_from(self.gateway.config.cross_shard.row_bytes_max).unwrap_or(usize::MAX)
     }
 
     /// The place of the shard whose error is told first.
@@ -419,8 +436,9 @@ impl Session {
     }
 
     /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
-    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>) -> Result<Part, Failure> {
-        let mut part = Part::default();
+    /// `kept_bytes`: of rows that other shards have given.
+    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>, kept_bytes: usize) -> Result<Part, Failure> {
+        let mut part = Part { kept_bytes, ..Part::default() };
         self.read_into(&mut part, shard, shown, request).await.map(|()| part)
     }
 
@@ -441,7 +459,12 @@ impl Session {
                     let row = participant.connection.oids.row_at_home(&nested, body);
                     let row = crate::session::protocol::describe::frame(tag, &row);
                     if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) {
-                        part.rows.push(row);
+                        part.kept_bytes += row.len();
+                        part.has_too_much = part.kept_bytes > self.returned_bytes_max();
+                        match part.has_too_much {
+                            true => (shown, part.rows) = (Shown::Nothing, Vec::new()),
+                            false => part.rows.push(row),
+                        }
                         continue;
                     }
                     self.client.output.extend_from_slice(&row);
@@ -565,14 +588,26 @@ pub(in crate::session) fn sum_of_tags<'t>(tags: impl Iterator<Item = &'t str>) -
 }
 
 /// The statement with the rows of each shard alone.
-pub(in crate::session) fn texts_of_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
+pub(in crate::session) async fn texts_of_rows(
+    text: &str,
+    shard_count: usize,
+    shard_of_row: &[usize],
+) -> Result<Vec<String>, PgError> {
+    if is_read_here(text) {
+        return split_rows(text, shard_count, shard_of_row);
+    }
+    let (text, shard_of_row) = (text.to_owned(), shard_of_row.to_vec());
+    aside(move || split_rows(&text, shard_count, &shard_of_row)).await?
+}
+
+fn split_rows(text: &str, shard_count: usize, shard_of_row: &[usize]) -> Result<Vec<String>, PgError> {
     let unknown = || PgError::internal("the rows of VALUES were not found in the text");
     let rows = value_rows(text, shard_of_row.len()).ok_or_else(unknown)?;
-    let text_of = |place: usize| {
-        let kept: Vec<bool> = shard_of_row.iter().map(|shard| *shard == place).collect();
-        with_rows(text, &rows, &kept).ok_or_else(unknown)
-    };
-    (0..shard_count).map(text_of).collect()
+    let mut rows_of_shards = vec![Vec::new(); shard_count];
+    for (row, shard) in shard_of_row.iter().enumerate() {
+        rows_of_shards.get_mut(*shard).ok_or_else(unknown)?.push(row);
+    }
+    rows_of_shards.iter().map(|kept| with_rows(text, &rows, kept).ok_or_else(unknown)).collect()
 }
 
 /// The types of parameters on a shard that has some of the rows. Where one is not known there, and its rows do not use it, any
@@ -581,16 +616,25 @@ fn for_rows(text: &str, bind: &wire::Bind<'_>, types: &[u32]) -> Vec<u32> {
     if !types.contains(&0) {
         return types.to_vec();
     }
-    let used: Vec<&str> = lexer::tokens(text)
+    let used: HashSet<usize> = lexer::tokens(text)
         .filter(|token| token.kind == TokenKind::Parameter)
-        .filter_map(|token| text.get(token.start + 1..token.end))
+        .filter_map(|token| text.get(token.start + 1..token.end)?.parse().ok())
         .collect();
-    let there = |(index, oid): (usize, &u32)| match *oid == 0 && !used.iter().any(|number| number.parse() == Ok(index + 1)) {
+    let there = |(index, oid): (usize, &u32)| match *oid == 0 && !used.contains(&(index + 1)) {
         true if bind.format(index) == Format::Binary => oid::BYTEA,
         true => oid::TEXT,
         false => *oid,
     };
     types.iter().enumerate().map(there).collect()
+}
+
+fn too_many_rows(bytes_max: usize) -> PgError {
+    PgError::new(
+        SqlState::CONFIGURATION_LIMIT_EXCEEDED,
+        format!("RETURNING of an INSERT over several shards gives more than {bytes_max} bytes"),
+    )
+    .with_detail("Its rows are kept until all shards have answered. The limit is cross_shard.row_bytes_max.")
+    .with_hint("Insert fewer rows at a time, return fewer columns, or raise the limit.")
 }
 
 /// Rows of RETURNING in the order of VALUES; none when there is no RETURNING. `may_leave_out`: ON CONFLICT may leave out rows;

@@ -229,7 +229,7 @@ fn number(text: &str, count: &Count) -> Option<String> {
         Count::Parameter(number) => Some(format!("${number}")),
         Count::Literal(ordinal) => {
             let scanned = lexer::scan(text);
-            let literal = scanned.literals.get(usize::from(*ordinal))?;
+            let literal = scanned.literals.get(*ordinal as usize)?;
             text.get(usize::try_from(literal.start).ok()?..usize::try_from(literal.end).ok()?).map(str::to_owned)
         }
         Count::Column(_) => None,

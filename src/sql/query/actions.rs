@@ -215,8 +215,8 @@ impl<'c> Reader<'c> {
             return matches!(value, KeyValue::Parameter { .. }) && value == known;
         };
         self.notes.fixed_literals.extend([*ordinal, *other]);
-        let text = |ordinal: u16| {
-            let literal = self.literals.get(usize::from(ordinal))?;
+        let text = |ordinal: u32| {
+            let literal = self.literals.get(ordinal as usize)?;
             self.text.get(literal.start as usize..literal.end as usize)
         };
         text(*ordinal).is_some_and(|own| text(*other) == Some(own)) && negative == is_other_negative && cast == other_cast

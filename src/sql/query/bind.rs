@@ -308,7 +308,7 @@ impl<'c> Reader<'c> {
         let oid = match &value {
             KeyValue::Parameter { cast, .. } => (*cast)?,
             KeyValue::Literal { cast: Some(cast), .. } => *cast,
-            KeyValue::Literal { ordinal, cast: None, .. } => match self.literals.get(usize::from(*ordinal))?.class {
+            KeyValue::Literal { ordinal, cast: None, .. } => match self.literals.get(*ordinal as usize)?.class {
                 LiteralClass::String => oid::TEXT,
                 class => class.type_oid(),
             },
@@ -518,7 +518,7 @@ impl<'c> Reader<'c> {
         if self.is_in_view() {
             return;
         }
-        match self.literal_at(location).and_then(|(ordinal, _)| u16::try_from(ordinal).ok()) {
+        match self.literal_at(location).and_then(|(ordinal, _)| u32::try_from(ordinal).ok()) {
             Some(ordinal) => {
                 self.notes.fixed_literals.insert(ordinal);
             }

@@ -60,7 +60,7 @@ impl Reader<'_> {
                     _ => false,
                 };
                 if let Some((ordinal, false)) = self.literal_at(constant.location)
-                    && let (Some(literal), Ok(number)) = (self.literals.get(ordinal), u16::try_from(ordinal))
+                    && let (Some(literal), Ok(number)) = (self.literals.get(ordinal), u32::try_from(ordinal))
                     && is_count
                 {
                     return known(Count::Literal(number), literal.start as usize..literal.end as usize);
@@ -79,7 +79,7 @@ impl Reader<'_> {
     fn constant_of(&self, found: &Found) -> Option<u64> {
         match &found.value {
             FoundValue::Known(Count::Constant(value)) => Some(*value),
-            FoundValue::Known(Count::Literal(ordinal)) => self.literals.get(usize::from(*ordinal))?.value(self.text)?.parse().ok(),
+            FoundValue::Known(Count::Literal(ordinal)) => self.literals.get(*ordinal as usize)?.value(self.text)?.parse().ok(),
             FoundValue::Known(Count::Parameter(_) | Count::Column(_)) | FoundValue::Expression => None,
         }
     }

@@ -340,7 +340,7 @@ impl Reader<'_> {
         if class == LiteralClass::Other || !cast_is_exact(class, cast) {
             return None;
         }
-        Some(KeyValue::Literal { ordinal: u16::try_from(ordinal).ok()?, negative, cast })
+        Some(KeyValue::Literal { ordinal: u32::try_from(ordinal).ok()?, negative, cast })
     }
 
     /// The type of a cast without a length, precision or array bound, if it is one that keys can be compared with.

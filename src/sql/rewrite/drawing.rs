@@ -83,12 +83,13 @@ impl Drawing {
 
     /// Where a character of the changed text is in the client's own; both count from 1. What was added stands where it was put.
     pub fn original_position(&self, text: &str, written: impl Fn(usize) -> String, position: usize) -> usize {
-        let (mut changed, mut own, mut ordinal) = (1, 1, 0);
+        let (mut changed, mut own, mut ordinal, mut counted) = (1, 1, 0, 0);
         for piece in &self.pieces {
             let (length, is_own) = match piece {
                 Piece::Kept(range) => {
                     // Pieces that were left out lie before it.
-                    own = text.get(..range.start).unwrap_or_default().chars().count() + 1;
+                    own += text.get(counted..range.start).unwrap_or_default().chars().count();
+                    counted = range.end;
                     (text.get(range.clone()).unwrap_or_default().chars().count(), true)
                 }
                 Piece::Added(added) => (added.chars().count(), false),

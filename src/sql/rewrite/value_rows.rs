@@ -36,11 +36,10 @@ fn rows_after(tokens: &Tokens<'_>, first: usize) -> Option<Vec<Range<usize>>> {
     Some(rows)
 }
 
-/// The text with only these rows. `kept`: for each row whether it stays; at least one does.
-pub fn with_rows(text: &str, rows: &[Range<usize>], kept: &[bool]) -> Option<String> {
+/// The text with only these rows, of which there is one at least. `kept`: their indexes, ascending.
+pub fn with_rows(text: &str, rows: &[Range<usize>], kept: &[usize]) -> Option<String> {
     let (first, last) = (rows.first()?, rows.last()?);
-    let chosen: Vec<&str> =
-        rows.iter().zip(kept).filter(|(_, kept)| **kept).map(|(row, _)| text.get(row.clone())).collect::<Option<_>>()?;
+    let chosen: Vec<&str> = kept.iter().map(|row| text.get(rows.get(*row)?.clone())).collect::<Option<_>>()?;
     (!chosen.is_empty()).then_some(())?;
     Some(format!("{}{}{}", text.get(..first.start)?, chosen.join(", "), text.get(last.end..)?))
 }
@@ -49,20 +48,20 @@ pub fn with_rows(text: &str, rows: &[Range<usize>], kept: &[bool]) -> Option<Str
 mod tests {
     use super::*;
 
-    fn kept(text: &str, kept: &[bool]) -> Option<String> {
-        with_rows(text, &value_rows(text, kept.len())?, kept)
+    fn kept(text: &str, count: usize, kept: &[usize]) -> Option<String> {
+        with_rows(text, &value_rows(text, count)?, kept)
     }
 
     #[test]
     fn rows_are_found_whatever_is_in_them() {
         let text = "INSERT INTO t (a, b) VALUES (1, 'x), (2'), /* (9) */ (f(2, (3)), ARRAY[(1), 2]), ($1, $$),($$) RETURNING (a)";
         assert_eq!(
-            kept(text, &[true, false, true]).as_deref(),
+            kept(text, 3, &[0, 2]).as_deref(),
             Some("INSERT INTO t (a, b) VALUES (1, 'x), (2'), ($1, $$),($$) RETURNING (a)")
         );
-        assert_eq!(kept("INSERT INTO values VALUES (1),(2)", &[false, true]).as_deref(), Some("INSERT INTO values VALUES (2)"));
+        assert_eq!(kept("INSERT INTO values VALUES (1),(2)", 2, &[1]).as_deref(), Some("INSERT INTO values VALUES (2)"));
         assert_eq!(
-            kept("insert into t values (1), (2) on conflict (a) do update set b = (1)", &[true, false]).as_deref(),
+            kept("insert into t values (1), (2) on conflict (a) do update set b = (1)", 2, &[0]).as_deref(),
             Some("insert into t values (1) on conflict (a) do update set b = (1)")
         );
     }
@@ -72,6 +71,6 @@ mod tests {
         assert_eq!(value_rows("INSERT INTO t VALUES (1), (2)", 3), None);
         assert_eq!(value_rows("INSERT INTO t SELECT 1", 1), None);
         assert_eq!(value_rows("INSERT INTO t VALUES (1), (2", 2), None);
-        assert_eq!(kept("INSERT INTO t VALUES (1), (2)", &[false, false]), None);
+        assert_eq!(kept("INSERT INTO t VALUES (1), (2)", 2, &[]), None);
     }
 }

@@ -142,7 +142,7 @@ impl Judge<'_> {
             KeyValue::Null => Some(Constant::Null),
             KeyValue::Bool(value) => Some(Constant::Text(value.to_string())),
             KeyValue::Literal { ordinal, negative, .. } => {
-                let text = self.claims.literals.get(usize::from(*ordinal))?.value(self.claims.text)?;
+                let text = self.claims.literals.get(*ordinal as usize)?.value(self.claims.text)?;
                 Some(Constant::Text(if *negative { format!("-{text}") } else { text.into_owned() }))
             }
             KeyValue::Constant { .. } => None,

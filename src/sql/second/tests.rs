@@ -16,7 +16,7 @@ fn test(test: Test) -> KeyCondition {
     KeyCondition::Test(KeyTest { column: 0, column_type: KeyType::Int8, function: None, test })
 }
 
-fn literal(ordinal: u16) -> KeyValue {
+fn literal(ordinal: u32) -> KeyValue {
     KeyValue::Literal { ordinal, negative: false, cast: None }
 }
 

@@ -162,10 +162,10 @@ impl Words<'_> {
     }
 
     /// As it stands in the text.
-    fn literal(&self, ordinal: u16) -> String {
-        let literal = self.literals.get(usize::from(ordinal));
+    fn literal(&self, ordinal: u32) -> String {
+        let literal = self.literals.get(ordinal as usize);
         let token = literal.and_then(|literal| self.text.get(literal.start as usize..literal.end as usize));
-        token.map_or_else(|| format!("literal {}", usize::from(ordinal) + 1), shortened)
+        token.map_or_else(|| format!("literal {}", ordinal + 1), shortened)
     }
 }
 
