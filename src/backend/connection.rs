@@ -752,8 +752,8 @@ mod tests {
         let limits = ConnectionLimits { message_bytes_max: 10_000, unasked_bytes_max: 50_000 };
         let notification = message(shard_tag::NOTIFICATION, &[&[0, 0, 0, 1][..], b"channel\0", &[b'x'; 1_000], b"\0"].concat());
         let settings = |count: usize| (0..count).flat_map(|n| message(b'S', format!("name{n}\0value\0").as_bytes())).collect();
-        let row = |bytes: usize| message(shard_tag::DATA_ROW, &vec![0; bytes]);
-        let end = message(shard_tag::READY, b"I");
+        let row = |bytes: usize| [message(b'T', &[0, 0]), message(shard_tag::DATA_ROW, &vec![0; bytes])].concat();
+        let end = [message(b'C', b"SELECT 1\0"), message(shard_tag::READY, b"I")].concat();
         let cases: [(Vec<u8>, Option<&str>); 6] = [
             (notification.repeat(40), None),
             (notification.repeat(60), Some("pool.unasked_bytes_max")),
@@ -764,6 +764,7 @@ mod tests {
         ];
         for (sent, expected) in cases {
             let (mut connection, mut shard) = pair(limits).await;
+            connection.output.query(&Own::Constants.text("SELECT"));
             shard.write_all(&[sent.as_slice(), &end].concat()).await.expect("sent");
             let told = loop {
                 match connection.next_frame().await {

@@ -94,8 +94,7 @@ fn of_error(sqlstate: &[u8], message: String) -> Misdirected {
 
 /// The same by a connection of the proxy's own.
 pub async fn check(connection: &mut PgConnection, expected: &str) -> Result<Result<(), Misdirected>, sqlx::Error> {
-    let asked: Result<Option<(Option<String>, Option<String>)>, sqlx::Error> =
-        sqlx::query_as(QUERY).fetch_optional(connection).await;
+    let asked = sqlx::query_as::<_, (Option<String>, Option<String>)>(QUERY).fetch_optional(connection).await;
     let database = |error: &sqlx::Error| {
         let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
         Some(of_error(error.code().as_bytes(), error.message().to_owned()))

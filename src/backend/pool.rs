@@ -251,18 +251,11 @@ enum Found {
 }
 
 impl Pool {
-    pub fn new(
-        shard: ShardId,
-        address: ShardAddress,
-        credentials: BackendCredentials,
-        limits: PoolLimits,
-        runtimes: usize,
-        metrics: &Metrics,
-        disturbed: &Arc<Notify>,
-    ) -> Self {
-        let counters = PoolCounters::new(metrics, &address.name);
+    fn new(pools: &Pools, shard: ShardId, address: ShardAddress, credentials: BackendCredentials) -> Self {
+        let limits = pools.limits;
+        let counters = PoolCounters::new(&pools.metrics, &address.name);
         let state = State {
-            idle: (0..runtimes.max(1)).map(|_| Vec::new()).collect(),
+            idle: (0..pools.runtimes.max(1)).map(|_| Vec::new()).collect(),
             open: 0,
             in_use: 0,
             waiters: VecDeque::new(),
@@ -273,7 +266,7 @@ impl Pool {
             is_suspect: false,
         };
         let (asked_by, is_retired) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (state, disturbed) = (Mutex::new(state), Arc::clone(disturbed));
+        let (state, disturbed) = (Mutex::new(state), Arc::clone(&pools.disturbed));
         Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed }
     }
 
@@ -697,7 +690,7 @@ impl Pools {
             return Arc::clone(pool);
         }
         let is_moved = pools.get(&key).is_some_and(|pool| !is_of_address(pool));
-        let pool = Arc::new(Pool::new(shard, address, credentials, self.limits, self.runtimes, &self.metrics, &self.disturbed));
+        let pool = Arc::new(Pool::new(self, shard, address, credentials));
         pool.asked_by.store(login, Ordering::Release);
         let before = pools.insert(key, Arc::clone(&pool));
         drop(pools);

@@ -175,7 +175,7 @@ pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Ans
         return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
             .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
     }
-    let row = run(control, caller, function, &arguments).await?;
+    let row = Box::pin(run(control, caller, function, &arguments)).await?;
     let columns = function.result();
     assert_eq!(row.len(), columns.len(), "the result of {function} has its columns");
     Ok(Answer { columns, rows: vec![row] })
@@ -193,7 +193,7 @@ async fn run(
     let number = |number: i32| vec![Some(number.to_string())];
     match function {
         Function::AddShard => Box::pin(shards::add(control, user, arguments)).await.map(void),
-        Function::AlterShard => alter_shard::alter(control, user, arguments).await.map(void),
+        Function::AlterShard => Box::pin(alter_shard::alter(control, user, arguments)).await.map(void),
         Function::DropShard => shards::drop(control, user, arguments).await.map(void),
         Function::DistributeTable => sharding::distribute(control, caller, arguments).await.map(void),
         Function::CreateDistributedTable => sharding::create_distributed(control, caller, arguments).await.map(void),

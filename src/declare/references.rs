@@ -48,7 +48,7 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
         };
     }
     refuse_obstacles(&turn, &catalog, relation)?;
-    if sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation).await? {
+    if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
         catalog = read_catalog(&mut turn.home).await?;
     }
     let relation = names::find_table(&catalog, caller, table)?;

@@ -133,7 +133,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         reader: &BODY_READER,
     };
     refuse(&format!("cannot distribute table \"{}\"", relation.name), &candidate.obstacles())?;
-    if sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation).await? {
+    if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
         catalog = read_catalog(&mut turn.home).await?;
     }
     let relation = names::find_table(&catalog, caller, request.table)?;

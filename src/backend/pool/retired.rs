@@ -51,7 +51,10 @@ mod tests {
         let credentials = || BackendCredentials { user: "ada".into(), secret: BackendSecret::None };
         let pool = pools.pool(ShardId(1), address(old, ShardState::Online), credentials(), 1);
         // No place is left: the next one waits.
-        pool.state.lock().in_use = 2;
+        {
+            let mut state = pool.state.lock();
+            (state.open, state.in_use) = (2, 2);
+        }
         let waiting = tokio::spawn({
             let pool = Arc::clone(&pool);
             async move { pool.checkout(Checkout::First, 0, |_| true).await.map(drop) }

@@ -671,7 +671,7 @@ impl Session {
             .iter()
             .map(|argument| Ok((argument.name.clone(), argument_value(argument, bind)?)))
             .collect::<Result<Vec<_>, PgError>>()?;
-        let answer = self.call_declared(declare::Call { function: call.function.clone(), arguments }).await?;
+        let answer = Box::pin(self.call_declared(declare::Call { function: call.function.clone(), arguments })).await?;
         if !is_query {
             self.gateway.refresh_catalog().await?;
         }

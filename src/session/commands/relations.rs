@@ -27,7 +27,7 @@ use crate::wire::{Bind, FieldDescription};
 impl Session {
     /// Gives the map database's connection what the statement reads of this proxy.
     pub(in crate::session) async fn publish_rows(&mut self, wanted: &ProxyRows, inputs: &Inputs<'_>) -> Result<(), Failure> {
-        let mut settings = self.answers_of(&wanted.calls, inputs).await?;
+        let mut settings = Box::pin(self.answers_of(&wanted.calls, inputs)).await?;
         for relation in &wanted.relations {
             let rows = match relation.as_str() {
                 "pools" => self.gateway.pool_rows(),
@@ -64,7 +64,7 @@ impl Session {
             search_path: self.context.search_path.clone(),
         };
         let control = Arc::clone(&self.gateway.control);
-        declare::call(&control, &caller, &call).await
+        Box::pin(declare::call(&control, &caller, &call)).await
     }
 
     /// By the function: the rows of each of its calls, with the arguments by which the map database finds them.
@@ -74,7 +74,7 @@ impl Session {
             let arguments = call.arguments.iter().map(|argument| Ok((argument.name.clone(), value_of(&argument.value, inputs)?)));
             let arguments = arguments.collect::<Result<Vec<_>, PgError>>()?;
             let key = key_of(&arguments);
-            let answer = self.call_declared(declare::Call { function: call.function.clone(), arguments }).await?;
+            let answer = Box::pin(self.call_declared(declare::Call { function: call.function.clone(), arguments })).await?;
             let row = |row: &Vec<Option<String>>| {
                 let columns = answer.columns.iter().map(|(name, _)| name.clone());
                 Value::Object(columns.zip(row.iter().map(|value| json!(value))).collect())

@@ -129,7 +129,7 @@ fn certain(text: &str, context: &Context) -> Option<(Merge, bool)> {
         && !(notes.has_system || notes.has_map || notes.has_unknown_names);
     let is_sharded = |part: &Part| matches!(part, Part::Sharded { .. });
     let has_parts = !reader.parts.is_empty() && reader.parts.iter().all(is_sharded);
-    (is_plain && merge.locking.is_none() && has_parts).then(|| (merge, notes.shows_one_of_equals))
+    (is_plain && merge.locking.is_none() && has_parts).then_some((merge, notes.shows_one_of_equals))
 }
 
 fn input(name: &str, text: &str, merge: &Merge) -> Option<Input> {

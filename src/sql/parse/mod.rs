@@ -1,7 +1,7 @@
 //! PostgreSQL's own grammar (libpg_query) over a text, with errors as PostgreSQL reports them.
 //!
 //! The only module that calls the parser. Its trees live in an arena: no text makes building or dropping one recurse. Its scanner
-//! has one flaw that a text could use to keep a thread for minutes, and such texts are refused unread ([`scanning_work`]).
+//! has one flaw that a text could use to keep a thread for minutes, and such texts are refused unread (`scanning_work`).
 
 pub mod lexer;
 pub mod literal;

@@ -2,8 +2,8 @@
 //!
 //! While a partition moves, its rows lie on two shards: copies on the target from the first copied row to the switch, left
 //! overs on the source from the switch to the end of the clean-up. Every text that runs on two shards or more excludes them by
-//! one condition for each reference to such a table ([`condition`]). Where the condition stands decides whether the answer is
-//! PostgreSQL's ([`places`]):
+//! one condition for each reference to such a table (`condition`). Where the condition stands decides whether the answer is
+//! PostgreSQL's (`places`):
 //!
 //! | the table | its condition |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | target of MERGE | first in ON, and in each WHEN NOT MATCHED BY SOURCE |
 //!
 //! The client's text is spliced and never printed from a tree. What comes out counts only when it is read again and is the
-//! client's statement but for exactly these conditions ([`proof`]). What cannot be covered with certainty is refused; views that
+//! client's statement but for exactly these conditions (`proof`). What cannot be covered with certainty is refused; views that
 //! reach such a table are. Pure; knows nothing of moves, only which keys are excluded.
 //!
 //! What goes through [`cover`] is every text that is made of a client's statement and runs on several shards, or on one of which

@@ -88,8 +88,8 @@ async fn refused(cluster: &Cluster, client: &mut WireClient) {
     ] {
         let told = client.ask(statement).await;
         assert!(told.starts_with("E(0A000 "), "{statement}: {told}");
-        for shard in 0..3 {
-            assert_eq!(schema(&cluster.connect_shard(shard).await).await, before[shard], "{statement}");
+        for (shard, before) in before.iter().enumerate() {
+            assert_eq!(schema(&cluster.connect_shard(shard).await).await, *before, "{statement}");
         }
     }
     assert_eq!(client.value("SELECT count(*) FROM log").await, "1");
