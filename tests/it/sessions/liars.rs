@@ -11,7 +11,8 @@ const LIES: &[(&str, Lie, bool)] = &[
     ("no RowDescription", |tag, frame| if tag == b'T' { Vec::new() } else { frame.to_vec() }, false),
     ("no BindComplete", |tag, frame| if tag == b'2' { Vec::new() } else { frame.to_vec() }, false),
     ("a row before the answer", |tag, frame| if b"T21H".contains(&tag) { [ROW, frame].concat() } else { frame.to_vec() }, false),
-    ("a row behind the end", |tag, frame| if tag == b'C' { [frame, ROW].concat() } else { frame.to_vec() }, true),
+    // The answer was whole before it.
+    ("a row behind the end", |tag, frame| if tag == b'C' { [frame, ROW].concat() } else { frame.to_vec() }, false),
     ("two ends", |tag, frame| if tag == b'Z' { [frame, frame].concat() } else { frame.to_vec() }, false),
     ("another answer behind it", |tag, frame| if tag == b'Z' { [frame, ROW, TAG, READY].concat() } else { frame.to_vec() }, false),
     ("a length of 2^31", |tag, frame| if b"Dd".contains(&tag) { [&[tag], HUGE].concat() } else { frame.to_vec() }, false),
