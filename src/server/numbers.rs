@@ -10,7 +10,7 @@ use crate::shardmap::ShardMap;
 pub(super) async fn run(numbers: Arc<Numbers>, map: Arc<ShardMap>, stop: CancellationToken) {
     let mut epochs = map.subscribe();
     loop {
-        let pause = numbers.fill().await;
+        let pause = Box::pin(numbers.fill()).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = numbers.nudged() => {}
