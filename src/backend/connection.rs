@@ -28,11 +28,10 @@ use thiserror::Error;
 use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 
-use super::{
-    CustomNames, ForeignOids, NestedValues, Output, Own, PreparedStatements, Settings, ShardText, StatementId, StatementName,
-};
+use super::reset::ResetValues;
+use super::{CustomNames, ForeignOids, NestedValues, Output, PreparedStatements, Settings, ShardText, StatementId, StatementName};
 use crate::auth::{BackendKey, Greeting};
-use crate::error::SqlState;
+use crate::catalog::SessionEffects;
 use crate::net::{ShardEndpoint, ShardStream};
 use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, ShardProtocol, client_tag, error_fields, shard_tag};
 
@@ -168,6 +167,16 @@ pub struct Connection {
     nested: Vec<NestedValues>,
     /// ParameterStatus values as last reported.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
+    /// The same, as long as no setting was changed.
+    pub(super) parameters_at_first: Vec<(Arc<str>, Arc<str>)>,
+    /// One of them has changed since.
+    pub(super) has_reported: bool,
+    /// Known after the first reset.
+    pub(super) reset_values: Option<ResetValues>,
+    /// A mistake, in tests: the reset looks for functions by the search path that it finds.
+    pub has_planted_reset: bool,
+    /// What the statements that ran on it may have left behind and is not on record.
+    pub effects: Option<Arc<SessionEffects>>,
     pub opened_at: Instant,
     /// When it was first seen idle.
     pub idle_since: Option<Instant>,
@@ -195,6 +204,8 @@ impl Connection {
         has_query: bool,
     ) -> Self {
         let now = Instant::now();
+        let parameters: Vec<(Arc<str>, Arc<str>)> =
+            greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let mut connection = Self {
             stream,
             limits: ConnectionLimits::OWN,
@@ -219,7 +230,12 @@ impl Connection {
             custom_names: CustomNames::default(),
             oids: Arc::default(),
             nested: Vec::new(),
-            parameters: greeting.parameter_status.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            parameters_at_first: parameters.clone(),
+            parameters,
+            has_reported: false,
+            reset_values: None,
+            has_planted_reset: false,
+            effects: None,
             opened_at: now,
             idle_since: None,
             runtime,
@@ -529,6 +545,7 @@ impl Connection {
             Some((_, known)) => *known = value.into(),
             None => self.parameters.push((name.into(), value.into())),
         }
+        self.has_reported = true;
         let bytes = self.parameters.iter().map(|(name, value)| PARAMETER_BYTES + name.len() + value.len()).sum();
         self.check_unasked(bytes, "values of settings")
     }
@@ -567,44 +584,6 @@ impl Connection {
         }
     }
 
-    /// Gives the connection these settings, and the session's names. One round trip when they differ, none otherwise.
-    pub async fn apply_settings(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Result<(), ConnectionError> {
-        if self.settings == *wanted && self.custom_names == *names {
-            self.settings = Arc::clone(wanted);
-            return Ok(());
-        }
-        let before = Arc::clone(&self.settings);
-        let sql = self.settings_statements(wanted, names);
-        if sql.is_empty() {
-            return Ok(());
-        }
-        let sql = sql.join(";");
-        let mut applied = self.simple(&Own::Setting.text(&sql)).await;
-        // The limit that the connection has from whom it served before ends this too, where the machine is busy.
-        for _ in 0..SETTINGS_ATTEMPTS {
-            match &applied {
-                Err(ConnectionError::Refused { sqlstate, .. }) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {}
-                Ok(_) | Err(_) => break,
-            }
-            applied = self.simple(&Own::Setting.text(&sql)).await;
-        }
-        if applied.is_err() {
-            self.settings = before;
-        }
-        applied.map(drop)
-    }
-
-    /// What has to run for these settings and names, which are on record as if it had.
-    pub fn settings_statements(&mut self, wanted: &Arc<Settings>, names: &CustomNames) -> Vec<String> {
-        let mut statements = self.custom_names.statements_to(names, wanted);
-        statements.extend(self.settings.statements_to(wanted));
-        self.settings = Arc::clone(wanted);
-        self.custom_names.extend(names);
-        // Who gives it settings for a statement of the proxy's own names none.
-        wanted.iter().for_each(|(name, _)| self.custom_names.insert(name));
-        statements
-    }
-
     /// Nothing is owed in either direction, nothing is open, nothing is left behind.
     pub fn is_clean(&self) -> bool {
         self.pending.is_empty()
@@ -614,6 +593,7 @@ impl Connection {
             && self.notifications.is_empty()
             && self.status == b'I'
             && !self.is_pinned
+            && !self.keeps_something()
             && !self.is_cancel_pending
     }
 
@@ -711,8 +691,6 @@ fn owned_columns(body: &Bytes) -> Result<Vec<Option<Bytes>>, DecodeError> {
 
 /// Of a session that was idle too long, in a transaction or not, or whose transaction was too long.
 const OWN_LIMITS: [&[u8]; 3] = [b"25P03", b"57P05", b"25P04"];
-/// How often a connection's settings are tried once more when a limit ends them.
-const SETTINGS_ATTEMPTS: usize = 5;
 /// A shard that does not take a cancel request for so long is left to notice the closed connection.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Buffers above this are given back when a connection becomes idle.
@@ -726,6 +704,7 @@ const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Own;
     use crate::config::ShardUrl;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};

@@ -5,6 +5,7 @@
 //! anything else closes it. Nothing here knows SQL beyond the few statements that reset a connection. What a shard runs comes as a
 //! [`ShardText`], which says why it may run there.
 
+mod apply;
 pub mod catalog_reader;
 mod connection;
 mod foreign_oids;
@@ -14,6 +15,7 @@ mod open;
 mod output;
 mod pool;
 mod prepared;
+mod reset;
 mod settings;
 mod shard_text;
 mod target;
@@ -26,6 +28,7 @@ pub use open::{OpenError, open};
 pub use output::{Output, StatementName};
 pub use pool::{Checkout, CheckoutError, Pool, PoolLimits, PoolState, Pooled, Pools};
 pub use prepared::{ColumnsDigest, PreparedStatements, StatementId, StatementRegistry, StatementText};
+use settings::Setter;
 pub use settings::{CustomNames, STATEMENT_TIMEOUT, Settings};
 pub use shard_text::{Own, ShardText, Stored};
 pub use target::{AddressError, ShardAddress};

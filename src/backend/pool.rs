@@ -162,17 +162,38 @@ impl Pooled {
         &self.pool
     }
 
-    /// Gives a clean connection back; closes any other.
+    /// Gives a clean connection back, after a reset where something that is not on record may be on it; closes any other.
     pub fn release(mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            // What comes after its last answer is seen at the next checkout, before anything is sent.
-            if connection.is_clean() {
-                connection.shrink();
-                self.pool.give_back(connection);
-            } else {
-                self.pool.discard(connection);
-            }
+        // What comes after its last answer is seen at the next checkout, before anything is sent.
+        let Some(connection) = self.connection.as_mut().filter(|connection| connection.is_clean()) else { return };
+        if connection.needs_reset() {
+            self.reset();
+        } else {
+            self.give_back();
         }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.shrink();
+            self.pool.give_back(connection);
+        }
+    }
+
+    /// Out of its client's way. The task ends with the shard's answer or at its deadline; until then the place in the pool is taken.
+    fn reset(mut self) {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        tokio::spawn(async move {
+            let Some(connection) = self.connection.as_mut() else { return };
+            match tokio::time::timeout(RESET_TIMEOUT, connection.reset()).await {
+                Ok(Ok(())) if connection.is_clean() => self.give_back(),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a connection that could not be reset is closed"),
+                Err(_) => tracing::debug!("a connection that was not reset in time is closed"),
+            }
+        });
     }
 }
 
@@ -648,6 +669,8 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// A connection that is not reset by then is closed.
+const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle connections that are looked at for one that fits.
 const FITTING_MAX: usize = 4;
 /// A queue shorter than this is not looked through.

@@ -112,6 +112,11 @@ pub struct PreparedStatements {
 }
 
 impl PreparedStatements {
+    /// Statements that the connection certainly has.
+    pub fn count(&self) -> usize {
+        self.known.len()
+    }
+
     #[inline]
     pub fn has(&self, id: StatementId) -> bool {
         self.known.contains_key(&id)
@@ -161,6 +166,12 @@ impl PreparedStatements {
             self.order.retain(|known| *known != id);
             self.doubtful.push_back(id);
         }
+    }
+
+    /// The same of all of them.
+    pub fn doubt_all(&mut self) {
+        self.known.clear();
+        self.doubtful.extend(self.order.drain(..));
     }
 
     /// The shard has skipped the Close: the connection has it still.

@@ -13,6 +13,16 @@ pub struct Settings {
     values: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+/// As whom a connection's settings are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setter {
+    /// Whoever it is now.
+    Session,
+    Login,
+    /// The user and the role that are wanted.
+    Role,
+}
+
 /// The setting that may end what sets the others.
 pub const STATEMENT_TIMEOUT: &str = "statement_timeout";
 
@@ -41,6 +51,49 @@ impl Settings {
         let mut values = self.values.clone();
         values.remove(name.to_ascii_lowercase().as_str());
         Self { values }
+    }
+
+    /// The same where a setting needs rights that the user of the connection's session, or its role, does not have: set as the login
+    /// user, or as the user and the role that are wanted, who may have set it.
+    pub fn statements_as(&self, setter: Setter, wanted: &Settings) -> Vec<String> {
+        let without_roles = |settings: &Settings| settings.without(SESSION_AUTHORIZATION).without(ROLE);
+        let mut statements = vec![reset(SESSION_AUTHORIZATION), reset(ROLE)];
+        match setter {
+            Setter::Session => return self.statements_to(wanted),
+            Setter::Login => statements.extend(without_roles(self).statements_to(wanted)),
+            Setter::Role => {
+                let roles = [SESSION_AUTHORIZATION, ROLE].into_iter();
+                statements.extend(roles.filter_map(|name| wanted.get(name).map(|value| set(name, value))));
+                statements.extend(without_roles(self).statements_to(&without_roles(wanted)));
+            }
+        }
+        statements
+    }
+
+    /// Those that are not the same in `others`.
+    pub(super) fn but_for(&self, others: &Self) -> Self {
+        let differs = |name: &Arc<str>, value: &Arc<str>| others.values.get(name) != Some(value);
+        let kept = self.values.iter().filter(|(name, value)| differs(name, value));
+        Self { values: kept.map(|(name, value)| (Arc::clone(name), Arc::clone(value))).collect() }
+    }
+
+    /// SQL that gives a connection which has been reset these settings, in as few statements as there can be.
+    pub(super) fn statements_of_all(&self) -> Vec<String> {
+        let mut statements: Vec<String> = Vec::new();
+        for statement in Self::default().statements_to(self) {
+            let call = statement.strip_prefix(SELECT);
+            match (statements.last_mut(), call) {
+                // Not what may end the others, and not what needs another user's rights.
+                (Some(last), Some(call))
+                    if ![ROLE, SESSION_AUTHORIZATION, STATEMENT_TIMEOUT].iter().any(|name| names(call, name)) =>
+                {
+                    last.push(',');
+                    last.push_str(call);
+                }
+                (_, _) => statements.push(statement),
+            }
+        }
+        statements
     }
 
     /// SQL that turns a connection with these settings into one with `wanted`. The role is set late: a setting may need the rights
@@ -118,8 +171,16 @@ fn is_role(name: &str) -> bool {
 const ROLE: &str = "role";
 const SESSION_AUTHORIZATION: &str = "session_authorization";
 
+/// A call of `set` is of this setting.
+fn names(call: &str, name: &str) -> bool {
+    call.strip_prefix(CALL).and_then(|rest| rest.strip_prefix(&*quoted_literal(name))).is_some()
+}
+
+const SELECT: &str = "SELECT ";
+const CALL: &str = "pg_catalog.set_config(";
+
 fn set(name: &str, value: &str) -> String {
-    let mut sql = String::from("SELECT pg_catalog.set_config(");
+    let mut sql = format!("{SELECT}{CALL}");
     sql.push_str(&quoted_literal(name));
     sql.push(',');
     sql.push_str(&quoted_literal(value));
@@ -177,6 +238,42 @@ mod tests {
             ]
         );
         assert!(wanted.statements_to(&wanted.clone()).is_empty());
+    }
+
+    #[test]
+    fn what_needs_rights_is_set_by_those_who_may_have_them() {
+        let had = Settings::default().with("lo_compat_privileges", "on").with("session_authorization", "r");
+        let (back, none) = ([r#"RESET "session_authorization""#, r#"RESET "role""#], Settings::default());
+        let statements = had.statements_as(Setter::Login, &none);
+        assert_eq!(statements, [back[0], back[1], r#"RESET "lo_compat_privileges""#]);
+        let wanted = none.with("lo_compat_privileges", "on").with("role", "admin");
+        let (role, setting) = (
+            "SELECT pg_catalog.set_config('role','admin',false)",
+            "SELECT pg_catalog.set_config('lo_compat_privileges','on',false)",
+        );
+        assert_eq!(none.statements_as(Setter::Login, &wanted), [back[0], back[1], setting, role]);
+        assert_eq!(none.statements_as(Setter::Role, &wanted), [back[0], back[1], role, setting]);
+        assert_eq!(none.statements_as(Setter::Session, &wanted), none.statements_to(&wanted));
+    }
+
+    #[test]
+    fn after_a_reset_few_statements_bring_everything_back() {
+        let settings = Settings::default()
+            .with("work_mem", "1MB")
+            .with("timezone", "UTC")
+            .with("session_authorization", "v")
+            .with("role", "u")
+            .with("statement_timeout", "1s");
+        assert_eq!(
+            settings.statements_of_all(),
+            [
+                "SELECT pg_catalog.set_config('timezone','UTC',false),pg_catalog.set_config('work_mem','1MB',false)",
+                "SELECT pg_catalog.set_config('session_authorization','v',false)",
+                "SELECT pg_catalog.set_config('role','u',false)",
+                "SELECT pg_catalog.set_config('statement_timeout','1s',false)",
+            ]
+        );
+        assert!(Settings::default().statements_of_all().is_empty());
     }
 
     #[test]

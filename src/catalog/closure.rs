@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, TriggerEvents};
+use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, SessionEffects, TriggerEvents};
+
+mod session;
 
 /// The relations that are read and written, or that this cannot be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +93,8 @@ pub struct BodyReferences {
     pub notifies: bool,
     /// SET LOCAL, or set_config(…, true).
     pub sets_local: bool,
+    /// What the text itself leaves in the session; not what the functions in it do.
+    pub effects: SessionEffects,
 }
 
 /// What a body may do to the schema.
@@ -113,7 +117,10 @@ pub trait BodyReader: Send + Sync {
 
 /// Closures that were walked already.
 #[derive(Default)]
-pub struct ClosureCache(Mutex<std::collections::HashMap<CacheKey, Walked>>);
+pub struct ClosureCache {
+    walked: Mutex<std::collections::HashMap<CacheKey, Walked>>,
+    leaving: std::sync::OnceLock<session::LeavingParts>,
+}
 
 /// What a walk has found.
 #[derive(Clone, Debug)]
@@ -124,17 +131,21 @@ struct Walked {
     sets_local: bool,
     changes_schema: Option<(SchemaEffect, Oid)>,
     names: Arc<BTreeSet<String>>,
+    /// As `notifies`: of what is declared too.
+    effects: Arc<SessionEffects>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum CacheKey {
     Function(Oid),
     Relation(Oid, Access),
+    /// What any statement may run: casts and checks of domains.
+    Anywhere,
 }
 
 impl fmt::Debug for ClosureCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClosureCache").field(&self.0.lock().len()).finish()
+        f.debug_tuple("ClosureCache").field(&self.walked.lock().len()).finish()
     }
 }
 
@@ -203,7 +214,7 @@ impl Catalog {
     }
 
     fn cached(&self, key: CacheKey, reader: &dyn BodyReader, walk: impl FnOnce(&mut Walk<'_>)) -> Walked {
-        if let Some(known) = self.closures.0.lock().get(&key) {
+        if let Some(known) = self.closures.walked.lock().get(&key) {
             return known.clone();
         }
         // Not under the lock: two may walk the same at once, with the same result.
@@ -211,8 +222,9 @@ impl Catalog {
         walk(&mut state);
         let (notifies, sets_local, changes_schema) = (state.notifies, state.sets_local, state.changes_schema);
         let names = Arc::new(std::mem::take(&mut state.names));
-        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, changes_schema, names };
-        self.closures.0.lock().insert(key, walked.clone());
+        let effects = Arc::new(std::mem::take(&mut state.effects));
+        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, changes_schema, names, effects };
+        self.closures.walked.lock().insert(key, walked.clone());
         walked
     }
 
@@ -329,6 +341,7 @@ struct Walk<'a> {
     unknown: Option<String>,
     notifies: bool,
     sets_local: bool,
+    effects: SessionEffects,
     changes_schema: Option<(SchemaEffect, Oid)>,
 }
 
@@ -374,6 +387,7 @@ impl<'a> Walk<'a> {
             unknown: None,
             notifies: false,
             sets_local: false,
+            effects: SessionEffects::default(),
             changes_schema: None,
         }
     }
@@ -400,6 +414,7 @@ impl<'a> Walk<'a> {
         }
         let Some(function) = self.catalog.functions.get(&oid) else { return };
         if function.runs_queries() {
+            self.effects.may_do_anything();
             self.give_up(format!("function \"{}\" runs a query that is given to it as text", function.name));
         }
         let effect = self.reader.schema_effect(&function.language, &function.body).filter(|effect| match effect {
@@ -409,8 +424,10 @@ impl<'a> Walk<'a> {
         self.changes_schema = self.changes_schema.max(effect.map(|effect| (effect, oid)));
         if function.is_extension_member {
             self.notifies |= NOTIFYING_EXTENSION_FUNCTIONS.contains(&function.name.as_str());
+            self.effects_of_member(function);
             return;
         }
+        self.effects_of_signature(function);
         // Of an aggregate, its support functions; of any other, what its parameters' defaults and BEGIN ATOMIC body call.
         for called in self.catalog.function_dependencies.get(&oid).into_iter().flatten() {
             self.function(*called);
@@ -420,6 +437,7 @@ impl<'a> Walk<'a> {
             "sql" | "plpgsql" => self.body(function),
             other => {
                 self.notifies |= mentions_notify(&function.body);
+                self.effects.add(&SessionEffects::of_unread(&function.body));
                 self.give_up(format!("function \"{}\" is written in {other}", function.name));
             }
         }
@@ -464,6 +482,7 @@ impl<'a> Walk<'a> {
     fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
         self.notifies |= found.notifies;
         self.sets_local |= found.sets_local;
+        self.effects.add(&found.effects);
         let may_be_temporary = |name: &&BodyName| name.schema.as_deref().is_none_or(|schema| schema == "pg_temp");
         self.names.extend(found.reads.iter().chain(&found.writes).filter(may_be_temporary).map(|name| name.name.clone()));
         for name in &found.reads {
@@ -508,6 +527,9 @@ impl<'a> Walk<'a> {
         if meant.is_empty() && name.name.starts_with("pg_") && name.name.contains("advisory") {
             self.give_up(format!("{of} calls {}, whose lock holds on one shard only", name.name));
         }
+        if meant.is_empty() {
+            self.effects.add(&SessionEffects::of_function(&name.name));
+        }
         for oid in meant {
             self.function(oid);
         }
@@ -549,6 +571,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(relation) = self.catalog.relations.get(&oid) else { return };
+        self.effects_of_parts(relation);
         if access != Access::Action {
             self.policies(relation, None);
         }
@@ -580,6 +603,7 @@ impl<'a> Walk<'a> {
     }
 
     fn rule(&mut self, relation: &Relation, rule: &str) {
+        self.effects.may_do_anything();
         self.give_up(format!("rule \"{rule}\" of \"{}\" rewrites statements", relation.name));
     }
 

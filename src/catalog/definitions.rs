@@ -72,6 +72,12 @@ impl Definitions {
         self.0.get(object).map(String::as_str)
     }
 
+    /// Each with the whole that it is a part of, or is, and its kind.
+    pub fn iter(&self) -> impl Iterator<Item = (String, &'static str, &str)> {
+        let whole = |object: &ObjectName| object.parent.clone().unwrap_or_else(|| object.as_parent());
+        self.0.iter().map(move |(object, definition)| (whole(object), object.kind, definition.as_str()))
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

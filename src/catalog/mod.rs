@@ -11,6 +11,7 @@ mod closure;
 mod conversions;
 mod definitions;
 mod dependents;
+mod effects;
 mod numbering;
 mod quote;
 
@@ -19,6 +20,7 @@ pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, Closure
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};
+pub use effects::{ChangedSettings, Kept, SessionEffects};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 

@@ -70,6 +70,7 @@ use protocol::statement::{Portal, Statement};
 use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
 use settings::current_user::ShardUsers;
+use settings::effects::RunningEffects;
 use transaction::Transaction;
 use transaction::participant::Participant;
 
@@ -162,6 +163,8 @@ pub struct Session {
     is_staging: bool,
     /// Statements of which no input can stay where it is after all.
     not_staying: NotStaying,
+    /// What the statement that runs may leave in the session without being seen.
+    running_effects: RunningEffects,
     /// What `shardgate.clients` shows.
     row: Arc<ClientRow>,
     /// How many participants, and how many pinned ones, `row` shows.
@@ -210,6 +213,7 @@ impl Session {
             characters_before: 0,
             is_staging: false,
             not_staying: NotStaying::default(),
+            running_effects: RunningEffects::default(),
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
@@ -338,6 +342,7 @@ impl Session {
         let mut frame = self.client.input.split_to(header.total);
         self.row.set_state(b'A');
         self.note_statement();
+        self.forget_running_effects();
         match header.tag {
             client_tag::QUERY => {
                 frame.advance(FRAME_HEADER_BYTES);
@@ -565,6 +570,9 @@ impl Session {
             Box::pin(self.end_wait()).await?;
         }
         if !self.transaction.is_open() {
+            if self.has_effects_to_settle() {
+                Box::pin(self.settle_effects()).await?;
+            }
             self.give_notifications();
         }
         self.release_idle();

@@ -50,6 +50,9 @@ impl Route {
 impl Session {
     /// Reads what names mean anew when the schema, the map or the search path has changed.
     pub(super) async fn refresh_context(&mut self) -> Result<(), Failure> {
+        if self.has_unread_settings() {
+            Box::pin(self.read_back_settings()).await?;
+        }
         self.refresh_temporary_tables().await?;
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
@@ -175,6 +178,7 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        self.note_effects_of(statement, inputs.text())?;
         // Not to be had in another way, as what cannot be routed may be.
         if !self.transaction.redefined.is_empty() {
             self.check_not_redefined(statement, inputs.text())?;
@@ -199,6 +203,7 @@ impl Session {
             super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
         self.check_decider(statement, &route)?;
+        self.check_effects(statement, &route)?;
         self.check_writable(statement, inputs.text(), &route)?;
         self.wait_for_shards_of(&route).await?;
         Ok(route)
@@ -623,6 +628,7 @@ impl Session {
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         self.note_drawn_there(index, statement);
+        self.pin_for_effects(index, statement);
         let reason = match &statement.command {
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),

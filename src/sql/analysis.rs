@@ -11,6 +11,7 @@ use super::ddl::redefined::Redefined;
 pub use super::ddl::schema_guard::{AlteredSequences, NumberedColumns};
 use super::utility::copy_in::CopyIn;
 use super::utility::table_as::TableAs;
+use crate::catalog::SessionEffects;
 use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyFunction, KeyType, Oid};
 use crate::shardmap::{GroupId, TableName};
@@ -49,6 +50,8 @@ pub struct Analysis {
     pub opinion: Option<Opinion>,
     /// What of it sends notifications, or may: `trigger "tell" of table "orders"`. A shard that sends any cannot be prepared.
     pub notifies: Option<String>,
+    /// What it may leave in its session without being seen; `None`: proven to leave nothing.
+    pub effects: Option<Arc<SessionEffects>>,
     /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
     /// PostgreSQL's to evaluate in it.
     pub shows_one_of_equals: bool,

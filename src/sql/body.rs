@@ -8,9 +8,10 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::parse::tree;
-use crate::catalog::{BodyName, BodyReader, BodyReferences, SchemaEffect};
+use crate::catalog::{BodyName, BodyReader, BodyReferences, Kept, SchemaEffect, SessionEffects};
 use crate::sql::ddl;
 use crate::sql::parse::parse;
+use crate::sql::utility::session_command;
 
 mod plpgsql;
 mod schema_effects;
@@ -27,14 +28,21 @@ impl BodyReader for SqlBodyReader {
         match language {
             "sql" => sql(body, &mut found),
             "plpgsql" => plpgsql::read(body, &mut found),
-            other => found.give_up(format!("is written in {other}")),
+            other => found.lose(format!("is written in {other}")),
         }
-        found.finish()
+        found.finish(body)
     }
 
     fn schema_effect(&self, language: &str, body: &str) -> Option<SchemaEffect> {
         schema_effects::schema_effect(language, body)
     }
+}
+
+/// What one statement refers to, read like the body of an SQL function. `text`: where its words are.
+pub fn references_of(node: Node<'_>, text: &str) -> BodyReferences {
+    let mut found = Found::default();
+    statement(node, &mut found);
+    found.finish(text)
 }
 
 /// Bodies longer than this are not read.
@@ -57,6 +65,10 @@ pub fn queries(language: &str, body: &str) -> Option<Vec<String>> {
 struct Found {
     references: BodyReferences,
     unknown: Option<String>,
+    /// Some part is not understood, or made when it runs: what it leaves in the session is told by the words of the text.
+    is_unread: bool,
+    /// The structure is not understood from here on.
+    is_lost: bool,
     new_row: NewRow,
     /// Texts of schema changes; `None` where these are not to be seen.
     changes: Option<Vec<String>>,
@@ -85,8 +97,22 @@ impl Found {
         self.unknown.get_or_insert_with(|| why.into());
     }
 
-    fn finish(self) -> BodyReferences {
+    /// Runs SQL that is not in the text.
+    fn give_up_unread(&mut self, why: impl Into<String>) {
+        self.is_unread = true;
+        self.give_up(why);
+    }
+
+    fn lose(&mut self, why: impl Into<String>) {
+        self.is_lost = true;
+        self.give_up_unread(why);
+    }
+
+    fn finish(self, text: &str) -> BodyReferences {
         let mut references = self.references;
+        if self.is_unread {
+            references.effects.add(&SessionEffects::of_unread(text));
+        }
         for list in [&mut references.reads, &mut references.writes, &mut references.functions] {
             list.sort_unstable();
             list.dedup();
@@ -106,6 +132,20 @@ impl Found {
         };
         references.unknown = self.unknown;
         references
+    }
+
+    /// What a text that is run by its words refers to counts as well.
+    fn take_over(&mut self, inner: Found) {
+        let Found { references, is_unread, .. } = inner;
+        self.is_unread |= is_unread;
+        self.references.reads.extend(references.reads);
+        self.references.writes.extend(references.writes);
+        self.references.functions.extend(references.functions);
+        self.references.operators.extend(references.operators);
+        self.references.fields.extend(references.fields);
+        self.references.notifies |= references.notifies;
+        self.references.sets_local |= references.sets_local;
+        self.references.effects.add(&references.effects);
     }
 
     /// A schema change, where these are looked for.
@@ -137,7 +177,7 @@ impl Found {
 /// The body of an SQL function: statements between semicolons, or `BEGIN ATOMIC … END`, or `RETURN expression`.
 fn sql(body: &str, found: &mut Found) {
     if body.len() > BODY_BYTES_MAX {
-        return found.give_up("is too long to be read");
+        return found.lose("is too long to be read");
     }
     let trimmed = body.trim();
     let folded = trimmed.get(..12).unwrap_or_default().to_ascii_lowercase();
@@ -149,9 +189,9 @@ fn sql(body: &str, found: &mut Found) {
         return match parse(&declaration) {
             Ok(tree) => tree.stmts().for_each(|statement| match statement {
                 Node::CreateFunctionStmt(create) => nested_statements(create.sql_body(), found),
-                _ => found.give_up(UNREADABLE),
+                _ => found.lose(UNREADABLE),
             }),
-            Err(_) => found.give_up(UNREADABLE),
+            Err(_) => found.lose(UNREADABLE),
         };
     }
     if folded.starts_with("return ") {
@@ -180,7 +220,7 @@ fn statements(text: &str, found: &mut Found) {
             }
         }),
         Ok(tree) => tree.stmts().for_each(|node| statement(node, found)),
-        Err(_) => found.give_up(UNREADABLE),
+        Err(_) => found.lose(UNREADABLE),
     }
 }
 
@@ -199,10 +239,10 @@ pub fn schema_changes(language: &str, body: &str) -> Changes {
     match language {
         "sql" => sql(body, &mut found),
         "plpgsql" => plpgsql::read(body, &mut found),
-        other => found.give_up(format!("is written in {other}")),
+        other => found.lose(format!("is written in {other}")),
     }
     let texts = found.changes.take().unwrap_or_default();
-    Changes { texts, makes_more: found.makes_changes, references: found.finish() }
+    Changes { texts, makes_more: found.makes_changes, references: found.finish(body) }
 }
 
 /// An expression, or several between commas.
@@ -212,37 +252,106 @@ fn expression(text: &str, found: &mut Found) {
 
 fn statement(node: Node<'_>, found: &mut Found) {
     match node {
+        Node::SelectStmt(select) if select.into_clause().is_some() => {
+            query(node, found);
+            let is_dropped_at_commit =
+                select.into_clause().is_some_and(|into| into.on_commit == nodes::OnCommitAction::ONCOMMIT_DROP);
+            creates(select.into_clause().and_then(nodes::IntoClause::rel), is_dropped_at_commit, found);
+        }
         Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
             query(node, found)
         }
         Node::ReturnStmt(statement) => query(statement.returnval(), found),
         Node::CallStmt(call) => match call.funccall() {
             Some(call) => query(Node::FuncCall(call), found),
-            None => found.give_up(UNREADABLE),
+            None => found.lose(UNREADABLE),
         },
         Node::TruncateStmt(truncate) => truncate.relations().iter().for_each(|relation| match relation {
             Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
-            _ => found.give_up(UNREADABLE),
+            _ => found.lose(UNREADABLE),
         }),
         Node::LockStmt(lock) => lock.relations().iter().for_each(|relation| match relation {
             Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
-            _ => found.give_up(UNREADABLE),
+            _ => found.lose(UNREADABLE),
         }),
         // A table of the session's own: of no shard's rows, but of one backend.
-        Node::CreateStmt(_) | Node::CreateTableAsStmt(_) | Node::DropStmt(_) | Node::IndexStmt(_) => {
-            found.give_up("creates or drops objects")
+        Node::CreateStmt(create) => {
+            let is_dropped_at_commit = create.oncommit == nodes::OnCommitAction::ONCOMMIT_DROP;
+            creates(create.relation(), is_dropped_at_commit, found);
         }
-        // What outlives the transaction would be met by the next client of the connection.
-        Node::VariableSetStmt(set) if !set.is_local => found.give_up("changes a setting of the session"),
-        Node::VariableSetStmt(_) => found.references.sets_local = true,
-        Node::VariableShowStmt(_) => {}
+        Node::CreateTableAsStmt(create) => {
+            query(create.query(), found);
+            let is_dropped_at_commit = create.into().is_some_and(|into| into.on_commit == nodes::OnCommitAction::ONCOMMIT_DROP);
+            creates(create.into().and_then(nodes::IntoClause::rel), is_dropped_at_commit, found);
+        }
+        Node::DropStmt(_) | Node::IndexStmt(_) => creates(None, false, found),
+        Node::VariableSetStmt(set) => setting(set, found),
+        Node::VariableShowStmt(_) | Node::ConstraintsSetStmt(_) => {}
         Node::TransactionStmt(_) => found.give_up("ends transactions"),
         // Each shard would send it.
         Node::NotifyStmt(_) if found.changes.is_some() => found.give_up("sends notifications"),
         Node::NotifyStmt(_) => found.references.notifies = true,
-        _ => found.give_up("runs a statement that is neither a query nor a change of rows"),
+        other => {
+            if let Some(kept) = keeps(other) {
+                found.references.effects.keeps(kept);
+            }
+            found.give_up_unread("runs a statement that is neither a query nor a change of rows");
+        }
     }
 }
+
+/// A statement by whose kind alone it is known what it leaves.
+fn keeps(node: Node<'_>) -> Option<Kept> {
+    match node {
+        Node::ListenStmt(_) => Some(Kept::Listen),
+        Node::PrepareStmt(_) | Node::DeallocateStmt(_) | Node::DiscardStmt(_) => Some(Kept::PreparedStatement),
+        Node::LoadStmt(_) => Some(Kept::Library),
+        _ => None,
+    }
+}
+
+fn creates(relation: Option<&nodes::RangeVar>, is_dropped_at_commit: bool, found: &mut Found) {
+    if relation.is_some_and(ddl::is_temporary) && !is_dropped_at_commit {
+        found.references.effects.keeps(Kept::TemporaryObject);
+    }
+    found.references.effects.is_unproven = true;
+    found.give_up("creates or drops objects");
+}
+
+/// What outlives the transaction would be met by the next client of the connection.
+fn setting(set: &nodes::VariableSetStmt, found: &mut Found) {
+    use nodes::VariableSetKind as Kind;
+    let name = set.name().unwrap_or_default().to_ascii_lowercase();
+    let effects = &mut found.references.effects;
+    if name == "seed" {
+        // What it sets is no setting, and no rollback takes it back.
+        effects.keeps(Kept::Seed);
+    }
+    match (set.kind, name.as_str()) {
+        (Kind::VAR_SET_MULTI, "session characteristics") => {
+            DEFAULT_MODES.iter().for_each(|mode| effects.sets(mode));
+        }
+        (Kind::VAR_SET_MULTI, _) => {
+            found.references.sets_local = true;
+            return;
+        }
+        _ if set.is_local || name.starts_with("transaction_") => {
+            found.references.sets_local = true;
+            return;
+        }
+        // What it is in any case.
+        (Kind::VAR_SET_VALUE, "standard_conforming_strings" | "transform_null_equals")
+            if matches!(session_command::classify(Node::VariableSetStmt(set)), Some(Ok(_))) => {}
+        (Kind::VAR_RESET_ALL, _) => effects.sets_any(),
+        (_, "seed") => {}
+        _ => effects.sets(&name),
+    }
+    found.give_up("changes a setting of the session");
+}
+
+/// Settings of SET SESSION CHARACTERISTICS.
+const DEFAULT_MODES: [&str; 3] =
+    ["default_transaction_isolation", "default_transaction_read_only", "default_transaction_deferrable"];
 
 /// Everything in a query, its sub-selects and common table expressions included. With a stack of its own: a body may nest
 /// deeper than ours reaches.
@@ -263,7 +372,12 @@ fn visit(node: Node<'_>, found: &mut Found) {
         // the catalogue knows whether there is a table of that name, which then may be meant elsewhere.
         Node::RangeVar(relation) => found.references.reads.push(name_of(relation)),
         Node::InsertStmt(insert) => found.references.writes.extend(insert.relation().map(name_of)),
-        Node::UpdateStmt(update) => found.references.writes.extend(update.relation().map(name_of)),
+        Node::UpdateStmt(update) => {
+            if update.relation().is_some_and(|relation| relation.relname() == Some("pg_settings")) {
+                found.references.effects.sets_any();
+            }
+            found.references.writes.extend(update.relation().map(name_of));
+        }
         Node::DeleteStmt(delete) => found.references.writes.extend(delete.relation().map(name_of)),
         Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
         Node::FuncCall(call) => function_call(call, found),
@@ -289,7 +403,7 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
     let name = match names.as_deref() {
         Some([name]) => BodyName { schema: None, name: (*name).to_owned() },
         Some([schema, name]) => BodyName { schema: Some((*schema).to_owned()), name: (*name).to_owned() },
-        _ => return found.give_up(UNREADABLE),
+        _ => return found.lose(UNREADABLE),
     };
     match name.name.as_str() {
         "nextval" | "setval" | "currval" => match call.args().iter().next().and_then(sequence_of) {
@@ -297,7 +411,13 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
             None => found.give_up(format!("calls {} on a sequence that it does not name", name.name)),
         },
         "lastval" => found.give_up("calls lastval"),
-        "set_config" if !is_local_set_config(call) => found.give_up("changes a setting of the session"),
+        "set_config" if !is_local_set_config(call) => {
+            match call.args().iter().next().and_then(tree::constant_text) {
+                Some(setting) => found.references.effects.sets(&setting),
+                None => found.references.effects.sets_any(),
+            }
+            found.give_up("changes a setting of the session");
+        }
         name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
         "set_config" => found.references.sets_local = true,
         "pg_notify" => found.references.notifies = true,

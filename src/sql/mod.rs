@@ -9,6 +9,7 @@ pub mod copies_named;
 #[cfg(test)]
 mod corpus;
 pub mod ddl;
+mod effects;
 pub mod gather;
 #[cfg(test)]
 mod hostile;

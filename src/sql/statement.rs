@@ -69,6 +69,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         shows_one_of_equals,
         changes_schema: _,
     } = placement;
+    let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
     let analysis = Analysis {
@@ -90,6 +91,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         copy_in,
         opinion,
         notifies,
+        effects,
         shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }

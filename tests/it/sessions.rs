@@ -45,6 +45,7 @@ mod prepared;
 mod redefined;
 mod reference_keys;
 mod schema;
+mod sealed;
 mod shard_defaults;
 mod snapshots;
 mod stage;

@@ -102,6 +102,7 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        self.note_effects_of(statement, text)?;
         if let Command::Explain { .. } = &statement.command {
             return Box::pin(self.explain(statement, text, None)).await;
         }

@@ -58,6 +58,13 @@ impl TemporaryTables {
         self.shapes.as_ref().map(|(_, shapes)| shapes.as_slice()).unwrap_or_default()
     }
 
+    /// A function makes some, or may.
+    pub fn may_have_changed(&mut self) {
+        self.is_used = true;
+        self.is_stale = true;
+        self.has_changed = true;
+    }
+
     /// A transaction, or a part of one, has ended.
     pub fn transaction_ended(&mut self) {
         self.is_stale |= self.is_used;
@@ -113,9 +120,7 @@ impl Session {
         if let Some(participant) = self.participants.get_mut(index) {
             pin(participant);
         }
-        self.temporary_tables.is_used = true;
-        self.temporary_tables.is_stale = true;
-        self.temporary_tables.has_changed = true;
+        self.temporary_tables.may_have_changed();
         Ok(index)
     }
 

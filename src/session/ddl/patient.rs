@@ -150,7 +150,11 @@ const BEFORE: [&str; 3] = [
 ];
 const AFTER: [&str; 2] = [
     "RELEASE SAVEPOINT shardgate_ddl",
-    "SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('shardgate.lock_timeout_before'), true)",
+    // A function may have done RESET ALL since.
+    "SELECT pg_catalog.set_config('lock_timeout', CASE \
+     WHEN pg_catalog.current_setting('shardgate.lock_timeout_before') OPERATOR(pg_catalog.=) '' \
+     THEN pg_catalog.current_setting('lock_timeout') \
+     ELSE pg_catalog.current_setting('shardgate.lock_timeout_before') END, true)",
 ];
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_ddl";
 /// With the pauses, some fifteen seconds on each shard.

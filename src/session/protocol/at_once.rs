@@ -160,6 +160,7 @@ impl Session {
         // A name that is not known may come of a schema change that another proxy is making: the general way looks.
         let is_plain = matches!(analysis.command, Command::Query(_))
             && analysis.session_calls.is_empty()
+            && analysis.effects.is_none()
             && analysis.numbers == Numbers::None
             && analysis.shard_hint.is_none()
             && !analysis.has_unknown_names;

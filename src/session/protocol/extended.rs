@@ -628,6 +628,7 @@ impl Session {
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
+        self.note_effects_of_portal(name)?;
         match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
             Portal::Shard { shard, nested, number, is_run } => {
                 *is_run |= limit <= 0;

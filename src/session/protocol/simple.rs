@@ -216,6 +216,7 @@ impl Session {
     }
 
     async fn run_one_of_several(&mut self, alone: &str) -> Result<(), Failure> {
+        self.forget_running_effects();
         self.refresh_context_for(alone).await?;
         let read = self.read_anew(alone).await?;
         let [statement] = read.analyzed.statements.as_slice() else {
@@ -244,7 +245,11 @@ impl Session {
 
     /// The one shard that all statements belong to, when nothing among them concerns the session.
     async fn common_reach(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<Reach>, Failure> {
-        let is_plain = |statement: &Analysis| matches!(statement.command, Command::Query(_)) && statement.numbers == Numbers::None;
+        let is_plain = |statement: &Analysis| {
+            matches!(statement.command, Command::Query(_))
+                && statement.numbers == Numbers::None
+                && statement.effects.as_ref().is_none_or(|effects| effects.settings.is_nothing() && effects.kept.is_empty())
+        };
         if self.transaction.is_open() || !statements.iter().all(is_plain) {
             return Ok(None);
         }

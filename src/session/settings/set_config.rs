@@ -1,6 +1,6 @@
 //! `SELECT set_config(…)`, answered like SET: the setting is the session's, not the connection's.
 
-use super::setting::check_allowed;
+use super::setting::{SEED, check_allowed};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::session::commands::command::{bound_text, text_field};
@@ -70,6 +70,14 @@ impl Session {
         // NULL is the default, for the flag too.
         let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
         check_allowed(&name, value.as_deref())?;
+        if name == SEED {
+            return Err(PgError::unsupported(
+                "cannot change \"seed\" by set_config",
+                "It is what random() gives next on one connection, not a setting of the session.",
+                "Call setseed().",
+            )
+            .into());
+        }
         let canonical = self.try_value(&name, value.as_deref()).await?;
         // A setting for the transaction of this statement alone has no effect.
         if !is_local || self.transaction.is_open() {

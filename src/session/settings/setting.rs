@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::backend::{ConnectionError, Own, STATEMENT_TIMEOUT, Settings};
-use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::catalog::{Kept, quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::map_database;
 use crate::session::gateway::MAP_DATABASE;
@@ -31,6 +31,9 @@ impl Session {
     ) -> Result<(), Failure> {
         let name = name.to_ascii_lowercase();
         check_allowed(&name, value)?;
+        if name == SEED {
+            return self.set_seed(text).await;
+        }
         let Some(value) = value else { return self.reset_one(&name, is_local, "SET") };
         let is_block = self.transaction.is_open() && !(self.batch.is_implicit && self.batch.is_open);
         if is_local && !is_block {
@@ -50,17 +53,31 @@ impl Session {
 
     /// After another role is taken, drivers are told whether it is a superuser.
     pub(in crate::session) async fn note_user(&mut self, name: &str) -> Result<(), Failure> {
-        if !matches!(name, "role" | "session_authorization") {
+        if !is_of_user(name) {
             return Ok(());
         }
-        if let Some(is_superuser) = self.ask_as_session("SELECT pg_catalog.current_setting('is_superuser')").await? {
-            if self.superusers.len() >= SUPERUSERS_MAX {
-                self.superusers.clear();
-            }
-            self.superusers.insert(self.current_user().to_owned(), is_superuser);
+        if let Some(is_superuser) = self.ask_as_session(IS_SUPERUSER).await? {
+            self.learn_superuser(is_superuser);
         }
         self.report_settings();
         Ok(())
+    }
+
+    pub(super) fn learn_superuser(&mut self, is_superuser: String) {
+        if self.superusers.len() >= SUPERUSERS_MAX {
+            self.superusers.clear();
+        }
+        self.superusers.insert(self.current_user().to_owned(), is_superuser);
+    }
+
+    /// No setting: what `random()` gives next on the connection, which is kept for it.
+    async fn set_seed(&mut self, text: &str) -> Result<(), Failure> {
+        let home = self.home()?;
+        let index = self.join(home.id).await?;
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.pin(Kept::Seed.reason());
+        }
+        self.run_on_one(&home, &Own::Setting.text(text), true).await
     }
 
     /// What PostgreSQL makes of a SET, as it prints the value. In a transaction that has reached a shard it is made there, so that
@@ -329,6 +346,14 @@ impl Session {
     }
 }
 
+/// It changes who the session's user is.
+pub(super) fn is_of_user(name: &str) -> bool {
+    matches!(name, "role" | "session_authorization")
+}
+
+pub(super) const IS_SUPERUSER: &str = "SELECT pg_catalog.current_setting('is_superuser')";
+/// A setting in name only.
+pub(super) const SEED: &str = "seed";
 /// Roles of a session whose rights are remembered.
 const SUPERUSERS_MAX: usize = 64;
 
@@ -397,6 +422,11 @@ pub(in crate::session) fn check_allowed(name: &str, value: Option<&str>) -> Resu
         "It changes what a statement's text means, and the proxy reads statements by PostgreSQL's default rules.",
         "Write E'…' strings where backslashes are escapes, and IS NULL for comparisons with null.",
     ))
+}
+
+/// The same, of what a function sets.
+pub(in crate::session) fn refused_in_function(error: PgError) -> PgError {
+    PgError { message: format!("{} in a function", error.message), ..error }
 }
 
 /// As PostgreSQL reads it: a word may be cut where it is still the only one.

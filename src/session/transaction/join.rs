@@ -85,25 +85,18 @@ impl Session {
         settings: &Arc<Settings>,
         names: Option<CustomNames>,
     ) -> Result<Pooled, Failure> {
-        let is_map = shard.id == MAP_DATABASE;
-        let names = names.filter(|_| !is_map);
-        let found = Box::pin(self.wait_for_address(kind, shard, names.as_ref())).await?;
-        let mut connection = match found {
-            Err(CheckoutError::Unavailable { .. }) if is_map => return Err(map_unreachable().into()),
-            Err(error @ CheckoutError::Unavailable { .. }) => {
-                self.gateway.recovery.was_away(shard.id);
-                return Err(error.into());
+        let names = names.filter(|_| shard.id != MAP_DATABASE);
+        let known = names.clone().unwrap_or_default();
+        let (mut connection, applied) = loop {
+            let mut connection = self.wait_for_ready(kind, shard, names.as_ref()).await?;
+            let wanted = self.settings_on(&connection, settings);
+            let applied = connection.apply_settings(&wanted, &known).await;
+            // What it has is not to be changed by who it is now: it is closed, and a new one has nothing yet.
+            if connection.is_new || !matches!(applied, Err(ConnectionError::Refused { .. })) {
+                break (connection, applied);
             }
-            checked_out => checked_out?,
         };
-        let settings = &self.settings_on(&connection, settings);
-        if connection.is_new && !is_map {
-            self.gateway.recovery.was_opened(shard.id);
-        }
-        if self.gateway.recovery.is_unseen(shard.id) {
-            Box::pin(self.gateway.recovery.before_use(shard.id)).await;
-        }
-        if let Err(error) = connection.apply_settings(settings, &names.unwrap_or_default()).await {
+        if let Err(error) = applied {
             return Err(match error {
                 ConnectionError::Refused { sqlstate, message, .. } => {
                     let code = sqlstate.as_bytes().try_into().map_or(SqlState::INTERNAL_ERROR, SqlState);
@@ -111,6 +104,27 @@ impl Session {
                 }
                 other => lost(&shard.name, &other).into(),
             });
+        }
+        self.mark(&mut connection);
+        Ok(connection)
+    }
+
+    /// A connection to the shard as it is now.
+    async fn wait_for_ready(&mut self, kind: Checkout, shard: &Arc<Shard>, names: Option<&CustomNames>) -> Result<Pooled, Failure> {
+        let is_map = shard.id == MAP_DATABASE;
+        let connection = match Box::pin(self.wait_for_address(kind, shard, names)).await? {
+            Err(CheckoutError::Unavailable { .. }) if is_map => return Err(map_unreachable().into()),
+            Err(error @ CheckoutError::Unavailable { .. }) => {
+                self.gateway.recovery.was_away(shard.id);
+                return Err(error.into());
+            }
+            checked_out => checked_out?,
+        };
+        if connection.is_new && !is_map {
+            self.gateway.recovery.was_opened(shard.id);
+        }
+        if self.gateway.recovery.is_unseen(shard.id) {
+            Box::pin(self.gateway.recovery.before_use(shard.id)).await;
         }
         Ok(connection)
     }
@@ -192,6 +206,7 @@ impl Session {
                 self.participants.len() - 1
             }
         };
+        self.mark_participant(index);
         Ok(index)
     }
 

@@ -10,7 +10,7 @@ use crate::sql::parse::lexer::{self, TokenKind};
 
 pub(super) fn read(body: &str, found: &mut Found) {
     if body.len() > BODY_BYTES_MAX {
-        return found.give_up("is too long to be read");
+        return found.lose("is too long to be read");
     }
     let tokens: Vec<Token<'_>> = lexer::tokens(body)
         .filter(|token| token.kind != TokenKind::Comment)
@@ -66,13 +66,13 @@ impl<'a> Reader<'a, '_> {
         while let Some(token) = self.peek() {
             let before = self.position;
             self.step(token, &mut sections);
-            if self.found.unknown.is_some() {
+            if self.found.is_lost {
                 return;
             }
             assert!(self.position > before, "every step takes at least one token");
         }
         if sections.innermost().is_some() {
-            self.found.give_up(UNREADABLE);
+            self.found.lose(UNREADABLE);
         }
     }
 
@@ -181,7 +181,10 @@ impl<'a> Reader<'a, '_> {
                     expression(&text, self.found);
                 }
             }
-            "commit" | "rollback" => self.found.give_up("ends transactions"),
+            "commit" | "rollback" => {
+                self.take_statement();
+                self.found.give_up("ends transactions");
+            }
             "call" => self.call(),
             _ => self.assignment_or_sql(),
         }
@@ -198,7 +201,7 @@ impl<'a> Reader<'a, '_> {
         let end = self.tokens.iter().skip(self.position).position(|token| token.is_symbol(">"));
         match end {
             Some(end) => self.position += end + 2,
-            None => self.found.give_up(UNREADABLE),
+            None => self.found.lose(UNREADABLE),
         }
     }
 
@@ -220,7 +223,7 @@ impl<'a> Reader<'a, '_> {
                 self.position += 1;
             }
             Some(Section::Case) => self.expression_before(&["then"]),
-            Some(Section::Block | Section::If | Section::Loop) | None => self.found.give_up(UNREADABLE),
+            Some(Section::Block | Section::If | Section::Loop) | None => self.found.lose(UNREADABLE),
         }
     }
 
@@ -246,7 +249,7 @@ impl<'a> Reader<'a, '_> {
             return;
         }
         if find(&["cursor"]).is_some() {
-            let Some(at) = find(&["for", "is"]) else { return self.found.give_up(UNREADABLE) };
+            let Some(at) = find(&["for", "is"]) else { return self.found.lose(UNREADABLE) };
             let text = self.text_of(tokens.get(at + 1..).unwrap_or_default());
             return statements(&text, self.found);
         }
@@ -270,7 +273,8 @@ impl<'a> Reader<'a, '_> {
             self.position += 1;
         }
         if self.peek().is_some_and(|token| token.is("execute")) {
-            return self.found.give_up("runs SQL that it makes itself (EXECUTE)");
+            self.take_before(&["loop"]);
+            return self.found.give_up_unread("runs SQL that it makes itself (EXECUTE)");
         }
         let tokens = self.take_before(&["loop"]);
         let is_query = tokens.first().is_some_and(|token| {
@@ -334,7 +338,7 @@ impl<'a> Reader<'a, '_> {
             None => {}
             Some(first) if first.is("query") => {
                 if tokens.get(1).is_some_and(|token| token.is("execute")) {
-                    return self.found.give_up("runs SQL that it makes itself (EXECUTE)");
+                    return self.found.give_up_unread("runs SQL that it makes itself (EXECUTE)");
                 }
                 let text = self.text_of(tokens.get(1..).unwrap_or_default());
                 statements(&text, self.found);
@@ -391,7 +395,7 @@ impl<'a> Reader<'a, '_> {
             Some(at) => {
                 let rest = tokens.get(at + 1..).unwrap_or_default();
                 if rest.first().is_some_and(|token| token.is("execute")) {
-                    return self.found.give_up("runs SQL that it makes itself (EXECUTE)");
+                    return self.found.give_up_unread("runs SQL that it makes itself (EXECUTE)");
                 }
                 let text = self.text_of(rest);
                 statements(&text, self.found);
@@ -452,11 +456,18 @@ impl<'a> Reader<'a, '_> {
                 let (text, rest) = value.split_at(end.unwrap_or(value.len()));
                 expression(&self.text_of(text), self.found);
                 self.found.makes_changes = true;
+                self.found.is_unread = true;
                 if !rest.is_empty() {
                     self.found.give_up("runs SQL with values or results (EXECUTE)");
                 }
             }
-            _ => self.found.give_up("runs SQL that it makes itself (EXECUTE)"),
+            (false, [_, token]) if literal(token.text).is_some() => {
+                let mut inner = Found::default();
+                statements(&literal(token.text).unwrap_or_default(), &mut inner);
+                self.found.take_over(inner);
+                self.found.give_up("runs SQL that it makes itself (EXECUTE)");
+            }
+            _ => self.found.give_up_unread("runs SQL that it makes itself (EXECUTE)"),
         }
     }
 
@@ -586,7 +597,7 @@ impl<'a> Reader<'a, '_> {
                 cases -= 1;
             }
         }
-        self.found.give_up(UNREADABLE);
+        self.found.lose(UNREADABLE);
         self.position = self.tokens.len();
         Vec::new()
     }
@@ -594,7 +605,7 @@ impl<'a> Reader<'a, '_> {
     fn expression_before(&mut self, words: &[&str]) {
         let tokens = self.take_before(words);
         let text = self.text_of(&tokens);
-        if self.found.unknown.is_none() {
+        if !self.found.is_lost {
             expression(&text, self.found);
         }
     }
@@ -602,7 +613,7 @@ impl<'a> Reader<'a, '_> {
     fn expression_until(&mut self, words: &[&str]) {
         let tokens = self.take_to(words);
         let text = self.text_of(&tokens);
-        if self.found.unknown.is_none() {
+        if !self.found.is_lost {
             expression(&text, self.found);
         }
     }

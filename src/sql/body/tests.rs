@@ -1,6 +1,7 @@
 //! Bodies as users write them, and what they touch.
 
 use super::*;
+use crate::catalog::ChangedSettings;
 
 fn read(language: &str, body: &str) -> BodyReferences {
     SqlBodyReader.references(language, body)
@@ -215,4 +216,44 @@ fn what_stands_after_a_dot_may_be_a_function() {
     let fields = |body: &str| read("sql", body).fields.join(" ");
     assert_eq!(fields("select u.total, v from t u where (u).more > 1"), "more total");
     assert_eq!(fields("select total, u.* from u"), "");
+}
+
+#[test]
+fn what_a_body_leaves_in_its_session_is_told() {
+    let effects = |language: &str, body: &str| read(language, body).effects;
+    let nothing = SessionEffects::default();
+    for body in [
+        "begin set local work_mem = 1; perform set_config('a.b', 'c', true); update t set x = 1; return; end",
+        "begin if x then commit; end if; perform f(); end",
+        "begin set transaction read only; set standard_conforming_strings = on; end",
+        "begin execute 'select 1'; end",
+    ] {
+        assert_eq!(effects("plpgsql", body), nothing, "{body}");
+    }
+    let mut sets = SessionEffects::default();
+    ["app.tenant", "search_path", "role", "work_mem", "timezone"].iter().for_each(|name| sets.sets(name));
+    let body = "begin perform set_config('App.Tenant', t::text, false); set search_path = a; if b then commit; reset role; end if; \
+                execute 'set work_mem = 1'; set time zone 'UTC'; end";
+    assert_eq!(effects("plpgsql", body), sets);
+    for body in
+        ["begin perform set_config(n, v, false); end", "begin reset all; end", "begin update pg_settings set setting = 1; end"]
+    {
+        assert_eq!(effects("plpgsql", body).settings, ChangedSettings::Any, "{body}");
+    }
+    for body in
+        ["begin execute t; end", "begin for r in execute t loop perform set_config('a.b', c, false); end loop; end", "begin ("]
+    {
+        assert!(effects("plpgsql", body).is_unproven, "{body}");
+    }
+    for (language, body, kept) in [
+        ("plpgsql", "begin create temp table x (); end", Kept::TemporaryObject),
+        ("sql", "create temp table x as select 1", Kept::TemporaryObject),
+        ("sql", "select 1 into temp x", Kept::TemporaryObject),
+        ("plpgsql", "begin execute 'listen x'; end", Kept::Listen),
+        ("sql", "prepare x as select 1", Kept::PreparedStatement),
+        ("plpgsql", "begin set seed = 0.5; end", Kept::Seed),
+    ] {
+        assert!(effects(language, body).kept.contains(&kept), "{body}");
+    }
+    assert!(effects("plpgsql", "begin create temp table x () on commit drop; end").kept.is_empty());
 }

@@ -1,0 +1,164 @@
+//! Sets a connection back before another client has it.
+//!
+//! A statement that is not proven to leave nothing behind (see [`SessionEffects`]) marks the connection. A marked connection does
+//! not go back to its pool as it is: its settings are read and put on record, or it is reset, or it is closed. A setting that the
+//! shard reports and that is not on record marks it as well, whatever was proven.
+//!
+//! After the reset the connection has the settings that are on record. The reset begins with the session's user, since another one may
+//! not have the right to the rest, and names pg_catalog, since the search path may have been changed too. Where any part of it fails,
+//! the connection is closed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Connection, ConnectionError, Own, Settings};
+use crate::catalog::{SessionEffects, quoted_literal};
+
+impl Connection {
+    /// A statement is sent that may leave this behind.
+    pub fn note_effects(&mut self, effects: &Arc<SessionEffects>) {
+        match &mut self.effects {
+            Some(known) if Arc::ptr_eq(known, effects) => {}
+            Some(known) => Arc::make_mut(known).add(effects),
+            None => self.effects = Some(Arc::clone(effects)),
+        }
+    }
+
+    /// Something may be on the connection that is not on record.
+    pub(super) fn needs_reset(&mut self) -> bool {
+        let has_reported = std::mem::take(&mut self.has_reported);
+        self.effects.is_some() || (has_reported && !self.reports_what_is_on_record())
+    }
+
+    /// It keeps what no reset takes away.
+    pub(super) fn keeps_something(&self) -> bool {
+        self.effects.as_ref().is_some_and(|effects| effects.is_closed || !effects.kept.is_empty())
+    }
+
+    /// The connection had this value when it was opened, or a custom setting has none: as far as is known.
+    pub fn has_by_default(&self, name: &str, value: &str) -> bool {
+        let at_first = self.parameters_at_first.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        (name.contains('.') && value.is_empty()) || at_first.is_some_and(|(_, known)| &**known == value)
+    }
+
+    /// Does the shard report the values that the settings on record, or at first, have?
+    fn reports_what_is_on_record(&self) -> bool {
+        self.parameters.iter().filter(|(name, _)| !NOT_SET.contains(&&**name)).all(|(name, value)| {
+            let on_record = self.settings.get(&name.to_ascii_lowercase());
+            let at_first = || self.parameters_at_first.iter().find(|(known, _)| known == name).map(|(_, value)| &**value);
+            on_record.or_else(at_first).is_none_or(|expected| expected == &**value)
+        })
+    }
+
+    /// Takes back whatever a session may have left, but for what is on record. An error: the connection is of no use any more. Not
+    /// cancel safe.
+    pub async fn reset(&mut self) -> Result<(), ConnectionError> {
+        if self.has_planted_reset {
+            return self.reset_by_path().await;
+        }
+        let mut sql = RESET.to_owned();
+        if let Some(known) = &self.reset_values {
+            push(&mut sql, &self.settings.but_for(&known.values).statements_of_all());
+        }
+        let rows = self.simple(&Own::Setting.text(&sql)).await?;
+        let told = Told::read(&rows).ok_or_else(|| not_reset("its answer is not understood"))?;
+        // Those of clients are made by messages.
+        if told.of_sql != 0 || told.of_protocol < self.prepared.count() {
+            return Err(not_reset("prepared statements were made or dropped by a function"));
+        }
+        match &self.reset_values {
+            Some(known) if known.loaded_at == told.loaded_at => {}
+            Some(_) => return Err(not_reset("the server's configuration was loaded since the last time")),
+            None => self.learn_reset_values(told.loaded_at).await?,
+        }
+        self.is_reset();
+        Ok(())
+    }
+
+    /// What the settings on record are where nobody has set them: then they need not be set after the next reset.
+    async fn learn_reset_values(&mut self, loaded_at: Bytes) -> Result<(), ConnectionError> {
+        let mut sql = String::new();
+        for (name, _) in self.settings.iter().filter(|(name, _)| !name.contains('.')) {
+            let name = quoted_literal(name);
+            let before = if sql.is_empty() { "" } else { " UNION ALL " };
+            sql.push_str(&format!("{before}SELECT {name}, pg_catalog.current_setting({name}, true)"));
+        }
+        let mut values = Settings::default();
+        for row in self.simple(&Own::Setting.text(&sql)).await? {
+            if let [Some(name), Some(value)] = row.as_slice() {
+                values = values.with(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+            }
+        }
+        let mut sql = String::new();
+        push(&mut sql, &self.settings.but_for(&values).statements_of_all());
+        self.simple(&Own::Setting.text(&sql)).await?;
+        self.reset_values = Some(ResetValues { loaded_at, values });
+        Ok(())
+    }
+
+    async fn reset_by_path(&mut self) -> Result<(), ConnectionError> {
+        let mut sql = RESET_BY_PATH.to_owned();
+        push(&mut sql, &self.settings.statements_of_all());
+        self.simple(&Own::Setting.text(&sql)).await?;
+        self.is_reset();
+        Ok(())
+    }
+
+    fn is_reset(&mut self) {
+        self.drawn_by = None;
+        self.effects = None;
+        self.has_reported = false;
+        for (name, value) in &mut self.parameters_at_first {
+            // The server's own configuration may be another by now.
+            let now = self.parameters.iter().find(|(known, _)| known == name);
+            if let (None, Some((_, now))) = (self.settings.get(&name.to_ascii_lowercase()), now) {
+                value.clone_from(now);
+            }
+        }
+    }
+}
+
+/// Values that settings have after a reset.
+pub(super) struct ResetValues {
+    /// When the server has read its configuration: another one may have others.
+    loaded_at: Bytes,
+    values: Settings,
+}
+
+/// The answer to [`RESET`].
+struct Told {
+    of_sql: usize,
+    of_protocol: usize,
+    loaded_at: Bytes,
+}
+
+impl Told {
+    fn read(rows: &[Vec<Option<Bytes>>]) -> Option<Self> {
+        let [Some(of_sql), Some(of_protocol), Some(loaded_at), ..] = rows.first()?.as_slice() else { return None };
+        let number = |text: &Bytes| -> Option<usize> { std::str::from_utf8(text).ok()?.parse().ok() };
+        Some(Self { of_sql: number(of_sql)?, of_protocol: number(of_protocol)?, loaded_at: loaded_at.clone() })
+    }
+}
+
+fn not_reset(why: &str) -> ConnectionError {
+    ConnectionError::Refused { sqlstate: "55000".to_owned(), message: why.to_owned(), body: Bytes::new() }
+}
+
+fn push(sql: &mut String, statements: &[String]) {
+    for statement in statements {
+        sql.push(';');
+        sql.push_str(statement);
+    }
+}
+
+/// Reported, and not by a setting of the session.
+const NOT_SET: [&str; 6] =
+    ["is_superuser", "in_hot_standby", "server_version", "server_encoding", "integer_datetimes", "scram_iterations"];
+
+/// DISCARD ALL without the statements that are prepared for everybody: these are counted.
+const RESET: &str = "RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
+SELECT pg_catalog.count(*) FILTER (WHERE from_sql), pg_catalog.count(*) FILTER (WHERE NOT from_sql), \
+pg_catalog.pg_conf_load_time(), pg_catalog.pg_advisory_unlock_all() FROM pg_catalog.pg_prepared_statement()";
+/// As it must not be.
+const RESET_BY_PATH: &str = "SELECT pg_advisory_unlock_all();RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL";

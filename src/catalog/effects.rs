@@ -1,0 +1,327 @@
+//! What a statement may leave in the session in which it runs, besides data: settings, locks, temporary objects.
+//!
+//! A pooled connection serves one client after another. What a statement changes by its own words the proxy sees; what a function,
+//! trigger or default changes it does not see, so that the next client would meet it. The walk of `closure` finds what may
+//! happen, as one of these:
+//!
+//! * nothing, which is proven: the connection is what it was, at no cost;
+//! * settings whose names are constants: they are read back after the statement;
+//! * something that lives on the connection and cannot be undone or moved: the connection is kept, and closed in the end;
+//! * not known: the connection is reset before another client has it.
+//!
+//! Errs on the side of too much: a reset costs a little, a leak everything.
+
+use std::collections::BTreeSet;
+
+/// What a statement, a function or a part of a table may leave behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionEffects {
+    pub settings: ChangedSettings,
+    /// Not proven to leave nothing else behind.
+    pub is_unproven: bool,
+    /// What keeps the connection.
+    pub kept: BTreeSet<Kept>,
+    /// The like of it, where it is not known whether the statement comes to it: the connection is closed, and keeps nobody.
+    pub is_closed: bool,
+}
+
+/// Settings of the session, not of the transaction alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ChangedSettings {
+    #[default]
+    Nothing,
+    /// In lower case.
+    Named(BTreeSet<String>),
+    /// Whichever the text names when it runs.
+    Any,
+}
+
+/// State of one connection that no other can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kept {
+    TemporaryObject,
+    AdvisoryLock,
+    Listen,
+    HeldCursor,
+    /// A body makes or drops some, which the proxy answers EXECUTE without.
+    PreparedStatement,
+    /// A text that is made when it runs may.
+    PreparedByText,
+    /// What `random()` gives next.
+    Seed,
+    Library,
+    /// Connections of dblink and of foreign tables.
+    RemoteConnection,
+    Replication,
+    Backup,
+}
+
+impl Kept {
+    /// What `shardgate.clients` shows as the reason.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Kept::TemporaryObject => "temporary table",
+            Kept::AdvisoryLock => "advisory lock",
+            Kept::Listen => "LISTEN",
+            Kept::HeldCursor => "cursor WITH HOLD",
+            Kept::PreparedStatement | Kept::PreparedByText => "prepared statement",
+            Kept::Seed => "seed",
+            Kept::Library => "library",
+            Kept::RemoteConnection => "remote connection",
+            Kept::Replication => "replication",
+            Kept::Backup => "backup",
+        }
+    }
+}
+
+impl ChangedSettings {
+    pub fn is_nothing(&self) -> bool {
+        *self == ChangedSettings::Nothing
+    }
+
+    fn add(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (_, ChangedSettings::Nothing) | (ChangedSettings::Any, _) => {}
+            (ChangedSettings::Named(names), ChangedSettings::Named(more)) => names.extend(more.iter().cloned()),
+            (_, other) => self.clone_from(other),
+        }
+    }
+}
+
+impl SessionEffects {
+    pub fn is_nothing(&self) -> bool {
+        self.settings.is_nothing() && !self.is_unproven && self.kept.is_empty() && !self.is_closed
+    }
+
+    /// One of both may happen, or both.
+    pub fn add(&mut self, other: &Self) {
+        self.settings.add(&other.settings);
+        self.is_unproven |= other.is_unproven;
+        self.kept.extend(&other.kept);
+        self.is_closed |= other.is_closed;
+    }
+
+    pub fn sets(&mut self, name: &str) {
+        self.settings.add(&ChangedSettings::Named(BTreeSet::from([name.to_ascii_lowercase()])));
+    }
+
+    pub fn sets_any(&mut self) {
+        self.settings = ChangedSettings::Any;
+    }
+
+    pub fn keeps(&mut self, what: Kept) {
+        self.kept.insert(what);
+    }
+
+    /// The same of what every statement may come to and hardly any does: it refuses none and pins no connection.
+    pub fn of_anything(mut self) -> Self {
+        self.is_closed |= !std::mem::take(&mut self.kept).is_empty();
+        self
+    }
+
+    /// Of a text that is not understood, or runs others that it makes itself: by the words in it.
+    pub fn of_unread(text: &str) -> Self {
+        let mut effects = SessionEffects { is_unproven: true, ..SessionEffects::default() };
+        let text = text.to_ascii_lowercase();
+        let words: Vec<&str> = words(&text).collect();
+        let has = |word: &str| words.contains(&word);
+        let has_pair = |first: &str, second: &str| words.windows(2).any(|pair| pair == [first, second]);
+        let has_part = |part: &str| words.iter().any(|word| word.contains(part));
+        if has("set_config") || has("reset") || has("discard") || has("pg_settings") || begins_with(&text, "set") {
+            effects.sets_any();
+        }
+        let is_dropped_at_commit = has_pair("commit", "drop");
+        let makes_temporary =
+            ["create", "local", "global", "into"].iter().any(|before| has_pair(before, "temp") || has_pair(before, "temporary"));
+        for (what, is_there) in [
+            (Kept::TemporaryObject, (makes_temporary || has("pg_temp")) && !is_dropped_at_commit),
+            (Kept::AdvisoryLock, words.iter().any(|word| is_session_lock(word))),
+            (Kept::Listen, has("listen")),
+            (Kept::HeldCursor, has_pair("with", "hold")),
+            (Kept::PreparedByText, has("prepare") || has("deallocate") || has("discard")),
+            (Kept::Seed, has("setseed") || (has("seed") && begins_with(&text, "set"))),
+            (Kept::Library, begins_with(&text, "load")),
+            (Kept::RemoteConnection, has_part("dblink_connect")),
+            (Kept::Replication, has_part("replication_origin") || has_part("_replication_slot")),
+            (Kept::Backup, has("pg_backup_start") || has("pg_start_backup")),
+        ] {
+            if is_there {
+                effects.keeps(what);
+            }
+        }
+        effects
+    }
+
+    /// Of a call of a function of PostgreSQL itself, or of an extension, by its name alone. `set_config` is told by its arguments.
+    pub fn of_function(name: &str) -> Self {
+        let mut effects = SessionEffects::default();
+        match name {
+            "setseed" => effects.keeps(Kept::Seed),
+            "set_limit" => effects.sets("pg_trgm.similarity_threshold"),
+            "pg_backup_start" | "pg_start_backup" => effects.keeps(Kept::Backup),
+            "dblink_connect" | "dblink_connect_u" => effects.keeps(Kept::RemoteConnection),
+            _ if name.starts_with("pg_replication_origin_") || name.ends_with("_replication_slot") => {
+                effects.keeps(Kept::Replication);
+            }
+            _ if is_session_lock(name) => effects.keeps(Kept::AdvisoryLock),
+            _ if RUNS_TEXT.contains(&name) => effects.may_do_anything(),
+            _ => {}
+        }
+        effects
+    }
+
+    /// It runs SQL that is not in any text that could be read.
+    pub fn may_do_anything(&mut self) {
+        self.is_unproven = true;
+        self.sets_any();
+    }
+
+    /// Of a function of an extension that is written in C.
+    pub fn of_extension_function(name: &str, volatility: char) -> Self {
+        let known = Self::of_function(name);
+        let is_harmless = volatility != 'v' || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let is_known = is_harmless || !known.is_nothing();
+        SessionEffects { is_unproven: known.is_unproven || !is_known, ..known }
+    }
+
+    /// A definition, as PostgreSQL prints it, names something of PostgreSQL's own that leaves something behind: pg_depend does not
+    /// know of it.
+    pub fn is_mentioned(definition: &str) -> bool {
+        // Whole schemas are looked through, and hardly any definition has one of these.
+        let may_be =
+            || ["set_", "setseed", "pg_", "dblink_", "_slot", "query_to_", "ts_"].iter().any(|part| definition.contains(part));
+        let leaves = |word: &str| matches!(word, "set_config" | "pg_settings") || !Self::of_function(word).is_nothing();
+        may_be() && words(definition).any(leaves)
+    }
+}
+
+/// Takes, tries to take or asks for a lock that outlives the transaction. Giving one back leaves nothing.
+fn is_session_lock(name: &str) -> bool {
+    (name.starts_with("pg_advisory_lock") || name.starts_with("pg_try_advisory_lock")) && !name.contains("xact")
+}
+
+/// Functions of pg_catalog that run a text.
+const RUNS_TEXT: [&str; 5] = ["query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "ts_stat", "ts_rewrite"];
+
+/// Volatile functions of known extensions that keep no state in the session.
+const HARMLESS_PREFIXES: [&str; 18] = [
+    "uuid_",
+    "gen_",
+    "normal_rand",
+    "moddatetime",
+    "triggered_change_notification",
+    "lo_manage",
+    "autoinc",
+    "insert_username",
+    "check_primary_key",
+    "check_foreign_key",
+    "pg_stat_",
+    "pgrowlocks",
+    "pgstat",
+    "pg_buffercache",
+    "pg_prewarm",
+    "heap_",
+    "dblink",
+    "hypopg_hide",
+];
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|word| !word.is_empty())
+}
+
+/// A statement in the text begins with this word: at its front, after a semicolon or a quote. The SET of an UPDATE stands after a
+/// name.
+fn begins_with(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = text.split_at(at);
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let is_word = !after.get(word.len()..).is_some_and(|rest| rest.starts_with(is_part));
+        let before = before.trim_end();
+        let is_first = before.is_empty()
+            || before.ends_with([';', '\'', '"', '$', '('])
+            || ["begin", "then", "else", "loop", "atomic", "execute"].iter().any(|keyword| before.ends_with(keyword));
+        is_word && is_first
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[&str]) -> ChangedSettings {
+        ChangedSettings::Named(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn effects_add_up() {
+        let mut effects = SessionEffects::default();
+        assert!(effects.is_nothing());
+        effects.sets("App.A");
+        let mut other = SessionEffects::default();
+        other.sets("work_mem");
+        other.keeps(Kept::Seed);
+        effects.add(&other);
+        assert_eq!((&effects.settings, effects.is_unproven), (&named(&["app.a", "work_mem"]), false));
+        other.sets_any();
+        effects.add(&other);
+        effects.sets("role");
+        assert_eq!((effects.settings, effects.kept.len()), (ChangedSettings::Any, 1));
+    }
+
+    #[test]
+    fn an_unread_text_is_judged_by_its_words() {
+        let of = |text: &str| SessionEffects::of_unread(text);
+        for plain in ["execute 'select 1'", "execute format('update %I set a = 1', t)", "update t set x = asset"] {
+            assert_eq!(of(plain), SessionEffects { is_unproven: true, ..SessionEffects::default() }, "{plain}");
+        }
+        for sets in [
+            "execute 'SET work_mem = 1'",
+            "execute $x$ set role to b$x$",
+            "select 1; set x = 2",
+            "PERFORM Set_Config(a, b, false)",
+            "execute 'reset all'",
+            "execute concat('SET', ' ', x)",
+            "update pg_settings set setting = 'b'",
+            "set search_path = b",
+        ] {
+            assert_eq!(of(sets).settings, ChangedSettings::Any, "{sets}");
+        }
+        for (text, kept) in [
+            ("execute 'create temp table x ()'", Kept::TemporaryObject),
+            ("perform pg_advisory_lock(1)", Kept::AdvisoryLock),
+            ("execute 'listen ' || c", Kept::Listen),
+            ("declare c cursor with hold", Kept::HeldCursor),
+            ("execute 'deallocate all'", Kept::PreparedByText),
+            ("execute 'load ''x'''", Kept::Library),
+            ("execute format('LOAD %L', x)", Kept::Library),
+            ("execute format('SET %I = 0.5', 'seed')", Kept::Seed),
+            ("perform dblink_connect('x')", Kept::RemoteConnection),
+            ("select pg_replication_origin_session_setup('x')", Kept::Replication),
+            ("select pg_backup_start('x')", Kept::Backup),
+        ] {
+            assert!(of(text).kept.contains(&kept), "{text}");
+        }
+        for text in [
+            "select temp, seed, load from t",
+            "perform pg_advisory_xact_lock(1)",
+            "select pg_advisory_unlock(1)",
+            "create temp table x () on commit drop",
+        ] {
+            assert!(of(text).kept.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn functions_that_leave_something_are_known_by_name() {
+        assert!(SessionEffects::of_function("count").is_nothing());
+        assert_eq!(SessionEffects::of_function("set_limit").settings, named(&["pg_trgm.similarity_threshold"]));
+        assert!(SessionEffects::of_function("pg_try_advisory_lock_shared").kept.contains(&Kept::AdvisoryLock));
+        assert!(SessionEffects::of_function("pg_advisory_xact_lock").is_nothing());
+        assert!(SessionEffects::of_extension_function("uuid_generate_v4", 'v').is_nothing());
+        assert!(SessionEffects::of_extension_function("http_set_curlopt", 'v').is_unproven);
+        assert!(SessionEffects::of_extension_function("similarity", 'i').is_nothing());
+        for (text, is_mentioned) in [("(set_config('a', 'b', false))", true), ("(a > 1)", false), ("pg_advisory_lock(k)", true)] {
+            assert_eq!(SessionEffects::is_mentioned(text), is_mentioned, "{text}");
+        }
+    }
+}

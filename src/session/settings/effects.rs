@@ -1,0 +1,430 @@
+//! What a statement sets inside of functions, triggers and the like: marked on the connection that runs it, and read back where the
+//! names are known.
+//!
+//! ```text
+//!   statement ─ effects? ─ none ─────────────────────────────► nothing to do
+//!                 │ marks each connection that it gets
+//!                 ├─ settings ─► read back before the next statement, and after the transaction ─► on record
+//!                 ├─ kept ─────► the connection is pinned, and closed with the session
+//!                 └─ unproven ─► the pool resets the connection before anybody else has it
+//! ```
+//!
+//! In a transaction what was read counts as SET LOCAL for the shards that join: whether it outlives the transaction is known when
+//! that has ended, and is read again then. So a rollback, a deferred trigger and a function that sets for the transaction only
+//! are all followed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::setting::{IS_SUPERUSER, check_allowed, is_of_user, refused_in_function};
+use crate::backend::{Connection, ConnectionError, Own};
+use crate::catalog::{ChangedSettings, Kept, SessionEffects, quoted_literal};
+use crate::config::PoolMode;
+use crate::error::{PgError, SqlState};
+use crate::session::gateway::MAP_DATABASE;
+use crate::session::protocol::describe::error_frame;
+use crate::session::protocol::statement::Portal;
+use crate::session::route::Route;
+use crate::session::transaction::decider::TEMPORARY_OBJECTS;
+use crate::session::transaction::participant::Participant;
+use crate::session::transaction::{Status, Told};
+use crate::session::{Failure, Session, SessionEnd};
+use crate::sql::analysis::{Analysis, Command};
+
+/// What the statement that runs may leave behind.
+#[derive(Default)]
+pub(in crate::session) struct RunningEffects {
+    effects: Option<Arc<SessionEffects>>,
+    /// Settings may have been changed since they were read.
+    is_stale: bool,
+}
+
+/// A setting that a connection has and that was not on record.
+struct Changed {
+    index: usize,
+    name: String,
+    value: String,
+}
+
+impl Session {
+    /// Another message of the client begins. Cursors and portals that are open may go on with what they were made for.
+    #[inline]
+    pub(in crate::session) fn forget_running_effects(&mut self) {
+        if self.running_effects.effects.is_some() && self.portals.is_empty() && self.open_cursors.is_empty() {
+            self.running_effects.effects = None;
+        }
+    }
+
+    /// Before the statement is sent anywhere. `text`: a text that is given to a function to run may stand in it.
+    #[inline]
+    pub(in crate::session) fn note_effects_of(&mut self, statement: &Analysis, text: &str) -> Result<(), PgError> {
+        let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance);
+        match &statement.effects {
+            None => Ok(()),
+            // Done by the session itself.
+            Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
+            // The connection is closed with its session.
+            Some(_) if changes_schema && self.keeps_connections() => Ok(()),
+            Some(effects) => self.note_effects(&with_those_of_text(effects, statement, text)),
+        }
+    }
+
+    /// As [`Session::note_effects_of`], of a portal that goes on to be run.
+    pub(in crate::session) fn note_effects_of_portal(&mut self, name: &[u8]) -> Result<(), PgError> {
+        let statement = match self.portals.get(name) {
+            Some(Portal::Scatter { statement, .. } | Portal::Write { statement, .. } | Portal::Gather { statement, .. }) => {
+                statement
+            }
+            _ => return Ok(()),
+        };
+        match statement.analysis().and_then(|analysis| analysis.effects.clone()) {
+            None => Ok(()),
+            Some(effects) => self.note_effects(&effects),
+        }
+    }
+
+    fn note_effects(&mut self, effects: &Arc<SessionEffects>) -> Result<(), PgError> {
+        if effects.kept.contains(&Kept::PreparedStatement) {
+            return Err(prepares());
+        }
+        if let ChangedSettings::Named(names) = &effects.settings {
+            names.iter().try_for_each(|name| check_allowed(name, not_allowed(name)).map_err(refused_in_function))?;
+        }
+        self.running_effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
+        match &mut self.running_effects.effects {
+            Some(known) if Arc::ptr_eq(known, effects) => {}
+            Some(known) => Arc::make_mut(known).add(effects),
+            None => self.running_effects.effects = Some(Arc::clone(effects)),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn running_effects(&self) -> Option<&Arc<SessionEffects>> {
+        self.running_effects.effects.as_ref().filter(|_| !self.gateway.commits.failpoints.has_planted("not_reset"))
+    }
+
+    /// The connection is about to run it.
+    pub(in crate::session) fn mark(&self, connection: &mut Connection) {
+        if let Some(effects) = self.running_effects() {
+            connection.note_effects(effects);
+            connection.has_planted_reset = self.gateway.commits.failpoints.has_planted("reset_by_path");
+        }
+    }
+
+    pub(in crate::session) fn mark_participant(&mut self, index: usize) {
+        let Some(effects) = self.running_effects().cloned() else { return };
+        let has_planted_reset = self.gateway.commits.failpoints.has_planted("reset_by_path");
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.connection.note_effects(&effects);
+            participant.connection.has_planted_reset = has_planted_reset;
+        }
+    }
+
+    /// What lives on one connection is looked for on the home shard, by the statements that come later.
+    pub(in crate::session) fn check_effects(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
+        let Some(effects) = statement.effects.as_ref().filter(|effects| !effects.kept.is_empty()) else { return Ok(()) };
+        let home = self.home()?.id;
+        match route.shard() {
+            Some(shard) if shard == home || self.hinted(statement)?.is_some() => {
+                if effects.kept.contains(&Kept::TemporaryObject) {
+                    self.decide_on(shard, TEMPORARY_OBJECTS)?;
+                }
+                Ok(())
+            }
+            Some(_) | None => Err(kept_elsewhere(effects)),
+        }
+    }
+
+    /// What the statement leaves on this connection keeps it.
+    pub(in crate::session) fn pin_for_effects(&mut self, index: usize, statement: &Analysis) {
+        let Some(effects) = &statement.effects else { return };
+        let Some(participant) = self.participants.get_mut(index) else { return };
+        effects.kept.iter().for_each(|kept| participant.pin(kept.reason()));
+        if effects.kept.contains(&Kept::TemporaryObject) {
+            self.temporary_tables.may_have_changed();
+        }
+    }
+
+    #[inline]
+    pub(in crate::session) fn has_effects_to_settle(&self) -> bool {
+        self.participants.iter().any(|participant| self.is_to_be_read(participant) || may_have_prepared(participant))
+    }
+
+    /// Outside of a transaction: what was set in it, and by what ran at its end, counts or not. Where that cannot be asked, the
+    /// connection is reset before its next use, and the session has what it had.
+    pub(in crate::session) async fn settle_effects(&mut self) -> Result<(), SessionEnd> {
+        self.participants.iter_mut().filter(|participant| may_have_prepared(participant)).for_each(|participant| {
+            participant.connection.prepared.doubt_all();
+        });
+        self.running_effects.is_stale = true;
+        match self.read_back_settings().await {
+            Ok(()) => Ok(()),
+            Err(Failure::End(end)) => Err(end),
+            Err(Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded) => {
+                tracing::debug!("settings that a function has changed could not be read");
+                Ok(())
+            }
+        }
+    }
+
+    /// Something was sent that may have set something since that was asked last.
+    #[inline]
+    pub(in crate::session) fn has_unread_settings(&self) -> bool {
+        self.running_effects.is_stale
+    }
+
+    /// Puts on record what statements have set that did not name it themselves. In a failed transaction nothing can be asked.
+    pub(in crate::session) async fn read_back_settings(&mut self) -> Result<(), Failure> {
+        if !self.running_effects.is_stale || self.transaction.status == Status::Failed {
+            return Ok(());
+        }
+        self.running_effects.is_stale = false;
+        let mut changed = Vec::new();
+        let shards: Vec<_> =
+            self.participants.iter().filter(|participant| self.is_to_be_read(participant)).map(|one| one.shard).collect();
+        for shard in shards {
+            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            self.drain_with_flush(index).await?;
+            self.sync(index).await?;
+            self.read_back(index, &mut changed).await?;
+        }
+        // Another user has no role yet.
+        changed.sort_by_key(|change| change.name == "role");
+        for change in changed {
+            self.put_on_record(change).await?;
+        }
+        if !self.transaction.is_open() {
+            let keeps_all = self.keeps_connections();
+            self.participants.iter_mut().for_each(|participant| settings_are_on_record(participant, keeps_all));
+        }
+        Ok(())
+    }
+
+    fn keeps_connections(&self) -> bool {
+        self.gateway.config.pool.mode == PoolMode::Session
+    }
+
+    /// It may have set something. Whatever that was, a connection that the session keeps has it for the session's next statement.
+    fn is_to_be_read(&self, participant: &Participant) -> bool {
+        let is_kept = || participant.pinned_by.is_some() || self.keeps_connections();
+        participant.shard != MAP_DATABASE
+            && participant
+                .connection
+                .effects
+                .as_ref()
+                .is_some_and(|effects| !effects.settings.is_nothing() || (effects.is_unproven && is_kept()))
+    }
+
+    async fn read_back(&mut self, index: usize, changed: &mut Vec<Changed>) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(effects) = participant.connection.effects.clone() else { return Ok(()) };
+        let sql = match &effects.settings {
+            ChangedSettings::Named(names) if !effects.is_unproven => values_of(names.iter().map(String::as_str)),
+            ChangedSettings::Named(_) | ChangedSettings::Nothing | ChangedSettings::Any => {
+                let on_record = values_of(participant.connection.settings.iter().map(|(name, _)| name));
+                if on_record.is_empty() { ALL_VALUES.to_owned() } else { format!("{ALL_VALUES} UNION ALL {on_record}") }
+            }
+        };
+        let is_in_transaction = participant.connection.status == b'T';
+        let sql = if is_in_transaction { format!("{SAVEPOINT};{sql};{RELEASE}") } else { sql };
+        let mut asked = participant.connection.simple(&Own::Setting.text(&sql)).await;
+        if is_in_transaction && matches!(asked, Err(ConnectionError::Refused { .. })) {
+            // A limit of time that was set, for instance. It is asked again when the transaction has ended.
+            asked = participant.connection.simple(&Own::Transaction.text(&format!("{BACK};{RELEASE}"))).await;
+        }
+        let rows = match asked {
+            Ok(rows) => rows,
+            Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
+            Err(error) => return Err(self.participant_lost(index, &error)),
+        };
+        let values = rows.iter().filter_map(|row| Some((text(row.first()?)?, text(row.get(1)?)?)));
+        let values = values.map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let mut values: Vec<(String, String)> = values.filter(|(name, _)| !is_own(name)).collect();
+        values.sort_unstable();
+        values.dedup();
+        let sets = &self.transaction.sets;
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        for (name, _) in &values {
+            participant.connection.custom_names.insert(name);
+            self.custom_names.insert(name);
+        }
+        for (name, value) in &values {
+            let before = believed(participant, sets, name);
+            if before != Some(value.as_str()) && (before.is_some() || !is_default(participant, name, value)) {
+                changed.push(Changed { index, name: name.clone(), value: value.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_on_record(&mut self, change: Changed) -> Result<(), Failure> {
+        let Changed { index, name, value } = change;
+        if let Err(refusal) = check_allowed(&name, Some(&value)) {
+            return self.take_back(index, &name, refusal).await;
+        }
+        let is_open = self.transaction.is_open();
+        let known = self.transaction.sets.len();
+        self.record(&name, Some(value.clone()), is_open);
+        let known_now = self.transaction.sets.len();
+        let is_planted = self.gateway.commits.failpoints.has_planted("setting_not_on_record");
+        if let Some(participant) = self.participants.get_mut(index) {
+            if is_open && participant.settings_known == known {
+                participant.settings_known = known_now;
+            }
+            if !is_open && !is_planted {
+                participant.connection.settings = Arc::new(participant.connection.settings.with(&name, &value));
+            }
+        }
+        if is_of_user(&name) {
+            return self.note_user_of(index).await;
+        }
+        Ok(())
+    }
+
+    /// As [`Session::note_user`]: the connection at hand has the session's role.
+    async fn note_user_of(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        match participant.connection.simple(&Own::Setting.text(IS_SUPERUSER)).await {
+            Ok(rows) => {
+                let value = rows.first().and_then(|row| text(row.first()?));
+                value.into_iter().for_each(|value| self.learn_superuser(value));
+                self.report_settings();
+                Ok(())
+            }
+            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(error_frame(&body))),
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+
+    /// A setting under which the proxy would read statements otherwise than the shard.
+    async fn take_back(&mut self, index: usize, name: &str, refusal: PgError) -> Result<(), Failure> {
+        let allowed = if not_allowed(name) == Some("off") { "on" } else { "off" };
+        let sql = format!("SELECT pg_catalog.set_config({}, '{allowed}', false)", quoted_literal(name));
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        match participant.connection.simple(&Own::Setting.text(&sql)).await {
+            Ok(_) => {
+                self.warn(SqlState::WARNING, &format!("{}: it was set back", refused_in_function(refusal).message));
+                Ok(())
+            }
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+}
+
+/// What the connection has prepared may be there or not.
+fn may_have_prepared(participant: &Participant) -> bool {
+    let effects = participant.connection.effects.as_ref();
+    effects.is_some_and(|effects| effects.is_closed || effects.kept.contains(&Kept::PreparedByText))
+        && participant.connection.prepared.count() > 0
+}
+
+/// What was set is on record. What else there may be is not, and stays with the session to its end if the connection does.
+fn settings_are_on_record(participant: &mut Participant, keeps_all: bool) {
+    let is_kept = keeps_all || participant.pinned_by.is_some();
+    let connection = &mut *participant.connection;
+    let Some(effects) = connection.effects.as_mut() else { return };
+    if is_kept {
+        connection.is_pinned = true;
+        connection.effects = None;
+        return;
+    }
+    Arc::make_mut(effects).settings = ChangedSettings::Nothing;
+    if effects.is_nothing() {
+        connection.effects = None;
+    }
+}
+
+/// Where it is not known what is run, the statement itself may hold it.
+fn with_those_of_text(effects: &Arc<SessionEffects>, statement: &Analysis, text: &str) -> Arc<SessionEffects> {
+    let is_query = matches!(statement.command, Command::Query(_) | Command::Call);
+    if !effects.is_unproven || !is_query {
+        return Arc::clone(effects);
+    }
+    let of_text = SessionEffects::of_unread(text);
+    if of_text.settings.is_nothing() && of_text.kept.is_empty() {
+        return Arc::clone(effects);
+    }
+    let mut both = SessionEffects::clone(effects);
+    both.add(&of_text);
+    Arc::new(both)
+}
+
+/// The value that the connection has by what is on record.
+fn believed<'a>(participant: &'a Participant, sets: &'a [Told], name: &str) -> Option<&'a str> {
+    let mut told = sets.iter().take(participant.settings_known).rev().filter_map(Told::setting);
+    match told.find(|set| set.name == name) {
+        Some(set) => set.value.as_deref(),
+        None => participant.connection.settings.get(name),
+    }
+}
+
+/// Of a setting that is not on record: nobody has changed it, as far as that can be told.
+fn is_default(participant: &Participant, name: &str, value: &str) -> bool {
+    match name {
+        "role" => value == "none",
+        "session_authorization" => value == participant.connection.pool().user(),
+        _ => participant.connection.has_by_default(name, value),
+    }
+}
+
+/// Of the proxy itself, on the connection: what the client sets of these is on record.
+fn is_own(name: &str) -> bool {
+    name.starts_with("shardgate.")
+}
+
+/// A statement that gives the names and values of these, of those that there are.
+fn values_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let mut sql = String::new();
+    for name in names {
+        sql.push_str(if sql.is_empty() { "SELECT " } else { " UNION ALL SELECT " });
+        let name = quoted_literal(name);
+        sql.push_str(&name);
+        sql.push_str(",pg_catalog.current_setting(");
+        sql.push_str(&name);
+        sql.push_str(",true)");
+    }
+    sql
+}
+
+const SAVEPOINT: &str = "SAVEPOINT shardgate_settings";
+const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_settings";
+const RELEASE: &str = "RELEASE SAVEPOINT shardgate_settings";
+
+/// The same of all that differ from the connection's own. What belongs to a transaction is no setting of the session.
+const ALL_VALUES: &str = "SELECT name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
+WHERE source OPERATOR(pg_catalog.=) 'session' AND name OPERATOR(pg_catalog.<>) \
+ALL (ARRAY['transaction_isolation', 'transaction_read_only', 'transaction_deferrable']) \
+UNION ALL SELECT 'session_authorization', pg_catalog.current_setting('session_authorization') \
+UNION ALL SELECT 'role', pg_catalog.current_setting('role')";
+
+/// A value that a function might give a setting by which statements are read.
+fn not_allowed(name: &str) -> Option<&'static str> {
+    match name {
+        "standard_conforming_strings" => Some("off"),
+        "transform_null_equals" => Some("on"),
+        _ => None,
+    }
+}
+
+fn prepares() -> PgError {
+    PgError::unsupported(
+        "PREPARE, DEALLOCATE and DISCARD are not supported in a function, procedure or DO block",
+        "The proxy keeps the prepared statements of a session itself, and would not know of these.",
+        "Send the command by itself.",
+    )
+}
+
+fn kept_elsewhere(effects: &SessionEffects) -> PgError {
+    let what = effects.kept.iter().next().map_or("", |kept| kept.reason());
+    PgError::unsupported(
+        "what this statement may leave in the session is not supported on a shard that is not the home shard",
+        format!("It may leave this on one connection, by a function or trigger: {what}."),
+        "Restrict the statement to tables of the home shard.",
+    )
+}
+
+fn text(column: &Option<Bytes>) -> Option<String> {
+    column.as_deref().map(|value| String::from_utf8_lossy(value).into_owned())
+}

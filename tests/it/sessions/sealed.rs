@@ -1,0 +1,353 @@
+//! What a client sets inside of functions, triggers and the like is its own: it follows the client to every shard, as PostgreSQL
+//! keeps it for the session, and no other client ever meets it.
+//!
+//! One client at a time on pools of one connection (and one for those that hold another shard's), so that the next client gets the
+//! connection of the last one.
+
+use std::time::{Duration, Instant};
+
+use super::stage::{Stage, succeed};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::transactions::Points;
+
+/// A cluster in which nothing is distributed.
+struct Plain {
+    cluster: Cluster,
+    proxy: Proxy,
+}
+
+impl Plain {
+    async fn start(settings: &[(&'static str, &str)]) -> Self {
+        Self::start_with(settings, ProxyOptions::default()).await
+    }
+
+    async fn start_with(settings: &[(&'static str, &str)], options: ProxyOptions) -> Self {
+        let size = if settings.iter().any(|(name, _)| *name == SIZE) { None } else { Some((SIZE, "2".to_owned())) };
+        let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).chain(size).collect();
+        let cluster = Cluster::start(1).await;
+        let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..options });
+        let plain = Self { cluster, proxy };
+        let mut client = plain.client().await;
+        // Over several shards a function that runs any text is refused: it may change the schema.
+        let url = plain.cluster.public_url(0);
+        succeed(&mut client, &format!("SELECT shardgate.add_shard('shard0', '{url}')")).await;
+        for statement in FUNCTIONS {
+            succeed(&mut client, statement).await;
+        }
+        plain
+    }
+
+    async fn client(&self) -> WireClient {
+        WireClient::connect(self.proxy.address()).await
+    }
+}
+
+const SIZE: &str = "pool.size_per_shard";
+const FUNCTIONS: &[&str] = &[
+    "CREATE TABLE notes (id int, text text)",
+    "CREATE TABLE watched (id int)",
+    "CREATE SCHEMA other",
+    "CREATE TABLE public.w (x text)",
+    "CREATE TABLE other.w (x text)",
+    "INSERT INTO public.w VALUES ('public')",
+    "INSERT INTO other.w VALUES ('other')",
+    "CREATE FUNCTION set_tenant(t int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', t::text, false); END $$",
+    "CREATE FUNCTION set_path(p text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('search_path', p, false) $$",
+    "CREATE FUNCTION set_path_dynamic(p text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SET search_path = ' || p; END $$",
+    "CREATE FUNCTION do_text(t text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE t; END $$",
+    "CREATE FUNCTION take_lock(k int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(k); END $$",
+    "CREATE FUNCTION make_table() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CREATE TEMP TABLE notes (single text); END $$",
+    "CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET work_mem = '9MB'; RETURN NEW; END $$",
+    "CREATE TRIGGER watch BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION watch()",
+    "CREATE PROCEDURE set_and_commit() LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('app.tenant', '7', false); COMMIT; END $$",
+    "CREATE FUNCTION pure(x int) RETURNS int LANGUAGE sql AS $$ SELECT x + 1 $$",
+];
+
+/// A session that keeps its connection asks about settings on another one.
+fn in_mode(mode: &str) -> [(&'static str, &str); 2] {
+    [("pool.mode", mode), (SIZE, if mode == "session" { "4" } else { "2" })]
+}
+
+/// Each leaves something behind in PostgreSQL, for its own session.
+const LEAVING: &[&str] = &[
+    "SELECT set_tenant(5)",
+    "SELECT set_path('other, public')",
+    "SELECT set_path_dynamic('other, public')",
+    "SELECT do_text('SET work_mem = ''9MB''')",
+    "SELECT do_text('SET default_transaction_read_only = on')",
+    "SELECT do_text('SET ROLE reader')",
+    "SELECT do_text('SET SESSION AUTHORIZATION reader')",
+    "SELECT do_text('SET DateStyle = ''German''')",
+    "SELECT do_text('SET statement_timeout = ''1ms''')",
+    "SELECT do_text('SET standard_conforming_strings = off')",
+    "SELECT do_text('SET session_replication_role = replica')",
+    "SELECT do_text('LISTEN somewhere')",
+    "SELECT do_text('PREPARE mine AS SELECT 1')",
+    "SELECT do_text('SET seed = 0.5')",
+    "SELECT do_text('DEALLOCATE ALL')",
+    "SELECT do_text('SELECT pg_advisory_lock(77)')",
+    "SELECT do_text('CREATE TEMP TABLE notes (single text)')",
+    "SELECT take_lock(77)",
+    "SELECT make_table()",
+    "INSERT INTO watched VALUES (1)",
+    "CALL set_and_commit()",
+    "DO $$ BEGIN SET work_mem = '9MB'; END $$",
+    "DO $$ BEGIN EXECUTE 'SET work_mem = ''9MB'''; END $$",
+    "DO $$ BEGIN PERFORM set_config('search_path', 'other, public', false); END $$",
+    "EXPLAIN ANALYZE SELECT set_path('other, public')",
+    "COPY (SELECT set_path('other, public')) TO STDOUT",
+    "UPDATE pg_settings SET setting = '9216' WHERE name = 'work_mem'",
+];
+
+/// The state of the connection that a new client gets, in one row.
+const STATE: &str = "SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), current_setting('role'), \
+    session_user, current_setting('datestyle'), current_setting('statement_timeout'), current_setting('standard_conforming_strings'), \
+    current_setting('session_replication_role'), current_setting('default_transaction_read_only'), \
+    coalesce(nullif(current_setting('app.tenant', true), ''), 'none'), \
+    (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements WHERE from_sql), \
+    (SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()), \
+    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_function_leaves_is_not_met_by_the_next_client() {
+    for mode in ["transaction", "session"] {
+        let plain = Plain::start(&in_mode(mode)).await;
+        let mut client = plain.client().await;
+        succeed(&mut client, "DO $$ BEGIN CREATE ROLE reader; EXCEPTION WHEN duplicate_object THEN NULL; END $$").await;
+        let clean = client.value(STATE).await;
+        drop(client);
+        for leaving in LEAVING {
+            let ends_transactions = leaving.starts_with("CALL");
+            for is_block in [false, true].into_iter().filter(|is_block| !(*is_block && ends_transactions)) {
+                let mut leaver = plain.client().await;
+                if is_block {
+                    succeed(&mut leaver, "BEGIN").await;
+                }
+                let told = leaver.ask(leaving).await;
+                assert!(!told.contains("E("), "{leaving}: {told}");
+                if is_block {
+                    succeed(&mut leaver, "COMMIT").await;
+                }
+                drop(leaver);
+                let mut next = plain.client().await;
+                assert_eq!(next.value(STATE).await, clean, "{mode}: after {leaving}");
+                // What others have prepared is there, or is prepared again.
+                next.unnamed("SELECT count(*) FROM notes", &[]).sync();
+                let told = next.transcript().await;
+                assert!(told.contains("D(0)"), "{mode}: after {leaving}: {told}");
+            }
+        }
+        until_no_lock_is_held(&plain.cluster).await;
+        let log = plain.proxy.log();
+        assert!(!log.contains("panicked") && !log.contains(" ERROR "), "{log}");
+    }
+}
+
+/// Locks of a client that has gone are given back without anybody asking for its connection.
+async fn until_no_lock_is_held(cluster: &Cluster) {
+    let shard = cluster.connect_shard(0).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !shard.query("SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 77", &[]).await.expect("locks").is_empty() {
+        assert!(Instant::now() < deadline, "a lock of a client that has gone is held");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Where a client beside it has its statements on the same connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_beside_it_does_not_see_what_a_function_sets() {
+    let plain = Plain::start(&[(SIZE, "3")]).await;
+    let (mut setter, mut other) = (plain.client().await, plain.client().await);
+    for statement in ["SELECT set_tenant(5)", "SELECT set_path('other, public')", "SELECT do_text('SET work_mem = ''9MB''')"] {
+        succeed(&mut setter, statement).await;
+        assert_eq!(other.value("SELECT coalesce(nullif(current_setting('app.tenant', true), ''), 'none')").await, "none");
+        assert_eq!(other.value("SELECT x FROM w").await, "public");
+        assert_eq!(other.value("SHOW work_mem").await, "4MB");
+        succeed(&mut other, "SELECT set_tenant(6)").await;
+        assert_eq!(setter.value("SELECT current_setting('app.tenant')").await, "5");
+        succeed(&mut other, "RESET ALL").await;
+    }
+    assert_eq!(setter.value("SELECT x FROM w").await, "other");
+    assert_eq!(setter.value("SHOW work_mem").await, "9MB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
+    for mode in ["transaction", "session"] {
+        let plain = Plain::start(&in_mode(mode)).await;
+        let mut client = plain.client().await;
+        let tenant = "SELECT coalesce(current_setting('app.tenant', true), 'null')";
+        succeed(&mut client, "SELECT set_tenant(5)").await;
+        assert_eq!(client.value(tenant).await, "5", "{mode}");
+        for (end, expected) in [("ROLLBACK", "5"), ("COMMIT", "6")] {
+            succeed(&mut client, "BEGIN").await;
+            succeed(&mut client, "SELECT set_tenant(6)").await;
+            assert_eq!(client.value(tenant).await, "6", "{mode}");
+            succeed(&mut client, end).await;
+            assert_eq!(client.value(tenant).await, expected, "{mode}: {end}");
+        }
+        for statement in ["BEGIN", "SAVEPOINT a", "SELECT set_tenant(7)", "ROLLBACK TO a", "COMMIT"] {
+            succeed(&mut client, statement).await;
+        }
+        assert_eq!(client.value(tenant).await, "6", "{mode}");
+        // A second SET of the same value is a change where a function has set another one since.
+        succeed(&mut client, "SET search_path = public").await;
+        for call in [
+            "SELECT set_path('other, public')",
+            "SELECT set_path_dynamic('other, public')",
+            "SELECT do_text('SET search_path = other, public')",
+        ] {
+            succeed(&mut client, call).await;
+            assert_eq!(client.value("SELECT x FROM w").await, "other", "{mode}: {call}");
+            succeed(&mut client, "SET search_path = public").await;
+            assert_eq!(client.value("SELECT x FROM w").await, "public", "{mode}: {call}");
+        }
+        // The same in one pipeline.
+        client.unnamed("SELECT set_path('other, public')", &[]).unnamed("SELECT x FROM w", &[]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains("D(other)") && !told.contains("D(public)"), "{mode}: {told}");
+        // A prepared statement, and a whole text of several.
+        client.unnamed("SELECT set_tenant($1)", &["8"]).sync();
+        assert!(!client.transcript().await.contains("E("));
+        assert_eq!(client.value(tenant).await, "8", "{mode}");
+        let told = client.ask("SELECT set_path('public'); SELECT x FROM w; SELECT set_tenant(9)").await;
+        assert!(told.contains("D(public)"), "{mode}: {told}");
+        assert_eq!(client.value(tenant).await, "9", "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_declared_function_sets_follows_to_every_shard() {
+    let settings = vec![("pool.size_per_shard", "2".to_owned())];
+    let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE FUNCTION set_tenant(t int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', t::text, false); END $$",
+        "CREATE FUNCTION do_text(t text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE t; END $$",
+        "SELECT shardgate.declare_function('set_tenant')",
+        "SELECT shardgate.declare_function('do_text')",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    let tenant = |key: &str| {
+        stage.fill_in(&format!(
+            "SELECT coalesce(nullif(current_setting('app.tenant', true), ''), 'none') FROM accounts WHERE id = {key}"
+        ))
+    };
+    for round in 0..3 {
+        let (mut setter, mut other) = (stage.client().await, stage.client().await);
+        succeed(&mut setter, &format!("SELECT set_tenant({round})")).await;
+        for _ in 0..3 {
+            for key in ["{a}", "{z}"] {
+                assert_eq!(setter.value(&tenant(key)).await, round.to_string(), "{key}");
+                assert_eq!(other.value(&tenant(key)).await, "none", "{key}");
+            }
+        }
+        succeed(&mut setter, "BEGIN").await;
+        succeed(&mut setter, "SELECT set_tenant(100)").await;
+        assert_eq!(setter.value(&tenant("{z}")).await, "100");
+        succeed(&mut setter, "ROLLBACK").await;
+        assert_eq!(setter.value(&tenant("{z}")).await, round.to_string());
+        succeed(&mut setter, "SELECT do_text('SET DateStyle = ''German''')").await;
+        assert_eq!(setter.value(&stage.fill_in("SELECT date '2000-03-06' FROM accounts WHERE id = {z}")).await, "06.03.2000");
+        assert_eq!(other.value(&stage.fill_in("SELECT date '2000-03-06' FROM accounts WHERE id = {a}")).await, "2000-03-06");
+    }
+    stage.assert_log_is_clean();
+}
+
+/// What a superuser has set is taken back by a superuser, whoever the session has been since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_is_taken_back_by_who_may() {
+    let plain = Plain::start(&[]).await;
+    let mut client = plain.client().await;
+    succeed(&mut client, "DO $$ BEGIN CREATE ROLE reader; EXCEPTION WHEN duplicate_object THEN NULL; END $$").await;
+    for role in ["SET SESSION AUTHORIZATION reader", "SET ROLE reader"] {
+        let mut setter = plain.client().await;
+        for statement in ["SET lo_compat_privileges = true", role, "SELECT 1", "SELECT current_setting('lo_compat_privileges')"] {
+            succeed(&mut setter, statement).await;
+        }
+        let mut next = plain.client().await;
+        assert_eq!(next.value("SELECT current_setting('lo_compat_privileges') || session_user").await, "offpostgres", "{role}");
+        assert_eq!(setter.value("SELECT current_setting('lo_compat_privileges') || current_user").await, "onreader", "{role}");
+        succeed(&mut setter, "RESET SESSION AUTHORIZATION").await;
+        drop(setter);
+        assert_eq!(next.value("SELECT current_setting('lo_compat_privileges') || session_user").await, "offpostgres", "{role}");
+    }
+}
+
+/// Where it is proven that nothing is set, nothing is asked: the backend runs the client's statements and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_proven_to_set_nothing_costs_nothing() {
+    let plain = Plain::start(&[]).await;
+    let mut client = plain.client().await;
+    succeed(&mut client, "SELECT pure(1)").await;
+    let last =
+        "SELECT query FROM pg_stat_activity WHERE backend_type = 'client backend' AND datname = $1 AND pid <> pg_backend_pid()";
+    let shard = plain.cluster.connect_shard(0).await;
+    let database: String = shard.query_one("SELECT current_database()::text", &[]).await.expect("a name").get(0);
+    for statement in ["SELECT pure(2)", "INSERT INTO notes VALUES (1, 'a')", "SELECT count(*) FROM notes WHERE id = pure(1)"] {
+        succeed(&mut client, statement).await;
+        let queries: Vec<String> = shard.query(last, &[&database]).await.expect("activity").iter().map(|row| row.get(0)).collect();
+        assert!(queries.iter().any(|query| query == statement), "{queries:?} after {statement}");
+    }
+}
+
+/// Mistakes that are planted on purpose, one by one: what the other tests look at shows each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mistakes_of_the_reset_are_seen() {
+    let points = Points::new();
+    let plain = Plain::start_with(&[], points.options()).await;
+    let mut client = plain.client().await;
+    for statement in ["CREATE SCHEMA evil", "CREATE FUNCTION evil.pg_advisory_unlock_all() RETURNS void LANGUAGE sql AS 'SELECT'"] {
+        succeed(&mut client, statement).await;
+    }
+    drop(client);
+    // By texts that are parameters: nothing in the statement tells what they do.
+    let leave = [
+        ("not_reset", vec!["SET work_mem = '9MB'"]),
+        ("setting_not_on_record", vec![]),
+        ("reset_by_path", vec!["SET search_path = evil, pg_catalog", "SELECT pg_advisory_lock(77)"]),
+    ];
+    for (mistake, texts) in &leave {
+        for is_planted in [false, true] {
+            if is_planted {
+                points.arm(&format!("planted.{mistake}"), "");
+            }
+            let mut leaver = plain.client().await;
+            leaver.query("BEGIN");
+            assert!(!leaver.transcript().await.contains("E("));
+            for text in texts {
+                leaver.unnamed("SELECT public.do_text($1)", &[text]).sync();
+                let told = leaver.transcript().await;
+                assert!(!told.contains("E("), "{text}: {told}");
+            }
+            succeed(&mut leaver, "COMMIT").await;
+            if texts.is_empty() {
+                succeed(&mut leaver, "SELECT set_path('other, public')").await;
+            }
+            drop(leaver);
+            let state = "SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), \
+                         (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))";
+            let mut is_clean = true;
+            for _ in 0..NEXT_CLIENTS {
+                is_clean &= plain.client().await.value(state).await == "4MB|\"$user\", public|0";
+            }
+            assert_eq!(is_clean, !is_planted, "{mistake}");
+            if is_planted {
+                points.release(&format!("planted.{mistake}"));
+                close_backends(&plain.cluster).await;
+            }
+        }
+    }
+}
+
+/// One of them gets the connection of the last: those of its own thread come first.
+const NEXT_CLIENTS: usize = 12;
+
+/// So that the next case begins with new ones.
+async fn close_backends(cluster: &Cluster) {
+    let shard = cluster.connect_shard(0).await;
+    let others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+                  WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    shard.batch_execute(others).await.expect("closed");
+}
