@@ -9,6 +9,7 @@ pub(super) mod drain;
 pub(super) mod extended;
 pub(super) mod foreign_oids;
 pub(super) mod greet;
+mod kept_limits;
 pub(super) mod named;
 pub(super) mod panicked;
 pub(super) mod parameter;
