@@ -46,6 +46,7 @@ mod redefined;
 mod reference_keys;
 mod schema;
 mod sealed;
+mod sealed_matrix;
 mod shard_defaults;
 mod snapshots;
 mod stage;
