@@ -122,9 +122,26 @@ impl Control {
         ShardConnection::open(shard).await
     }
 
+    /// Where the server refuses the password, it waits a while for another one in the map: it is changed there first.
+    async fn open_by_newest_password(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
+        let mut epochs = self.map.subscribe();
+        let deadline = tokio::time::Instant::now() + PASSWORD_PATIENCE;
+        loop {
+            let newest = self.map.snapshot().shard(shard.id).cloned();
+            let failure = match ShardConnection::try_open(newest.as_deref().unwrap_or(shard)).await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) => failure,
+            };
+            let changes = tokio::time::timeout_at(deadline, epochs.changed());
+            if !failure.is_wrong_password || !matches!(changes.await, Ok(Ok(()))) {
+                return Err(failure.error);
+            }
+        }
+    }
+
     /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
     pub async fn commit_support(&self, shard: &Shard, user: &str) -> Result<CommitSupport, PgError> {
-        let mut connection = self.open(shard).await?;
+        let mut connection = self.open_by_newest_password(shard).await?;
         let support = support::for_commits(&mut connection, &self.client_roles, user).await;
         connection.close().await;
         support
@@ -163,6 +180,9 @@ impl Control {
         Ok(())
     }
 }
+
+/// How long a changed password may take to reach the map.
+const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A proxy that does not see a change of the map within this is stuck.
 const SEEN_PATIENCE: Duration = Duration::from_secs(2);

@@ -19,6 +19,8 @@ use crate::shardmap::Shard;
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
 
+const WRONG_PASSWORD: &str = "28P01";
+
 /// How long a shard has to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -31,6 +33,19 @@ pub(super) struct ShardConnection {
     pub(super) name: String,
     pub(super) server_version: i32,
     pub(super) printed: Printed,
+}
+
+/// Why a connection could not be opened.
+pub(super) struct OpenFailure {
+    pub(super) error: PgError,
+    /// The password may have been changed on the server, and not in the map yet.
+    pub(super) is_wrong_password: bool,
+}
+
+impl From<PgError> for OpenFailure {
+    fn from(error: PgError) -> Self {
+        Self { error, is_wrong_password: false }
+    }
 }
 
 /// Options for one of our connections, by a url that sessions can use as well; the error never repeats it.
@@ -49,22 +64,35 @@ pub(super) fn options(name: &str, url: &str) -> Result<PgConnectOptions, PgError
 impl ShardConnection {
     /// To a shard of the map: to its own database, or not at all. Cancel safe.
     pub(super) async fn open(shard: &Shard) -> Result<Self, PgError> {
-        let mut connection = Self::open_new(&shard.name, &shard.url).await?;
+        Self::try_open(shard).await.map_err(|failure| failure.error)
+    }
+
+    /// The same, and why not. Cancel safe.
+    pub(super) async fn try_open(shard: &Shard) -> Result<Self, OpenFailure> {
+        let mut connection = Self::connect(&shard.name, &shard.url).await?;
         connection.check_identity(shard).await?;
         Ok(connection)
     }
 
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
     pub(super) async fn open_new(name: &str, url: &str) -> Result<Self, PgError> {
+        Self::connect(name, url).await.map_err(|failure| failure.error)
+    }
+
+    async fn connect(name: &str, url: &str) -> Result<Self, OpenFailure> {
         let options = options(name, url)?;
         let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
         let connection = match opening {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(unable_to_connect(name, &error)),
+            Ok(Err(error)) => {
+                let is_wrong_password = database_error(&error).is_some_and(|error| error.code() == WRONG_PASSWORD);
+                return Err(OpenFailure { error: unable_to_connect(name, &error), is_wrong_password });
+            }
             Err(_) => {
-                return Err(PgError::new(UNABLE_TO_CONNECT, format!("could not connect to shard \"{name}\""))
+                let error = PgError::new(UNABLE_TO_CONNECT, format!("could not connect to shard \"{name}\""))
                     .with_detail(format!("There was no answer within {} seconds.", CONNECT_TIMEOUT.as_secs()))
-                    .with_hint(REACHABILITY_HINT));
+                    .with_hint(REACHABILITY_HINT);
+                return Err(error.into());
             }
         };
         let mut shard = Self { connection, name: name.to_owned(), server_version: 0, printed: Printed::default() };
