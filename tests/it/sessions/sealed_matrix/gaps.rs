@@ -48,7 +48,8 @@ pub const GAPS: &[Gap] = &[
     Gap { what: REFUSED, is_of: is_implicit_beside_sharded, who: "the next client" },
 ];
 
-const REFUSED: &str =
+/// Nothing but refusals may differ there.
+pub const REFUSED: &str =
     "beside sharded tables every statement that an implicit cast may take part in is refused while its function sets something";
 
 fn is_implicit_beside_sharded(cell: &Cell) -> bool {

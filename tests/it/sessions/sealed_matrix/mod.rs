@@ -92,7 +92,10 @@ async fn run_all(configuration: Configuration, all: Vec<Cell>) {
         run::clean_up(&stage, cell, &words, &mut left).await;
         let is_known = |failure: &str| {
             let seen = failure.lines().find(|line| line.contains("saw something else")).unwrap_or_default();
-            GAPS.iter().position(|gap| (gap.is_of)(cell) && seen.trim_start().starts_with(gap.who))
+            let mut told = failure.lines().filter_map(|line| line.trim_start().strip_prefix("proxy:"));
+            let is_refused = told.all(|told| told.trim_start().starts_with("E(0A000 "));
+            let is_known = |gap: &gaps::Gap| (gap.is_of)(cell) && seen.trim_start().starts_with(gap.who);
+            GAPS.iter().position(|gap| is_known(gap) && (is_refused || gap.what != gaps::REFUSED))
         };
         match outcome {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
