@@ -147,6 +147,14 @@ impl Control {
         support
     }
 
+    /// Makes the support objects that a shard lacks which an earlier version has registered. Cancel safe: it is one transaction.
+    pub async fn complete_shard(&self, shard: &Shard) -> Result<(), PgError> {
+        let mut connection = self.open(shard).await?;
+        let completed = support::complete(&mut connection, &self.client_roles).await;
+        connection.close().await;
+        completed
+    }
+
     /// Reads the identities that the map does not have, of shards that an earlier version has registered. Every user may read them
     /// there from then on.
     pub async fn learn_identities(&self) -> Result<(), PgError> {

@@ -6,12 +6,14 @@
 //!   finish them, and only who knows a transaction's secret may decide it. `decide` holds an advisory lock until its commit is
 //!   over, by which `hold_decisions` keeps decisions away for a moment (`crate::execute::barrier`).
 //! * `next_id` and its blocks: numbers of sequences of the whole cluster ([`numbers`]).
+//! * `residue` and its functions: which rows lie here and are not owned ([`residues`]).
 //! * `refuse_while_declaring`: the gate's trigger function ([`super::gate`]).
 //!
 //! Idempotent. The tables and functions are needed and their failure is an error; the role needs CREATEROLE, which a managed
 //! service may not give: without it everything but writes over several shards works, and `shardgate check` says so.
 
 mod numbers;
+mod residues;
 
 use super::shard_connection::ShardConnection;
 use crate::catalog::{quoted_identifier, quoted_literal};
@@ -19,7 +21,10 @@ use crate::error::{PgError, SqlState};
 
 /// Makes what is missing and returns the shard's uuid.
 pub(super) async fn ensure(shard: &mut ShardConnection, client_roles: &[String]) -> Result<String, PgError> {
-    shard.run(&format!("{OBJECTS}{}{COMMIT}", numbers::OBJECTS)).await.map_err(|error| explain(&shard.name, error))?;
+    shard
+        .run(&format!("{OBJECTS}{}{}{COMMIT}", numbers::OBJECTS, residues::OBJECTS))
+        .await
+        .map_err(|error| explain(&shard.name, error))?;
     ensure_role(shard, client_roles).await?;
     shard.value("SELECT shard::text FROM shardgate.identity").await
 }
@@ -31,6 +36,14 @@ pub(super) async fn identity(shard: &mut ShardConnection) -> Result<Option<Strin
         return Ok(None);
     }
     shard.value::<Option<String>>("SELECT (SELECT shard::text FROM shardgate.identity)").await
+}
+
+/// Makes what a shard lacks that was registered by an earlier version.
+pub(super) async fn complete(shard: &mut ShardConnection, client_roles: &[String]) -> Result<(), PgError> {
+    match shard.value::<bool>(IS_COMPLETE).await? {
+        true => Ok(()),
+        false => ensure(shard, client_roles).await.map(drop),
+    }
 }
 
 /// What a transaction that writes here and elsewhere depends on.
@@ -86,6 +99,8 @@ const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL 
      AND to_regprocedure('shardgate.number_added_column(regclass, name, bool, text)') IS NOT NULL
      AND to_regprocedure('shardgate.draw_number(regclass)') IS NOT NULL
      AND to_regprocedure('shardgate.hide_numbers(regclass, bigint)') IS NOT NULL
+     AND to_regprocedure('shardgate.residue_hashes(int)') IS NOT NULL AND to_regprocedure('shardgate.residue_keys(int)') IS NOT NULL
+     AND to_regprocedure('shardgate.residue_ranges(int)') IS NOT NULL
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {

@@ -18,6 +18,7 @@ mod operations;
 mod pools_watch;
 mod recovery;
 mod schema_watch;
+mod shards_watch;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -191,6 +192,7 @@ fn start_background(gateway: &Arc<Gateway>, stop: &CancellationToken, abort: &Ca
     keep_running("clients watch", until_stop.clone(), |(gateway, stop)| clients_watch::run(gateway, stop));
     keep_running("pools watch", until_stop.clone(), |(gateway, stop)| pools_watch::run(gateway, stop));
     keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
+    keep_running("shards watch", until_stop.clone(), |(gateway, stop)| shards_watch::run(gateway, stop));
     keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
     keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));
     keep_running("deadlocks", until_abort.clone(), |(gateway, abort)| deadlocks::run(gateway, abort));

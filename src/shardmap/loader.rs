@@ -284,6 +284,7 @@ fn group(row: &PgRow) -> Result<GroupRow, StoreError> {
         strategy: strategy(read(row, 1)?)?,
         key_types: key_types_from_stored(&key_types)?,
         default_partition: read::<Option<i32>>(row, 3)?.map(PartitionId),
+        has_residues: read(row, 4)?,
     })
 }
 
@@ -327,7 +328,7 @@ const CHANGED_KEYS_MAX: usize = 10_000;
 
 const SHARDS: &str = "SELECT shard_id, name, url, region, capacity, state, is_home, identity::text
                       FROM shardgate_map.shard WHERE epoch > $1";
-const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition
+const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition, has_residues
                       FROM shardgate_map.colocation_group WHERE epoch > $1";
 const PARTITIONS: &str = "SELECT partition_id, group_id, strategy, shard_id, state, low, epoch
                           FROM shardgate_map.partition WHERE epoch > $1";

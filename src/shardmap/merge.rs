@@ -37,6 +37,7 @@ pub(super) struct GroupRow {
     pub strategy: Strategy,
     pub key_types: Vec<KeyType>,
     pub default_partition: Option<PartitionId>,
+    pub has_residues: bool,
 }
 
 #[derive(Debug)]
@@ -135,9 +136,13 @@ fn merge_groups(
         let old = groups.get(&id);
         let row = match (rows.remove(&id), old) {
             (Some(row), _) => row,
-            (None, Some(old)) => {
-                GroupRow { id, strategy: old.strategy, key_types: old.key_types.clone(), default_partition: old.default_partition }
-            }
+            (None, Some(old)) => GroupRow {
+                id,
+                strategy: old.strategy,
+                key_types: old.key_types.clone(),
+                default_partition: old.default_partition,
+                has_residues: old.has_residues,
+            },
             (None, None) => return Err(StoreError::Unreadable(format!("partition of unknown group {}", id.0))),
         };
         let group = merge_group(old.map(Arc::as_ref), row, &removed, changed.remove(&id).unwrap_or_default())?;
@@ -156,7 +161,7 @@ fn merge_group(
     let mut partitions: Vec<Partition> =
         kept.map(|partition| changed.remove(&partition.id).unwrap_or_else(|| partition.clone())).collect();
     partitions.extend(changed.into_values());
-    Ok(Group::new(row.id, row.strategy, row.key_types, partitions, row.default_partition)?)
+    Ok(Group::new(row.id, row.strategy, row.key_types, partitions, row.default_partition)?.with_residues(row.has_residues))
 }
 
 #[cfg(test)]
@@ -167,7 +172,13 @@ mod tests {
     const GROUP: GroupId = GroupId(1);
 
     fn group_row() -> GroupRow {
-        GroupRow { id: GROUP, strategy: Strategy::Hash, key_types: vec![KeyType::Int8], default_partition: None }
+        GroupRow {
+            id: GROUP,
+            strategy: Strategy::Hash,
+            key_types: vec![KeyType::Int8],
+            default_partition: None,
+            has_residues: false,
+        }
     }
 
     fn partition(id: i32, low: Option<i64>, shard: i32) -> PartitionRow {
@@ -232,6 +243,19 @@ mod tests {
         assert!(matches!(next.table("public", "t").map(|table| table.kind.clone()), Some(TableKind::Sharded { .. })));
         let gone = ChangedRows { removed_tables: vec![name], ..ChangedRows::default() };
         assert!(merge(&next, gone).expect("valid").table("public", "t").is_none());
+    }
+
+    #[test]
+    fn a_group_keeps_its_residues_until_its_row_changes() {
+        let with = ChangedRows { groups: vec![GroupRow { has_residues: true, ..group_row() }], ..ChangedRows::default() };
+        let with = merge(&two_partitions(), with).expect("valid");
+        assert_eq!(owners(&with), [(1, 1), (2, 2)]);
+        assert!(with.has_residues());
+        let moved = ChangedRows { partitions: vec![partition(2, Some(0), 3)], ..ChangedRows::default() };
+        let moved = merge(&with, moved).expect("valid");
+        assert!(moved.group(GROUP).is_some_and(|group| group.has_residues));
+        let without = ChangedRows { groups: vec![group_row()], ..ChangedRows::default() };
+        assert!(!merge(&moved, without).expect("valid").has_residues());
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct Group {
     pub partitions: Vec<Partition>,
     /// Lookup only: where a key without mapping goes.
     pub default_partition: Option<PartitionId>,
+    /// Rows of the group may lie on shards that do not own them: a partition moves.
+    pub has_residues: bool,
     /// Positions in `partitions`, sorted by partition id.
     by_id: Vec<u32>,
     /// Hash only: where each partition but the first one begins. Side by side, as every statement searches here.
@@ -269,6 +271,11 @@ impl MapSnapshot {
         self.groups.get(&id)
     }
 
+    /// Rows may lie on shards that do not own them. A cluster has few groups.
+    pub fn has_residues(&self) -> bool {
+        self.groups.values().any(|group| group.has_residues)
+    }
+
     pub fn table(&self, schema: &str, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(&(schema.to_owned(), name.to_owned()))
     }
@@ -307,13 +314,18 @@ impl Group {
             Some(Bound::Key(_)) | None => None,
         });
         let hash_lows = hash_lows.collect();
-        let group = Self { id, strategy, key_types, partitions, default_partition, by_id, hash_lows, owners, held };
+        let group =
+            Self { id, strategy, key_types, partitions, default_partition, by_id, hash_lows, owners, held, has_residues: false };
         match default_partition {
             Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
                 Err(InvalidGroup::UnknownDefault)
             }
             Some(_) | None => Ok(group),
         }
+    }
+
+    pub fn with_residues(self, has_residues: bool) -> Self {
+        Self { has_residues, ..self }
     }
 
     /// The shards that have partitions of the group, sorted: where a statement goes that names no key, found without a walk

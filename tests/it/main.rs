@@ -17,6 +17,7 @@ mod parity;
 mod rebalance;
 mod refusals;
 mod relations;
+mod residues;
 mod servers;
 mod sessions;
 mod setup_script;

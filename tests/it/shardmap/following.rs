@@ -77,6 +77,29 @@ async fn one_change_reads_only_its_own_rows() {
 }
 
 #[tokio::test]
+async fn that_rows_may_lie_where_they_are_not_owned_is_followed() {
+    let cluster = map_cluster().await;
+    let map = map_with_shards(&cluster).await;
+    let hash = distribute_hash(&map, "t", 10).await;
+    let before = map.statistics();
+    let client = cluster.connect_map().await;
+    for has_residues in [true, false] {
+        let script = format!(
+            "BEGIN; SELECT shardgate_map.begin_change('x', 'test', '{{}}');
+             UPDATE shardgate_map.colocation_group SET has_residues = {has_residues} WHERE group_id = {}; COMMIT",
+            hash.0
+        );
+        client.batch_execute(&script).await.expect("changed");
+        map.refresh().await.expect("refresh");
+        assert_eq!(map.snapshot().has_residues(), has_residues);
+        assert_eq!(map.snapshot().group(hash).map(|group| group.partitions.len()), Some(10));
+    }
+    let after = map.statistics();
+    assert_eq!((after.full_loads, after.rows_read - before.rows_read), (before.full_loads, 2));
+    map.close().await;
+}
+
+#[tokio::test]
 async fn who_is_too_far_behind_loads_everything() {
     let cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
