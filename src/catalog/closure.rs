@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Catalog, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, SessionEffects, TriggerEvents};
+use super::{
+    Catalog, ChangedSettings, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, SessionEffects, TriggerEvents,
+};
 
 mod session;
 
@@ -93,6 +95,8 @@ pub struct BodyReferences {
     pub notifies: bool,
     /// SET LOCAL, or set_config(…, true).
     pub sets_local: bool,
+    /// It changes settings of the session whose names stand in it.
+    pub sets_session: bool,
     /// What the text itself leaves in the session; not what the functions in it do.
     pub effects: SessionEffects,
 }
@@ -104,6 +108,34 @@ pub enum SchemaEffect {
     RunsAnything,
     /// It creates, alters or drops objects that are not temporary.
     Changes,
+}
+
+/// A call that a statement makes by its own words.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What it touches, its settings aside.
+    pub closure: Arc<Closure>,
+    pub sets: CallSets,
+}
+
+/// The settings that a call changes, whose names are known: its session follows them. They would differ from shard to shard where it
+/// runs on several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSets {
+    /// None, or by names that it makes when it runs.
+    Nothing,
+    /// Of the transaction.
+    Local,
+    /// Of the session, and perhaps of the transaction.
+    Session,
+}
+
+/// What running a DO block does.
+#[derive(Clone, Debug)]
+pub struct BlockCall {
+    pub call: Call,
+    pub notifies: bool,
+    pub sets_local: bool,
 }
 
 /// Reads bodies; implemented where SQL is parsed.
@@ -126,6 +158,8 @@ pub struct ClosureCache {
 #[derive(Clone, Debug)]
 struct Walked {
     closure: Arc<Closure>,
+    /// The closure counts a change of the session's settings as something that is not known.
+    call: Call,
     /// Apart from the closure: it is asked for too of what is declared because it is not known.
     notifies: bool,
     sets_local: bool,
@@ -165,6 +199,11 @@ impl Catalog {
         self.walked_function(function, reader).sets_local
     }
 
+    /// What a statement that calls the function touches by it, and which settings that changes.
+    pub fn call_of_function(&self, function: Oid, reader: &dyn BodyReader) -> Call {
+        self.walked_function(function, reader).call
+    }
+
     /// What calling the function may do to the schema, and which function does that.
     pub fn function_changes_schema(&self, function: Oid, reader: &dyn BodyReader) -> Option<(SchemaEffect, Oid)> {
         self.walked_function(function, reader).changes_schema
@@ -192,8 +231,8 @@ impl Catalog {
     }
 
     /// What running the PL/pgSQL body of a DO block touches: under this search path, unless the body, or a function that it calls,
-    /// may change it. And whether it sends notifications, and changes a setting for the transaction.
-    pub fn closure_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> (Closure, bool, bool) {
+    /// may change it.
+    pub fn call_of_block(&self, body: &str, search_path: &[String], reader: &dyn BodyReader) -> BlockCall {
         let of = "the DO block";
         let mut walk = Walk::new(self, reader);
         let found = reader.references("plpgsql", body);
@@ -205,7 +244,7 @@ impl Catalog {
         walk.references(&found, keeps_path.then_some(search_path), of);
         walk.conversions(body, &[]);
         let (notifies, sets_local) = (walk.notifies, walk.sets_local);
-        (walk.finish(), notifies, sets_local)
+        BlockCall { call: walk.finish_call().1, notifies, sets_local }
     }
 
     /// What using the relation touches beyond the relation itself.
@@ -222,8 +261,9 @@ impl Catalog {
         walk(&mut state);
         let (notifies, sets_local, changes_schema) = (state.notifies, state.sets_local, state.changes_schema);
         let names = Arc::new(std::mem::take(&mut state.names));
-        let effects = Arc::new(std::mem::take(&mut state.effects));
-        let walked = Walked { closure: Arc::new(state.finish()), notifies, sets_local, changes_schema, names, effects };
+        let effects = Arc::new(state.effects.clone());
+        let (closure, call) = state.finish_call();
+        let walked = Walked { closure, call, notifies, sets_local, changes_schema, names, effects };
         self.closures.walked.lock().insert(key, walked.clone());
         walked
     }
@@ -341,6 +381,8 @@ struct Walk<'a> {
     unknown: Option<String>,
     notifies: bool,
     sets_local: bool,
+    /// What changes settings of the session, by their names.
+    sets_session: Option<String>,
     effects: SessionEffects,
     changes_schema: Option<(SchemaEffect, Oid)>,
 }
@@ -387,19 +429,37 @@ impl<'a> Walk<'a> {
             unknown: None,
             notifies: false,
             sets_local: false,
+            sets_session: None,
             effects: SessionEffects::default(),
             changes_schema: None,
         }
     }
 
     fn finish(self) -> Closure {
-        match self.unknown {
+        Arc::unwrap_or_clone(self.finish_call().0)
+    }
+
+    fn finish_call(self) -> (Arc<Closure>, Call) {
+        let sets = match (&self.unknown, &self.sets_session, &self.effects.settings_of_transaction) {
+            (None, Some(_), ChangedSettings::Nothing | ChangedSettings::Named(_)) => CallSets::Session,
+            (None, None, ChangedSettings::Named(_)) => CallSets::Local,
+            (_, _, ChangedSettings::Nothing | ChangedSettings::Any) | (Some(_), _, _) => CallSets::Nothing,
+        };
+        let closure = Arc::new(match self.unknown {
             Some(why) => Closure::Unknown(why),
             None => Closure::Known(References {
                 reads: self.reads.into_iter().collect(),
                 writes: self.writes.into_iter().collect(),
                 sequences: self.sequences.into_iter().collect(),
             }),
+        });
+        match (self.sets_session, &*closure) {
+            (Some(why), Closure::Known(_)) => {
+                let unknown = Arc::new(Closure::Unknown(why));
+                let closure = if sets == CallSets::Session { closure } else { Arc::clone(&unknown) };
+                (unknown, Call { closure, sets })
+            }
+            (_, _) => (Arc::clone(&closure), Call { closure, sets }),
         }
     }
 
@@ -482,6 +542,9 @@ impl<'a> Walk<'a> {
     fn references(&mut self, found: &BodyReferences, search_path: Option<&[String]>, of: &str) {
         self.notifies |= found.notifies;
         self.sets_local |= found.sets_local;
+        if found.sets_session {
+            self.sets_session.get_or_insert_with(|| format!("{of} changes a setting of the session"));
+        }
         self.effects.add(&found.effects);
         let may_be_temporary = |name: &&BodyName| name.schema.as_deref().is_none_or(|schema| schema == "pg_temp");
         self.names.extend(found.reads.iter().chain(&found.writes).filter(may_be_temporary).map(|name| name.name.clone()));

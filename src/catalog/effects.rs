@@ -23,6 +23,8 @@ pub struct SessionEffects {
     pub kept: BTreeSet<Kept>,
     /// The like of it, where it is not known whether the statement comes to it: the connection is closed, and keeps nobody.
     pub is_closed: bool,
+    /// Settings of the transaction alone. They end with it by themselves; its statements on other shards have to know of them.
+    pub settings_of_transaction: ChangedSettings,
 }
 
 /// Settings of the session, not of the transaction alone.
@@ -79,6 +81,10 @@ impl ChangedSettings {
         *self == ChangedSettings::Nothing
     }
 
+    fn named(name: &str) -> Self {
+        ChangedSettings::Named(BTreeSet::from([name.to_ascii_lowercase()]))
+    }
+
     fn add(&mut self, other: &Self) {
         match (&mut *self, other) {
             (_, ChangedSettings::Nothing) | (ChangedSettings::Any, _) => {}
@@ -90,7 +96,24 @@ impl ChangedSettings {
 
 impl SessionEffects {
     pub fn is_nothing(&self) -> bool {
-        self.settings.is_nothing() && !self.is_unproven && self.kept.is_empty() && !self.is_closed
+        self.settings.is_nothing()
+            && !self.is_unproven
+            && self.kept.is_empty()
+            && !self.is_closed
+            && self.settings_of_transaction.is_nothing()
+    }
+
+    /// What is left when the transaction has ended.
+    pub fn without_transaction(mut self) -> Self {
+        self.settings_of_transaction = ChangedSettings::Nothing;
+        self
+    }
+
+    /// Where statements on other shards may follow in the transaction: its settings are read back like those of the session.
+    pub fn with_transaction(mut self) -> Self {
+        let settings = std::mem::take(&mut self.settings_of_transaction);
+        self.settings.add(&settings);
+        self
     }
 
     /// One of both may happen, or both.
@@ -99,10 +122,16 @@ impl SessionEffects {
         self.is_unproven |= other.is_unproven;
         self.kept.extend(&other.kept);
         self.is_closed |= other.is_closed;
+        self.settings_of_transaction.add(&other.settings_of_transaction);
     }
 
     pub fn sets(&mut self, name: &str) {
-        self.settings.add(&ChangedSettings::Named(BTreeSet::from([name.to_ascii_lowercase()])));
+        self.settings.add(&ChangedSettings::named(name));
+    }
+
+    /// `None`: a name that is not known.
+    pub fn sets_for_transaction(&mut self, name: Option<&str>) {
+        self.settings_of_transaction.add(&name.map_or(ChangedSettings::Any, ChangedSettings::named));
     }
 
     pub fn sets_any(&mut self) {
@@ -116,7 +145,7 @@ impl SessionEffects {
     /// The same of what every statement may come to and hardly any does: it refuses none and pins no connection.
     pub fn of_anything(mut self) -> Self {
         self.is_closed |= !std::mem::take(&mut self.kept).is_empty();
-        self
+        self.without_transaction()
     }
 
     /// Of a text that is not understood, or runs others that it makes itself: by the words in it.

@@ -16,7 +16,10 @@ mod numbering;
 mod quote;
 
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
-pub use closure::{Access, BodyName, BodyReader, BodyReferences, Closure, ClosureCache, PartClosure, References, SchemaEffect};
+pub use closure::{
+    Access, BlockCall, BodyName, BodyReader, BodyReferences, Call, CallSets, Closure, ClosureCache, PartClosure, References,
+    SchemaEffect,
+};
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};

@@ -203,6 +203,7 @@ impl Session {
             super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
         self.check_decider(statement, &route)?;
+        self.check_settings_followed(statement, &route)?;
         self.check_effects(statement, &route)?;
         self.check_writable(statement, inputs.text(), &route)?;
         self.wait_for_shards_of(&route).await?;

@@ -115,6 +115,10 @@ pub enum SessionCall {
     Seed,
     /// SET LOCAL, or set_config(…, true), in a function or a trigger.
     SetsLocally,
+    /// The same in what the statement calls, with names that are known: followed where it runs on one shard.
+    SetsNamedLocally,
+    /// What the statement calls changes settings of the session whose names are known: it runs on one shard.
+    Sets,
     /// A session-level advisory lock: the connection is the client's until it is released.
     AdvisoryLock,
     /// Releases session-level advisory locks.

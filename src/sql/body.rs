@@ -45,6 +45,13 @@ pub fn references_of(node: Node<'_>, text: &str) -> BodyReferences {
     found.finish(text)
 }
 
+/// The same of an expression alone.
+pub fn references_of_expression(node: Node<'_>, text: &str) -> BodyReferences {
+    let mut found = Found::default();
+    query(node, &mut found);
+    found.finish(text)
+}
+
 /// Bodies longer than this are not read.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -145,6 +152,7 @@ impl Found {
         self.references.fields.extend(references.fields);
         self.references.notifies |= references.notifies;
         self.references.sets_local |= references.sets_local;
+        self.references.sets_session |= references.sets_session;
         self.references.effects.add(&references.effects);
     }
 
@@ -332,10 +340,12 @@ fn setting(set: &nodes::VariableSetStmt, found: &mut Found) {
             DEFAULT_MODES.iter().for_each(|mode| effects.sets(mode));
         }
         (Kind::VAR_SET_MULTI, _) => {
+            effects.sets_for_transaction(None);
             found.references.sets_local = true;
             return;
         }
         _ if set.is_local || name.starts_with("transaction_") => {
+            effects.sets_for_transaction(is_followed(&name).then_some(&name));
             found.references.sets_local = true;
             return;
         }
@@ -344,9 +354,21 @@ fn setting(set: &nodes::VariableSetStmt, found: &mut Found) {
             if matches!(session_command::classify(Node::VariableSetStmt(set)), Some(Ok(_))) => {}
         (Kind::VAR_RESET_ALL, _) => effects.sets_any(),
         (_, "seed") => {}
-        _ => effects.sets(&name),
+        _ => {
+            effects.sets(&name);
+            if is_followed(&name) {
+                found.references.sets_session = true;
+                return;
+            }
+        }
     }
     found.give_up("changes a setting of the session");
+}
+
+/// The session can follow it by its name, and it does not change what the rest of the body means: the search path does, and so do
+/// those of the transaction.
+fn is_followed(name: &str) -> bool {
+    !name.eq_ignore_ascii_case("search_path") && !name.to_ascii_lowercase().starts_with("transaction_")
 }
 
 /// Settings of SET SESSION CHARACTERISTICS.
@@ -412,14 +434,22 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         },
         "lastval" => found.give_up("calls lastval"),
         "set_config" if !is_local_set_config(call) => {
-            match call.args().iter().next().and_then(tree::constant_text) {
-                Some(setting) => found.references.effects.sets(&setting),
+            let setting = call.args().iter().next().and_then(tree::constant_text);
+            match &setting {
+                Some(setting) => found.references.effects.sets(setting),
                 None => found.references.effects.sets_any(),
             }
-            found.give_up("changes a setting of the session");
+            match setting.is_some_and(|setting| is_followed(&setting)) {
+                true => found.references.sets_session = true,
+                false => found.give_up("changes a setting of the session"),
+            }
         }
         name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
-        "set_config" => found.references.sets_local = true,
+        "set_config" => {
+            let setting = call.args().iter().next().and_then(tree::constant_text).filter(|setting| is_followed(setting));
+            found.references.effects.sets_for_transaction(setting.as_deref());
+            found.references.sets_local = true;
+        }
         "pg_notify" => found.references.notifies = true,
         _ => {}
     }

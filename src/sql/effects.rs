@@ -40,7 +40,8 @@ fn of_node(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
         },
         Node::DoStmt(block) => of_block(block, context),
         Node::ExecuteStmt(execute) => execute.params().iter().fold(SessionEffects::default(), |mut all, argument| {
-            all.add(&of_query(argument, text, context));
+            let found = body::references_of_expression(argument, text);
+            all.add(&context.catalog.session_effects(&found, &SqlBodyReader));
             all
         }),
         Node::None | Node::PrepareStmt(_) | Node::NotifyStmt(_) | Node::CheckPointStmt(_) => SessionEffects::default(),
@@ -147,10 +148,11 @@ mod tests {
             "SELECT * FROM watched",
             "DO $$ begin perform pure(1); set local work_mem = 1; end $$",
             "EXPLAIN UPDATE plain SET id = pure(id)",
+            "EXECUTE p(1, pure(2))",
             "SET work_mem = 1",
             "COPY plain FROM STDIN",
         ] {
-            assert_eq!(effects(&context, text), SessionEffects::default(), "{text}");
+            assert_eq!(effects(&context, text).without_transaction(), SessionEffects::default(), "{text}");
         }
         let named = |name: &str| ChangedSettings::Named([name.to_owned()].into());
         for (text, settings) in [
@@ -163,6 +165,7 @@ mod tests {
             ("DECLARE c CURSOR FOR SELECT set_tenant(1)", named("app.tenant")),
             ("DO $$ begin set search_path = a; end $$", named("search_path")),
             ("COPY (SELECT set_tenant(1)) TO STDOUT", named("app.tenant")),
+            ("EXECUTE p(set_tenant(1))", named("app.tenant")),
             ("UPDATE pg_settings SET setting = 1", ChangedSettings::Any),
             ("INSERT INTO checked VALUES (1)", ChangedSettings::Any),
         ] {

@@ -54,6 +54,7 @@ mod staged;
 mod staying;
 mod temporary;
 mod temporary_names;
+mod tenants;
 mod user_schemas;
 mod ways_in;
 

@@ -35,7 +35,8 @@ impl Catalog {
         }
         for (names, access) in [(&found.reads, Access::Read), (&found.writes, Access::Write)] {
             for oid in names.iter().flat_map(|name| self.relations_named(name)) {
-                effects.add(&self.cached(CacheKey::Relation(oid, access), reader, |walk| walk.relation(oid, access)).effects);
+                let of_relation = self.cached(CacheKey::Relation(oid, access), reader, |walk| walk.relation(oid, access)).effects;
+                effects.add(&SessionEffects::clone(&of_relation).without_transaction());
             }
         }
         effects

@@ -40,6 +40,7 @@ fn reader() -> Bodies {
         ("use operator", BodyReferences { operators: vec!["===".into()], ..Default::default() }),
         ("SELECT exists audit", BodyReferences { reads: vec![name("audit")], ..Default::default() }),
         ("notify", BodyReferences { notifies: true, ..Default::default() }),
+        ("set", BodyReferences { sets_session: true, ..Default::default() }),
         ("xml", BodyReferences { functions: vec![name("query_to_xml")], ..Default::default() }),
     ]))
 }
@@ -186,6 +187,32 @@ fn what_notifies_is_known_even_where_nothing_else_is() {
     // By what a trigger of another table does.
     catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
     assert!(catalog.function_notifies(13, &reader()));
+}
+
+/// Only who calls it by its name can follow what it sets.
+#[test]
+fn a_setting_is_known_to_who_calls_the_function() {
+    let mut catalog = catalog(vec![
+        function(10, "log", "plpgsql", "set"),
+        function(11, "caller", "sql", "call log"),
+        function(12, "dynamic", "plpgsql", "execute"),
+        function(13, "quiet", "plpgsql", "insert audit"),
+    ]);
+    let call = |catalog: &Catalog, oid| {
+        let call = catalog.call_of_function(oid, &reader());
+        ((*call.closure).clone(), call.sets)
+    };
+    let unknown = Closure::Unknown("function \"log\" changes a setting of the session".to_owned());
+    for setting in [10, 11] {
+        assert_eq!(*catalog.closure_of_function(setting, &reader()), unknown);
+        assert_eq!(call(&catalog, setting), (known(&[], &[]), CallSets::Session));
+    }
+    assert!(matches!(call(&catalog, 12), (Closure::Unknown(_), CallSets::Nothing)));
+    assert_eq!(call(&catalog, 13), (known(&[], &[AUDIT]), CallSets::Nothing));
+    catalog.closures = ClosureCache::default();
+    catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(trigger(10));
+    assert_eq!(call(&catalog, 13), (known(&[], &[AUDIT]), CallSets::Session));
+    assert_eq!(catalog.closures_by_part(AUDIT, Access::Write, &reader())[0].closure, unknown);
 }
 
 #[test]

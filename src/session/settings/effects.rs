@@ -30,7 +30,8 @@ use crate::session::transaction::decider::TEMPORARY_OBJECTS;
 use crate::session::transaction::participant::Participant;
 use crate::session::transaction::{Status, Told};
 use crate::session::{Failure, Session, SessionEnd};
-use crate::sql::analysis::{Analysis, Command};
+use crate::sql::analysis::{Analysis, Command, SessionCall};
+use crate::wire::client_tag;
 
 /// What the statement that runs may leave behind.
 #[derive(Default)]
@@ -66,8 +67,43 @@ impl Session {
             Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
             // The connection is closed with its session.
             Some(_) if changes_schema && self.keeps_connections() => Ok(()),
-            Some(effects) => self.note_effects(&with_those_of_text(effects, statement, text)),
+            Some(effects) => {
+                let effects = self.counting_now(with_those_of_text(effects, statement, text), statement);
+                if effects.is_nothing() { Ok(()) } else { self.note_effects(&effects) }
+            }
         }
+    }
+
+    /// What is set for the transaction counts where more statements may follow in it, which may be on other shards.
+    fn counting_now(&mut self, effects: Arc<SessionEffects>, statement: &Analysis) -> Arc<SessionEffects> {
+        if effects.settings_of_transaction.is_nothing() {
+            return effects;
+        }
+        let has_others = self.gateway.map.load().shards.len() > 1;
+        let is_followed = has_others && statement.session_calls.contains(&SessionCall::SetsNamedLocally) && self.may_go_on();
+        let effects = Arc::unwrap_or_clone(effects);
+        Arc::new(if is_followed { effects.with_transaction() } else { effects.without_transaction() })
+    }
+
+    /// The statement is not the last one of its transaction, as far as is known.
+    fn may_go_on(&mut self) -> bool {
+        let mut is_last = || matches!(self.client.peek(), Ok(Some(header)) if header.tag == client_tag::SYNC);
+        self.transaction.is_open() || (self.batch.is_open && !is_last())
+    }
+
+    /// Settings that a function changes are those of one shard, from which the others get them.
+    pub(in crate::session) fn check_settings_followed(&self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
+        let is_called = |call: SessionCall| statement.session_calls.contains(&call);
+        let is_in_transaction = || (self.transaction.is_open() || self.has_pipeline()) && !self.is_staging;
+        let counts = is_called(SessionCall::Sets) || (is_called(SessionCall::SetsNamedLocally) && is_in_transaction());
+        if !counts || route.shard().is_some() {
+            return Ok(());
+        }
+        Err(PgError::unsupported(
+            "a function that changes settings is not supported across shards",
+            "Each shard would set its own, and the session would have them as one of the shards has set them last.",
+            "Call it in a statement of its own, or restrict the statement to one shard key.",
+        ))
     }
 
     /// As [`Session::note_effects_of`], of a portal that goes on to be run.
@@ -184,6 +220,10 @@ impl Session {
         let mut changed = Vec::new();
         let shards: Vec<_> =
             self.participants.iter().filter(|participant| self.is_to_be_read(participant)).map(|one| one.shard).collect();
+        if self.batch.is_open && !self.transaction.is_open() && !shards.is_empty() {
+            // What comes later in this pipeline may fail, and takes back what was set.
+            self.begin_for_pipeline();
+        }
         for shard in shards {
             let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
             self.drain_with_flush(index).await?;
@@ -223,8 +263,14 @@ impl Session {
         let sql = match &effects.settings {
             ChangedSettings::Named(names) if !effects.is_unproven => values_of(names.iter().map(String::as_str)),
             ChangedSettings::Named(_) | ChangedSettings::Nothing | ChangedSettings::Any => {
-                let on_record = values_of(participant.connection.settings.iter().map(|(name, _)| name));
-                if on_record.is_empty() { ALL_VALUES.to_owned() } else { format!("{ALL_VALUES} UNION ALL {on_record}") }
+                // The server does not list custom settings.
+                let named = match &effects.settings {
+                    ChangedSettings::Named(names) => Some(names.iter().map(String::as_str)),
+                    ChangedSettings::Nothing | ChangedSettings::Any => None,
+                };
+                let on_record = participant.connection.settings.iter().map(|(name, _)| name);
+                let others = values_of(on_record.chain(named.into_iter().flatten()));
+                if others.is_empty() { ALL_VALUES.to_owned() } else { format!("{ALL_VALUES} UNION ALL {others}") }
             }
         };
         let is_in_transaction = participant.connection.status == b'T';

@@ -174,16 +174,29 @@ fn bodies_that_nest_deeply_end() {
 }
 
 #[test]
-fn what_would_outlive_the_transaction_is_not_understood() {
-    let unknown = |language: &str, body: &str| SqlBodyReader.references(language, body).unknown;
-    let setting = Some("changes a setting of the session".to_owned());
-    assert_eq!(unknown("sql", "SELECT set_config('work_mem', '1MB', false)"), setting);
-    assert_eq!(unknown("sql", "SELECT set_config('work_mem', '1MB', $1)"), setting);
-    assert_eq!(unknown("plpgsql", "BEGIN SET work_mem = '1MB'; END"), setting);
-    assert_eq!(unknown("plpgsql", "BEGIN PERFORM set_config('work_mem', '1MB', false); END"), setting);
-    assert_eq!(unknown("plpgsql", "BEGIN SET LOCAL work_mem = '1MB'; PERFORM set_config('a.b', 'c', true); END"), None);
-    assert!(unknown("sql", "SELECT pg_advisory_lock(1)").is_some());
-    assert_eq!(unknown("sql", "SELECT pg_advisory_xact_lock(1)"), None);
+fn what_outlives_the_transaction_is_known_by_its_name_or_not_understood() {
+    let told = |language: &str, body: &str| {
+        let found = SqlBodyReader.references(language, body);
+        (found.sets_session, found.sets_local, found.unknown)
+    };
+    let named = (true, false, None);
+    assert_eq!(told("sql", "SELECT set_config('work_mem', '1MB', false)"), named);
+    assert_eq!(told("sql", "SELECT set_config('work_mem', '1MB', $1)"), named);
+    assert_eq!(told("plpgsql", "BEGIN SET work_mem = '1MB'; RESET role; END"), named);
+    assert_eq!(told("plpgsql", "BEGIN PERFORM set_config('work_mem', v, false); END"), named);
+    for body in [
+        "BEGIN SET search_path = a; END",
+        "BEGIN PERFORM set_config('Search_Path', 'a', false); END",
+        "BEGIN PERFORM set_config(n, 'a', false); END",
+        "BEGIN RESET ALL; END",
+        "BEGIN SET seed = 0.5; END",
+    ] {
+        assert_eq!(told("plpgsql", body).2.as_deref(), Some("changes a setting of the session"), "{body}");
+    }
+    let local = (false, true, None);
+    assert_eq!(told("plpgsql", "BEGIN SET LOCAL work_mem = '1MB'; PERFORM set_config('a.b', 'c', true); END"), local);
+    assert!(told("sql", "SELECT pg_advisory_lock(1)").2.is_some());
+    assert_eq!(told("sql", "SELECT pg_advisory_xact_lock(1)"), (false, false, None));
 }
 
 #[test]
@@ -228,8 +241,13 @@ fn what_a_body_leaves_in_its_session_is_told() {
         "begin set transaction read only; set standard_conforming_strings = on; end",
         "begin execute 'select 1'; end",
     ] {
-        assert_eq!(effects("plpgsql", body), nothing, "{body}");
+        assert_eq!(effects("plpgsql", body).without_transaction(), nothing, "{body}");
     }
+    let mut sets = SessionEffects::default();
+    sets.sets_for_transaction(Some("a.b"));
+    assert_eq!(effects("plpgsql", "begin perform set_config('A.b', c, true); end"), sets);
+    sets.sets_for_transaction(None);
+    assert_eq!(effects("plpgsql", "begin set local a.b = 1; perform set_config(n, c, true); end"), sets);
     let mut sets = SessionEffects::default();
     ["app.tenant", "search_path", "role", "work_mem", "timezone"].iter().for_each(|name| sets.sets(name));
     let body = "begin perform set_config('App.Tenant', t::text, false); set search_path = a; if b then commit; reset role; end if; \

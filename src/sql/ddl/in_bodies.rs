@@ -147,6 +147,9 @@ impl<'c> Proof<'c> {
         if let Some(why) = &references.unknown {
             return Err(format!("It {why}"));
         }
+        if references.sets_session {
+            return Err("It changes a setting of the session".to_owned());
+        }
         if let Some(table) = references.writes.first() {
             return Err(format!("It also writes to \"{}\"", table.name));
         }

@@ -1,13 +1,15 @@
 //! Function calls: which are aggregates, which change something or differ from shard to shard, and what a user's function
 //! touches behind the statement's back.
 
+use std::sync::Arc;
+
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
-use crate::catalog::{Access, Closure, Function, References, RelationKind, SchemaEffect};
+use crate::catalog::{Access, Call, CallSets, Closure, Function, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
 use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
@@ -69,7 +71,7 @@ impl<'c> Reader<'c> {
         is_aggregate |= !matches!(call.agg_filter(), Node::None);
         for function in &candidates {
             is_aggregate |= function.kind == 'a' || function.kind == 'w';
-            self.note_user_function(function, place);
+            self.note_called_function(function, place);
         }
         if schema.is_none_or(|schema| schema == "pg_catalog") {
             is_aggregate |= catalog_functions::is_aggregate(name);
@@ -247,7 +249,30 @@ impl<'c> Reader<'c> {
         }
     }
 
+    /// A function that is called without its name: by an operator, a cast, a domain.
     pub fn note_user_function(&mut self, function: &Function, place: Place) {
+        let closure = Arc::new(self.closure(function));
+        self.note_function(function, place, &Call { closure, sets: CallSets::Nothing });
+    }
+
+    /// A function whose name stands in the statement: the settings that it changes are followed.
+    fn note_called_function(&mut self, function: &Function, place: Place) {
+        let closure = self.closure(function);
+        let is_proven = !self.is_declared(function) && !is_transparent(function);
+        let call = match is_proven {
+            true => self.context.catalog.call_of_function(function.oid, &SqlBodyReader),
+            false => Call { closure: Arc::new(closure), sets: CallSets::Nothing },
+        };
+        self.note_function(function, place, &call);
+    }
+
+    fn note_function(&mut self, function: &Function, place: Place, call: &Call) {
+        if call.sets == CallSets::Session {
+            self.notes.session_call(SessionCall::Server);
+            self.notes.session_call(SessionCall::Sets);
+            self.notes.volatile.get_or_insert_with(|| format!("{}()", function.name));
+            self.notes.not_pushable(one_server(&function.name));
+        }
         if function.volatility == 'v' {
             self.notes.volatile.get_or_insert_with(|| format!("{}()", function.name));
             if place != Place::Output || !function.is_extension_member {
@@ -260,8 +285,7 @@ impl<'c> Reader<'c> {
             self.notes.session_call(SessionCall::Server);
             self.note_server_calls(function);
         }
-        let closure = self.closure(function);
-        let writes = match &closure {
+        let writes = match &*call.closure {
             Closure::Known(References { writes, .. }) => !writes.is_empty(),
             Closure::Unknown(_) => function.volatility == 'v',
         };
@@ -273,19 +297,22 @@ impl<'c> Reader<'c> {
             self.notes.sends_notifications(|| format!("function \"{}\"", function.name));
         }
         if !self.is_declared(function) && self.context.catalog.function_sets_local(function.oid, &SqlBodyReader) {
-            self.notes.session_call(SessionCall::SetsLocally);
+            self.notes.session_call(match call.sets {
+                CallSets::Nothing => SessionCall::SetsLocally,
+                CallSets::Local | CallSets::Session => SessionCall::SetsNamedLocally,
+            });
         }
         // That a function may run anything its declaration rules out.
         let changes = self.context.catalog.function_changes_schema(function.oid, &SqlBodyReader);
         let is_declared = self.is_declared(function);
         self.notes.may_change_schema(changes.filter(|(effect, _)| *effect == SchemaEffect::Changes || !is_declared));
-        match closure {
+        match &*call.closure {
             Closure::Known(references) => {
-                self.note_copies_read(function, &references);
-                self.note_references(&references, &function.name);
+                self.note_copies_read(function, references);
+                self.note_references(references, &function.name);
             }
             Closure::Unknown(reason) => {
-                self.notes.touches_anything.get_or_insert(reason);
+                self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
         }
     }
@@ -319,9 +346,7 @@ impl<'c> Reader<'c> {
                 _ => Closure::Unknown(format!("A table that function \"{}\" is declared to touch does not exist.", function.name)),
             };
         }
-        let is_transparent = function.is_extension_member && !function.runs_queries();
-        // An aggregate is made of other functions.
-        if is_transparent || (function.language == "internal" && function.kind != 'a') {
+        if is_transparent(function) {
             return Closure::Known(References::default());
         }
         self.context.catalog.closure_of_function(function.oid, &SqlBodyReader).as_ref().clone()
@@ -386,6 +411,12 @@ impl<'c> Reader<'c> {
             Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) => {}
         }
     }
+}
+
+/// It touches no table of users.
+fn is_transparent(function: &Function) -> bool {
+    // An aggregate is made of other functions.
+    (function.is_extension_member && !function.runs_queries()) || (function.language == "internal" && function.kind != 'a')
 }
 
 pub fn volatile(name: &str) -> PgError {

@@ -4,6 +4,7 @@
 //! must be known ([`super::insert`], [`super::merge_into`]).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pg_raw_parse::list::CastNodeList;
 use pg_raw_parse::{Node, nodes};
@@ -18,7 +19,7 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, Closure, Oid, References, Relation, Trigger, TriggerEvents};
+use crate::catalog::{Access, BlockCall, Call, CallSets, Closure, Oid, References, Relation, Trigger, TriggerEvents};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
@@ -163,24 +164,30 @@ impl<'c> Reader<'c> {
         };
         self.notes.writes();
         let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
-        let (closure, notifies, sets_local) = match language.as_str() {
-            "plpgsql" => {
-                let body = option("as").unwrap_or_default();
-                self.context.catalog.closure_of_block(body, &self.search_path, &SqlBodyReader)
-            }
-            _ => (Closure::Unknown(format!("the DO block is written in {language}")), false, false),
-        };
         let body = option("as").unwrap_or_default();
+        let BlockCall { call: Call { closure, sets }, notifies, sets_local } = match language.as_str() {
+            "plpgsql" => self.context.catalog.call_of_block(body, &self.search_path, &SqlBodyReader),
+            _ => {
+                let closure = Arc::new(Closure::Unknown(format!("the DO block is written in {language}")));
+                BlockCall { call: Call { closure, sets: CallSets::Nothing }, notifies: false, sets_local: false }
+            }
+        };
         self.notes.may_change_schema(self.context.catalog.block_changes_schema(&language, body, &SqlBodyReader));
+        if sets == CallSets::Session {
+            self.notes.session_call(SessionCall::Sets);
+        }
         if sets_local {
-            self.notes.session_call(SessionCall::SetsLocally);
+            self.notes.session_call(match sets {
+                CallSets::Nothing => SessionCall::SetsLocally,
+                CallSets::Local | CallSets::Session => SessionCall::SetsNamedLocally,
+            });
         }
         if notifies {
             self.notes.sends_notifications(|| "the DO block".to_owned());
         }
-        match closure {
+        match &*closure {
             Closure::Known(references) => {
-                match self.first_sharded(&references) {
+                match self.first_sharded(references) {
                     None => self.notes.needs_home(|| "A DO block runs on the home shard.".to_owned()),
                     Some(table) => self.notes.not_pushable(PgError::unsupported(
                         "DO blocks that touch sharded tables are not supported",
@@ -188,10 +195,10 @@ impl<'c> Reader<'c> {
                         "Send its statements one by one, with conditions on the shard key.",
                     )),
                 }
-                self.note_references(&references, "the DO block");
+                self.note_references(references, "the DO block");
             }
             Closure::Unknown(reason) => {
-                self.notes.touches_anything.get_or_insert(reason);
+                self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What lies between the proxy and a shard: it carries bytes, holds new connections up, breaks, and changes what the shard says.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,6 +17,7 @@ pub struct Cable {
     /// Grows whenever all connections break.
     cuts: watch::Sender<u64>,
     lie: watch::Sender<Option<Lie>>,
+    lies_told: Arc<AtomicUsize>,
     stalls: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -23,7 +25,7 @@ pub struct Cable {
 /// What goes on in place of a message of the shard, by its type; `frame` is the whole message.
 pub type Lie = fn(tag: u8, frame: &[u8]) -> Vec<u8>;
 
-/// Only the answer to a request with this in it is changed.
+/// Only on a connection that has carried a request with this in it what the shard says is changed.
 pub const LIAR: &str = "liar";
 
 /// What becomes of a new connection.
@@ -40,22 +42,34 @@ impl Cable {
         let address = listener.local_addr().expect("an address");
         let (mode, cuts, lie) = (watch::Sender::new(Mode::Carried), watch::Sender::new(0), watch::Sender::new(None));
         let stalls = watch::Sender::new(false);
-        let ends = Ends { modes: mode.subscribe(), breaks: cuts.subscribe(), lies: lie.subscribe(), stalls: stalls.subscribe() };
+        let lies_told = Arc::<AtomicUsize>::default();
+        let ends = Ends {
+            modes: mode.subscribe(),
+            breaks: cuts.subscribe(),
+            lies: lie.subscribe(),
+            lies_told: Arc::clone(&lies_told),
+            stalls: stalls.subscribe(),
+        };
         let task = tokio::spawn(async move {
             while let Ok((end, _)) = listener.accept().await {
                 tokio::spawn(carry(end, target, ends.clone()));
             }
         });
-        Self { address, mode, cuts, lie, stalls, task }
+        Self { address, mode, cuts, lie, lies_told, stalls, task }
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on the answers to requests that have [`LIAR`] in them are changed; `None`: no more.
+    /// From now on what is said on connections that have carried [`LIAR`] is changed; `None`: no more.
     pub fn lie(&self, lie: Option<Lie>) {
         self.lie.send_replace(lie);
+    }
+
+    /// How many messages were changed.
+    pub fn lies_told(&self) -> usize {
+        self.lies_told.load(Ordering::SeqCst)
     }
 
     /// All connections stay, and nothing is carried until they go on; new ones are taken, and nothing is carried either.
@@ -98,6 +112,7 @@ struct Ends {
     modes: watch::Receiver<Mode>,
     breaks: watch::Receiver<u64>,
     lies: watch::Receiver<Option<Lie>>,
+    lies_told: Arc<AtomicUsize>,
     stalls: watch::Receiver<bool>,
 }
 
@@ -113,12 +128,12 @@ async fn carry(mut end: TcpStream, target: SocketAddr, mut ends: Ends) {
         stream.set_nodelay(true).expect("nodelay");
     }
     let ((from_proxy, to_proxy), (from_shard, to_shard)) = (end.split(), other.split());
-    let lies_now = AtomicBool::new(false);
-    let (stalls, lies) = (ends.stalls.clone(), ends.lies.clone());
+    let is_liar = AtomicBool::new(false);
+    let (stalls, lies) = (ends.stalls.clone(), (ends.lies.clone(), Arc::clone(&ends.lies_told)));
     let both = async {
         tokio::join!(
-            carry_requests(from_proxy, to_shard, &lies_now, stalls.clone()),
-            carry_answers(from_shard, to_proxy, &lies_now, &lies, stalls.clone()),
+            carry_requests(from_proxy, to_shard, &is_liar, stalls.clone()),
+            carry_answers(from_shard, to_proxy, &is_liar, &lies, stalls.clone()),
         )
     };
     tokio::select! {
@@ -134,11 +149,11 @@ async fn read(from: &mut ReadHalf<'_>, bytes: &mut BytesMut) -> bool {
     from.read_buf(bytes).await.is_ok_and(|read| read > 0)
 }
 
-async fn carry_requests(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, lies_now: &AtomicBool, mut stalls: watch::Receiver<bool>) {
+async fn carry_requests(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, is_liar: &AtomicBool, mut stalls: watch::Receiver<bool>) {
     let mut bytes = BytesMut::new();
     while read(&mut from, &mut bytes).await {
         if bytes.windows(LIAR.len()).any(|part| part == LIAR.as_bytes()) {
-            lies_now.store(true, Ordering::SeqCst);
+            is_liar.store(true, Ordering::SeqCst);
         }
         if stalls.wait_for(|stalls| !stalls).await.is_err() || to.write_all(&bytes).await.is_err() {
             break;
@@ -148,19 +163,19 @@ async fn carry_requests(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, lies_now:
     drop(to.shutdown().await);
 }
 
-/// Until it lies it does not know where messages begin; a request is sent when all before it are answered.
+/// Until it lies it does not know where messages begin; it begins to, and ends, where nothing is under way.
 async fn carry_answers(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    lies_now: &AtomicBool,
-    lies: &watch::Receiver<Option<Lie>>,
+    is_liar: &AtomicBool,
+    (lies, lies_told): &(watch::Receiver<Option<Lie>>, Arc<AtomicUsize>),
     mut stalls: watch::Receiver<bool>,
 ) {
     let mut bytes = BytesMut::new();
     while read(&mut from, &mut bytes).await {
         let lie = *lies.borrow();
-        let told = match lie.filter(|_| lies_now.load(Ordering::SeqCst)) {
-            Some(lie) => changed(&mut bytes, lie, lies_now),
+        let told = match lie.filter(|_| is_liar.load(Ordering::SeqCst)) {
+            Some(lie) => changed(&mut bytes, lie, lies_told),
             None => bytes.split(),
         };
         if stalls.wait_for(|stalls| !stalls).await.is_err() || to.write_all(&told).await.is_err() {
@@ -170,8 +185,8 @@ async fn carry_answers(
     drop(to.shutdown().await);
 }
 
-/// Whole messages, up to the end of an answer.
-fn changed(bytes: &mut BytesMut, lie: Lie, lies_now: &AtomicBool) -> BytesMut {
+/// Whole messages.
+fn changed(bytes: &mut BytesMut, lie: Lie, lies_told: &AtomicUsize) -> BytesMut {
     let mut told = BytesMut::new();
     while let Some(&[tag, a, b, c, d]) = bytes.first_chunk::<5>() {
         let length = u32::from_be_bytes([a, b, c, d]) as usize + 1;
@@ -179,11 +194,9 @@ fn changed(bytes: &mut BytesMut, lie: Lie, lies_now: &AtomicBool) -> BytesMut {
             return told;
         }
         let frame = bytes.split_to(length);
-        told.put_slice(&lie(tag, &frame));
-        if tag == b'Z' {
-            lies_now.store(false, Ordering::SeqCst);
-            told.unsplit(bytes.split());
-        }
+        let said = lie(tag, &frame);
+        lies_told.fetch_add(usize::from(said != frame), Ordering::SeqCst);
+        told.put_slice(&said);
     }
     told
 }
