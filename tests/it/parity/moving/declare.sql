@@ -1,0 +1,13 @@
+SELECT shardgate.reference_table('r');
+SELECT shardgate.distribute_table('t', 'id', partitions => 12);
+SELECT shardgate.distribute_table('u', 'id', colocate_with => 't');
+SELECT shardgate.distribute_table('l', 'code', 'lookup');
+SELECT shardgate.distribute_table('pair', 'a, b', partitions => 7);
+SELECT shardgate.distribute_table('days', 'day', 'range');
+SELECT shardgate.distribute_table('kept', 'id', partitions => 9);
+SELECT shardgate.map_key('l', 'A', 'shard0');
+SELECT shardgate.map_key('l', 'B', 'shard1');
+SELECT shardgate.map_key('l', 'C', 'shard2');
+SELECT shardgate.map_key('l', 'D', 'shard0');
+SELECT shardgate.map_key('l', 'E', 'shard1');
+SELECT shardgate.map_key('l', 'F', 'shard2');
