@@ -30,7 +30,9 @@
 
 use bytes::Bytes;
 
+use crate::error::PgError;
 use crate::routing::{Proof, Reach};
+use crate::sql::Context;
 use crate::sql::residues::{Covered, cover};
 
 /// A text that may run on the shard that it is sent to.
@@ -42,35 +44,53 @@ pub struct ShardText<'a> {
 #[derive(Clone, Debug)]
 enum Sql<'a> {
     Borrowed(&'a [u8]),
-    Shared(Bytes),
+    Covered(Covered),
 }
 
 impl<'a> ShardText<'a> {
     /// Routing has proven it of this text.
     #[inline]
     pub fn proven(sql: &'a [u8], _proof: Proof) -> Self {
+        Self::as_it_is(sql)
+    }
+
+    #[inline]
+    fn as_it_is(sql: &'a [u8]) -> Self {
         Self { sql: Sql::Borrowed(sql) }
     }
 
     /// Rows that are not owned are excluded.
     pub fn covered(covered: &Covered) -> Self {
-        Self { sql: Sql::Shared(covered.text().clone()) }
+        Self { sql: Sql::Covered(covered.clone()) }
     }
 
-    /// As routing says: as it is where that is proven, covered where it is not.
+    /// As routing says: as it is where that is proven, covered where it is not. `context`: by which its names are read.
     #[inline]
-    pub fn of(reach: &Reach, sql: &'a [u8]) -> Self {
+    pub fn of(reach: &Reach, sql: &'a [u8], context: &Context) -> Result<Self, PgError> {
         match reach.proof() {
-            Some(proof) => Self::proven(sql, proof),
-            None => Self::covered(&cover(Bytes::copy_from_slice(sql), reach.map())),
+            Some(proof) => Ok(Self::proven(sql, proof)),
+            None => Ok(Self::covered(&cover(Bytes::copy_from_slice(sql), context, reach.map())?)),
         }
+    }
+
+    /// `None`: it is as it was.
+    pub fn covering(&self) -> Option<&Covered> {
+        match &self.sql {
+            Sql::Borrowed(_) => None,
+            Sql::Covered(covered) => Some(covered),
+        }
+    }
+
+    /// Empty where it is not in UTF-8.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match &self.sql {
             Sql::Borrowed(sql) => sql,
-            Sql::Shared(sql) => sql,
+            Sql::Covered(covered) => covered.text(),
         }
     }
 }
@@ -103,7 +123,7 @@ pub enum Own {
 impl Own {
     #[inline]
     pub fn text<T: AsRef<[u8]> + ?Sized>(self, sql: &T) -> ShardText<'_> {
-        ShardText { sql: Sql::Borrowed(sql.as_ref()) }
+        ShardText::as_it_is(sql.as_ref())
     }
 }
 
@@ -116,6 +136,6 @@ pub enum Stored {
 
 impl Stored {
     pub fn text<T: AsRef<[u8]> + ?Sized>(self, sql: &T) -> ShardText<'_> {
-        ShardText { sql: Sql::Borrowed(sql.as_ref()) }
+        ShardText::as_it_is(sql.as_ref())
     }
 }

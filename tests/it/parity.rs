@@ -16,6 +16,7 @@ mod answer;
 mod case;
 mod generated;
 mod messages;
+mod planted;
 mod psql;
 mod raw_client;
 mod residues;

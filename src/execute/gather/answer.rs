@@ -1,12 +1,13 @@
 //! The statement itself, over the temporary tables: its analysis, its rows, the end of the scratch transaction.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
 use super::{GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, ConnectionError, Frame, Output, Own, ShardText, StatementName};
 use crate::execute::RowSink;
 use crate::shardmap::MapSnapshot;
-use crate::sql::residues::Covered;
+use crate::sql::Context;
+use crate::sql::residues::{Covered, cover};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// What runs, and how the client asked for it.
@@ -16,6 +17,8 @@ pub struct Final<'a> {
     pub client_text: &'a str,
     /// By which the statement was routed.
     pub map: &'a MapSnapshot,
+    /// By which its names were read.
+    pub context: &'a Context,
     /// Over the temporary tables.
     pub text: &'a Covered,
     /// As the home shard inferred them.
@@ -35,6 +38,11 @@ pub struct Final<'a> {
 }
 
 impl Final<'_> {
+    /// A text that belongs to it.
+    pub(super) fn covered<G>(&self, text: impl Into<Bytes>) -> Result<Covered, GatherError<G>> {
+        cover(text, self.context, self.map).map_err(GatherError::Unsupported)
+    }
+
     /// PostgreSQL checks the client's rights on what it names, in its own text, when it makes ready to run it.
     pub(super) fn put_rights(&self, out: &mut Output) {
         let explain = format!("{EXPLAIN}{}", self.client_text);

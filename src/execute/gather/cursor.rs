@@ -9,7 +9,6 @@ use super::answer::STATEMENT;
 use super::{Final, GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, Frame, Output, Own, ShardText, StatementName};
 use crate::execute::RowSink;
-use crate::sql::residues::cover;
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, originate, row_description, shard_tag};
 
 /// How the cursor comes to be.
@@ -48,7 +47,8 @@ pub async fn open<G>(
             out.bind(name, StatementName::Named(STATEMENT), &ShardText::covered(statement.text), statement.after_names);
         }
         Opening::Declare(before) => {
-            let text = cover([before.as_bytes(), statement.text.text()].concat(), statement.map);
+            // The statement is covered already.
+            let text = statement.text.declared(before);
             let text = ShardText::covered(&text);
             out.parse(StatementName::Unnamed, &text, statement.types);
             out.bind(b"", StatementName::Unnamed, &text, &statement.parameters());

@@ -13,9 +13,8 @@ use bytes::{Buf, Bytes};
 use super::script::{Columns, Fragments, Script, TableLoad};
 use super::{Final, GatherError, Side, Stage, error_frame, note};
 use crate::backend::{Connection, ConnectionError, Frame, Output, Own, Reply, ShardText};
-use crate::shardmap::MapSnapshot;
 use crate::sql::gather::{Found, KnownKeys};
-use crate::sql::residues::cover;
+use crate::sql::residues::Covered;
 use crate::wire::{self, FRAME_HEADER_BYTES, shard_tag};
 
 /// A shard that sends rows.
@@ -70,16 +69,17 @@ pub async fn load<G>(
     bytes_max: u64,
 ) -> Result<Loaded, GatherError<G>> {
     // Every shard takes its snapshot before the first row is read.
-    for part in parts.iter_mut() {
-        let text = cover(part.fragments.text.clone(), statement.map);
-        part.connection.output.query(&ShardText::covered(&text));
+    let texts = parts.iter().map(|part| statement.covered(part.fragments.text.clone()));
+    let texts: Vec<Covered> = texts.collect::<Result<_, _>>()?;
+    for (part, text) in parts.iter_mut().zip(&texts) {
+        part.connection.output.query(&ShardText::covered(text));
         part.connection.unnamed = None;
         // Until its last answer has been read it is nobody else's.
         part.connection.expect(Reply::Query, false);
         part.connection.send().await;
     }
     prepare(scratch, script, statement).await?;
-    let mut feed = Feed { scratch, parts, map: statement.map, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
+    let mut feed = Feed { scratch, parts, statement, loaded: Loaded::default(), asked_at: Instant::now(), bytes_max };
     let last = script.loads.iter().map(|table| table.round).max().unwrap_or(0);
     for round in 0..=last {
         feed.round(script, round, round == last).await?;
@@ -145,7 +145,7 @@ async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>
 struct Feed<'f, 'p> {
     scratch: &'f mut Connection,
     parts: &'f mut [Part<'p>],
-    map: &'f MapSnapshot,
+    statement: &'f Final<'f>,
     loaded: Loaded,
     /// The shards were asked for what is loaded now.
     asked_at: Instant,
@@ -224,10 +224,11 @@ impl Feed<'_, '_> {
     /// Each shard for what it serves of these inputs. `first`: a setting.
     async fn ask<G>(&mut self, first: &str, queries: &[(usize, String)], is_last: bool) -> Result<(), GatherError<G>> {
         for (index, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.fragments.is_begun_only) {
+            let text = format!("{first}{}", part.fragments.round(queries, is_last));
+            let text = self.statement.covered(text)?;
             part.read_to_end().await.map_err(|failure| failure.at(index))?;
             part.is_ready = false;
-            let text = format!("{first}{}", part.fragments.round(queries, is_last));
-            part.connection.output.query(&ShardText::covered(&cover(text, self.map)));
+            part.connection.output.query(&ShardText::covered(&text));
             part.connection.expect(Reply::Query, false);
             part.connection.send().await;
         }
@@ -243,7 +244,7 @@ impl Feed<'_, '_> {
 
     /// `None` when they are too many.
     async fn keys_of<G>(&mut self, query: &str) -> Result<Option<Found>, GatherError<G>> {
-        self.scratch.output.query(&ShardText::covered(&cover(query.to_owned(), self.map)));
+        self.scratch.output.query(&ShardText::covered(&self.statement.covered(query.to_owned())?));
         let (mut keys, mut failure) = (None, None);
         loop {
             let (tag, body) = next(self.scratch).await?;
@@ -259,7 +260,7 @@ impl Feed<'_, '_> {
     /// A statement of the scratch session: the home shard's rows, which it copies by itself in its own snapshot. How many it has
     /// inserted.
     async fn run<G>(&mut self, text: &str) -> Result<u64, GatherError<G>> {
-        self.scratch.output.query(&ShardText::covered(&cover(text.to_owned(), self.map)));
+        self.scratch.output.query(&ShardText::covered(&self.statement.covered(text.to_owned())?));
         let (mut failure, mut inserted) = (None, 0);
         loop {
             let (tag, body) = next(self.scratch).await?;

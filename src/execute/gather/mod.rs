@@ -28,6 +28,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::backend::{Connection, ConnectionError};
+use crate::error::PgError;
 use crate::wire::{self, shard_tag};
 
 pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
@@ -70,6 +71,9 @@ pub enum GatherError<G> {
     /// Over the temporary tables the statement's columns are others than the home shard described.
     #[error("the columns differ")]
     Differs,
+    /// A text cannot be covered.
+    #[error("not supported")]
+    Unsupported(PgError),
     #[error("the client has gone")]
     Gone(G),
 }

@@ -25,7 +25,7 @@ use crate::routing::{Inputs, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::{frame, prepare_on};
 use crate::session::protocol::statement::Statement;
-use crate::session::reads::elsewhere::{fragment_text, with_shard_named};
+use crate::session::reads::elsewhere::{failure_of_covered, fragment_text, with_shard_named};
 use crate::session::reads::gather::FragmentRun;
 use crate::session::route::Route;
 use crate::session::writes::write::WritingKind;
@@ -262,6 +262,10 @@ impl Session {
             Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, asked).await?),
             Ask::Bound { prepared, .. } => Some(Arc::clone(prepared)),
         };
+        // Error positions are those of the client's text.
+        let padded = in_its_place(explained.text, explained.statement.start, &asked.sql);
+        let context = Arc::clone(&self.context);
+        let text = ShardText::of(&asked.reach, padded.as_bytes(), &context)?;
         // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
         for shard in asked.reach.shards() {
             let index = self.join(*shard).await?;
@@ -278,7 +282,7 @@ impl Session {
                 (Some(fragment), Ask::Bound { portal, after_names, .. }) => {
                     self.ask_bound(explained, *shard, (fragment, &asked.reach), (portal, after_names)).await?
                 }
-                _ => self.ask_by_query(explained, *shard, (&asked.reach, &asked.sql)).await,
+                _ => self.ask_by_query(explained, *shard, &text).await,
             }
         }
         let mut plans = Vec::with_capacity(asked.reach.shards().len());
@@ -289,7 +293,12 @@ impl Session {
                 Ok(rows) => plans.push(ShardPlan { shard: self.shard_name(*shard), rows }),
                 Err(Failure::End(end)) => return Err(end.into()),
                 Err(Failure::Shard(frame)) if is_one_of_several => {
-                    first_failure.get_or_insert(Failure::Shard(with_shard_named(&frame, &self.shard_name(*shard))));
+                    let frame = with_shard_named(&frame, &self.shard_name(*shard));
+                    let covering = match &fragment {
+                        Some(fragment) => fragment.covered.as_ref(),
+                        None => text.covering(),
+                    };
+                    first_failure.get_or_insert(failure_of_covered(frame, covering));
                 }
                 Err(failure) => {
                     first_failure.get_or_insert(failure);
@@ -300,15 +309,13 @@ impl Session {
     }
 
     /// As a Query: the answer ends with ReadyForQuery.
-    async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, (reach, sql): (&Reach, &str)) {
-        let Explained { statement, text, is_analyze, .. } = *explained;
+    async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, text: &ShardText<'_>) {
+        let Explained { statement, is_analyze, .. } = *explained;
         let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         let connection = &mut *participant.connection;
         connection.unnamed = None;
-        // Error positions are those of the client's text.
-        let padded = in_its_place(text, statement.start, sql);
-        connection.output.query(&ShardText::of(reach, padded.as_bytes()));
+        connection.output.query(text);
         self.start_asked(shard).await;
     }
 
@@ -349,7 +356,7 @@ impl Session {
     /// The text that each of several shards explains, as a statement of the client's types.
     async fn fragment_of(&mut self, prepared: &Arc<Statement>, asked: &Asked) -> Result<Arc<Statement>, Failure> {
         let types = self.described_types(prepared).await?;
-        Ok(Arc::new(self.fragment_of_text(prepared, asked.sql.clone(), &types, &asked.reach)))
+        Ok(Arc::new(self.fragment_of_text(prepared, asked.sql.clone(), &types, &asked.reach)?))
     }
 
     /// Reads one shard's answer to its end. Notices go to the client as they come.

@@ -274,7 +274,7 @@ impl Session {
         let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
         let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
         let (sql, shift) = execution.sql(&probe);
-        let covered = cover(sql, self.gateway.map.load().snapshot());
+        let covered = cover(sql, &self.context, self.gateway.map.load().snapshot())?;
         let home = self.home()?;
         let mut connection = self.checkout(&home, &self.settings_now()).await?;
         let prepared_max = self.gateway.prepared_max();
@@ -316,7 +316,7 @@ impl Session {
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
-        let text = ShardText::of(reach, sql.as_bytes());
+        let text = ShardText::of(reach, sql.as_bytes(), &self.context)?;
         connection.unnamed = None;
         match bind {
             None => {
@@ -364,10 +364,10 @@ impl Session {
         let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
         let types = description.parameter_types.clone();
         let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
-        let fragment = self.fragment_of_text(prepared, text, &types, reach);
+        let fragment = self.fragment_of_text(prepared, text, &types, reach)?;
         let (sql, shift) = execution.sql(&fragment);
         // The text that is executed is the fragment's.
-        let text = cover(sql, reach.map());
+        let text = cover(sql, &self.context, reach.map())?;
         let after_names = match bind {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
             Some(_) | None => originate::BIND_NOTHING.to_vec(),

@@ -110,7 +110,8 @@ impl Session {
             return self.run_bound(&reach, index, prepared, bind).await;
         }
         let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        self.run_on_one(&home, &ShardText::of(&reach, alone.as_bytes()), true).await
+        let context = Arc::clone(&self.context);
+        self.run_on_one(&home, &ShardText::of(&reach, alone.as_bytes(), &context)?, true).await
     }
 
     /// The connection of the temporary tables, which are about to change.

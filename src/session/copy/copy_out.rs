@@ -130,7 +130,7 @@ impl Session {
     async fn run_model(&mut self, copy: &CopyOut, lead: usize) -> Result<CopyModel, Failure> {
         let home = self.home()?;
         self.keep_pipeline_on(home.id);
-        let covered = cover(copy.model.clone(), self.gateway.map.load().snapshot());
+        let covered = cover(copy.model.clone(), &self.context, self.gateway.map.load().snapshot())?;
         let heard = match self.is_asked_itself(home.id) {
             true => {
                 let index = self.join(home.id).await?;
@@ -154,6 +154,9 @@ impl Session {
             }
         };
         let (ours, theirs) = copy.options_at;
+        // What covers it stands in the query, before the options.
+        let covered = std::str::from_utf8(covered.text()).unwrap_or_default();
+        let ours = ours + covered.chars().count().saturating_sub(copy.model.chars().count());
         let place = |position: usize| if position > ours { position - ours + theirs + lead } else { 0 };
         heard.map_err(|frame| Failure::Shard(moved(&frame, place)))
     }

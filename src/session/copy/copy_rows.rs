@@ -264,13 +264,15 @@ impl Session {
 
     /// The statement on all shards. When all of them wait for data, so may the client's begin.
     async fn begin_copies(&mut self, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
+        let context = Arc::clone(&self.context);
+        let text = ShardText::of(stream.reach, text.as_bytes(), &context)?;
         for target in &stream.targets {
             let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
             let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
             // A copy is written whole, the triggers of a statement fire without rows too.
             participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
             participant.connection.unnamed = None;
-            participant.connection.output.query(&ShardText::of(stream.reach, text.as_bytes()));
+            participant.connection.output.query(&text);
             self.cancel.started(&participant.connection);
             participant.connection.send().await;
         }

@@ -52,7 +52,9 @@ impl Session {
             GatherError::Shard { frame, .. } => Failure::Shard(moved(&frame, |_| 0)),
             GatherError::Lost { error, .. } => lost(&name, &error).into(),
             GatherError::Gone(end) => end.into(),
-            GatherError::TooLarge | GatherError::Differs => PgError::internal("a cursor ended as something else").into(),
+            GatherError::TooLarge | GatherError::Differs | GatherError::Unsupported(_) => {
+                PgError::internal("a cursor ended as something else").into()
+            }
         })
     }
 

@@ -89,7 +89,7 @@ impl Session {
             Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
             Err(failure) => return Err(failure.into()),
         };
-        let fragment = self.fragment_of_text(statement, fragment, &types, reach);
+        let fragment = self.fragment_of_text(statement, fragment, &types, reach)?;
         let text = fragment.text_for(reach)?;
         if merge.locking.is_some() {
             return Err(no_cursor().into());
@@ -271,10 +271,10 @@ impl Session {
         self.sync(index).await?;
         let portal = format!("{}_groups", cursor.portal);
         let text = self.with_instant(text.to_owned(), &[shard]).await?;
+        let text = cover(text, &self.context, &cursor.map)?;
         if let Some(participant) = self.participants.get_mut(index) {
             let oids = Arc::clone(&participant.connection.oids);
             let out = &mut participant.connection.output;
-            let text = cover(text, &cursor.map);
             let text = ShardText::covered(&text);
             out.parse(StatementName::Unnamed, &text, &oids.types_there(&cursor.types));
             out.bind(portal.as_bytes(), StatementName::Unnamed, &text, &oids.bind_there(&cursor.types, &cursor.values));

@@ -160,9 +160,9 @@ impl Session {
         text: String,
         types: &[u32],
         reach: &Reach,
-    ) -> Statement {
-        let covered = cover(text, reach.map());
-        Statement { covered: Some(covered.clone()), ..self.made_of(statement, covered.text().clone(), types.into()) }
+    ) -> Result<Statement, PgError> {
+        let covered = cover(text, &self.context, reach.map())?;
+        Ok(Statement { covered: Some(covered.clone()), ..self.made_of(statement, covered.text().clone(), types.into()) })
     }
 
     /// Names in it mean what they meant when it was made.

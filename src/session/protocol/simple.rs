@@ -165,11 +165,12 @@ impl Session {
         participant.has_written |= statement.effect == Effect::Write;
         self.check_sequence_value(index, statement)?;
         self.pin_if_needed(index, statement);
+        let text = ShardText::of(reach, text.as_bytes(), &self.context)?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         let connection = &mut *participant.connection;
-        connection.output.query(&ShardText::of(reach, text.as_bytes()));
+        connection.output.query(&text);
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         let drained = self.drain(index).await;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use super::describe::Description;
@@ -32,7 +33,7 @@ pub(in crate::session) struct Statement {
     /// `text` was covered, to run on several shards.
     pub covered: Option<Covered>,
     /// What each of several shards runs of it, where that is the same at every execution.
-    pub fragment: OnceLock<Arc<Statement>>,
+    pub fragment: ArcSwapOption<Statement>,
 }
 
 impl Statement {
@@ -46,7 +47,7 @@ impl Statement {
             description: OnceLock::new(),
             told: Arc::default(),
             covered: None,
-            fragment: OnceLock::new(),
+            fragment: ArcSwapOption::empty(),
         }
     }
 

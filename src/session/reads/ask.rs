@@ -13,7 +13,9 @@ use crate::routing::Reach;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::{changed, changed_meanwhile};
-use crate::session::reads::elsewhere::{Scattered, capitalised, inexact, is_data_error, with_shard_named};
+use crate::session::reads::elsewhere::{
+    Scattered, capitalised, failure_of_covered, inexact, is_data_error, may_be_of_excluded, of_moving_rows, with_shard_named,
+};
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
 use crate::sql::residues::Covered;
@@ -37,6 +39,14 @@ impl Request<'_> {
         match self {
             Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => Some(fragment),
             Request::Text(_) | Request::Unnamed { .. } => None,
+        }
+    }
+
+    /// By what the shards compute.
+    fn covering(&self) -> Option<&Covered> {
+        match self {
+            Request::Text(text) | Request::Unnamed { text, .. } => Some(text),
+            Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => fragment.covered.as_ref(),
         }
     }
 
@@ -87,7 +97,7 @@ impl Session {
         for participant in self.of_shards(reach.shards()) {
             request.put(&mut participant.connection, reach, prepared_max)?;
         }
-        let scattered = self.scatter_on(reach.shards(), spec).await;
+        let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
             for participant in self.of_shards(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
@@ -111,7 +121,7 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec) -> Result<Scattered, Failure> {
+    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
@@ -135,13 +145,18 @@ impl Session {
                 originate::command_complete(self.client.buffer(), &format!("SELECT {rows}"));
                 Ok(Scattered::Answered)
             }
+            Err(ScatterError::Shard { frame, is_answered, .. }) if may_be_of_excluded(&frame, covering) => {
+                let error = of_moving_rows(&frame);
+                // Rows that are gathered are owned: over these the error is the client's own, or there is none.
+                if is_answered || self.transaction.is_open() { Err(error.into()) } else { Ok(Scattered::NotMerged(error)) }
+            }
             Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
                 self.data_error_of_more(&frame, spec)
             }
             Err(ScatterError::Shard { index, frame, .. }) => {
                 let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
                 let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
-                Err(Failure::Shard(with_shard_named(&frame, name.unwrap_or_default())))
+                Err(failure_of_covered(with_shard_named(&frame, name.unwrap_or_default()), covering))
             }
             Err(ScatterError::Lost { index, error }) => {
                 match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {

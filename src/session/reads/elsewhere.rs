@@ -17,7 +17,7 @@ use crate::session::writes::staged::sqlstate;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
-use crate::sql::residues::cover;
+use crate::sql::residues::{Covered, cover};
 use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::clock;
 
@@ -78,7 +78,7 @@ impl Session {
                 };
                 let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &reach)).await?;
                 let is_keyed = keyed.is_some();
-                let covered = cover(keyed.unwrap_or(fragment), reach.map());
+                let covered = cover(keyed.unwrap_or(fragment), &self.context, reach.map())?;
                 let scattered = self.ask_several(&reach, &Request::Text(&covered), &spec).await;
                 if is_keyed {
                     self.end_snapshots(shards).await;
@@ -189,7 +189,7 @@ impl Session {
             None => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
             Some(_) => None,
         };
-        let keyed = keyed.map(|text| cover(text, reach.map()));
+        let keyed = keyed.map(|text| cover(text, &self.context, reach.map())).transpose()?;
         let request = match &keyed {
             Some(text) => Request::Unnamed { text, after_names: &after_names },
             None => Request::Bound { fragment: &fragment, bind: &bind, after_names: &after_names },
@@ -224,16 +224,18 @@ impl Session {
         types: &[u32],
         reach: &Reach,
     ) -> Result<Arc<Statement>, Failure> {
-        if let Some(known) = statement.fragment.get().filter(|known| self.means_the_same(known)) {
+        let is_the_same = |known: &&Arc<Statement>| {
+            self.means_the_same(known) && known.covered.as_ref().is_some_and(|covered| covered.is_for(reach.map()))
+        };
+        if let Some(known) = statement.fragment.load().as_ref().filter(is_the_same) {
             return Ok(Arc::clone(known));
         }
         let text = fragment_text(analysis, merge, statement.text());
         let reads_clock = clock::mentions_clock(&text);
         let text = self.with_instant(text, reach.shards()).await?;
-        let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach));
+        let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach)?);
         if !reads_clock {
-            // The one that is there means something else.
-            statement.fragment.get_or_init(|| Arc::clone(&fragment));
+            statement.fragment.store(Some(Arc::clone(&fragment)));
         }
         Ok(fragment)
     }
@@ -304,12 +306,51 @@ pub(super) fn is_data_error(frame: &[u8]) -> bool {
     wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
 }
 
+/// An error that a shard has found, perhaps in a row that is excluded: PostgreSQL evaluates the cheaper condition first.
+pub(in crate::session) fn of_moving_rows(frame: &[u8]) -> PgError {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let message = wire::error_fields(body).map(|fields| fields.message().to_owned()).unwrap_or_default();
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "could not evaluate the statement while rows of its tables are being moved")
+        .with_detail(format!("A shard says: {message}. It may be of a row that belongs to another shard."))
+        .with_hint("Repeat the transaction.")
+}
+
+/// With a position it is of the text, and not of a row.
+pub(in crate::session) fn may_be_of_excluded(frame: &[u8], covering: Option<&Covered>) -> bool {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let is_of_row = || wire::error_fields(body).is_ok_and(|fields| fields.get(b'P').is_none());
+    covering.is_some_and(Covered::may_evaluate_excluded) && is_data_error(frame) && is_of_row()
+}
+
+/// What a shard has against a text, in positions of the text that was covered.
+pub(in crate::session) fn failure_of_covered(frame: Bytes, covering: Option<&Covered>) -> Failure {
+    match covering.filter(|covered| covered.is_altered()) {
+        Some(_) if may_be_of_excluded(&frame, covering) => of_moving_rows(&frame).into(),
+        Some(covered) => Failure::Shard(with_position(frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default(), |position| {
+            covered.position_before(position)
+        })),
+        None => Failure::Shard(frame),
+    }
+}
+
 pub(in crate::session) fn without_position(body: &[u8]) -> Bytes {
+    with_position(body, |_| 0)
+}
+
+/// The error with its position changed; 0 leaves it out.
+fn with_position(body: &[u8], place: impl Fn(usize) -> usize) -> Bytes {
     let Ok(fields) = wire::error_fields(body) else { return crate::session::protocol::describe::error_frame(body) };
     let mut kept = Vec::with_capacity(body.len());
-    for (code, value) in fields.iter().filter(|(code, _)| *code != b'P') {
+    for (code, value) in fields.iter() {
+        let position = std::str::from_utf8(value).ok().filter(|_| code == b'P').and_then(|text| text.parse().ok()).map(&place);
+        if position == Some(0) {
+            continue;
+        }
         kept.push(code);
-        kept.extend_from_slice(value);
+        match position {
+            Some(position) => kept.extend_from_slice(position.to_string().as_bytes()),
+            None => kept.extend_from_slice(value),
+        }
         kept.push(0);
     }
     kept.push(0);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::elsewhere::with_shard_named;
+use super::elsewhere::{is_data_error, of_moving_rows, with_shard_named};
 use crate::backend::{CANCEL_TIMEOUT, Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
@@ -282,10 +282,12 @@ impl Session {
             Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
             Then::Answer | Then::Keep(_) => recipe.text.clone(),
         };
-        let final_text = cover(final_text, gathering.reach.map());
+        let context = Arc::clone(&self.context);
+        let final_text = cover(final_text, &context, gathering.reach.map()).map_err(Failure::from)?;
         let mut statement = Final {
             client_text: asked.text,
             map: gathering.reach.map(),
+            context: &context,
             text: &final_text,
             types,
             after_names: asked.bind.after_names,
@@ -354,7 +356,7 @@ impl Session {
             Ok(()) => Ok(()),
             Err(GatherError::Shard { side, stage, frame }) => Err(refused(side, stage, &frame, "", asked)),
             Err(GatherError::Lost { error, .. }) => Err(self.participant_lost(index, &error)),
-            Err(GatherError::TooLarge | GatherError::Differs | GatherError::Gone(_)) => {
+            Err(GatherError::TooLarge | GatherError::Differs | GatherError::Unsupported(_) | GatherError::Gone(_)) => {
                 Err(PgError::internal("the check of rights ended as something else").into())
             }
         }
@@ -509,6 +511,7 @@ impl Session {
                 "Name columns instead of whole rows, or cast them.",
             )
             .into(),
+            GatherError::Unsupported(refusal) => refusal.into(),
             GatherError::Gone(Ended::Session(end)) => end.into(),
             GatherError::Gone(Ended::Cancelled) => {
                 PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()
@@ -584,7 +587,7 @@ fn is_of_the_recipe<G>(error: &GatherError<G>) -> bool {
             let fields = wire::error_fields(frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default());
             fields.is_ok_and(|fields| fields.sqlstate() != Some(&SqlState::QUERY_CANCELED.0[..]) && !fields.is_fatal())
         }
-        GatherError::Differs | GatherError::TooLarge => true,
+        GatherError::Differs | GatherError::TooLarge | GatherError::Unsupported(_) => true,
         GatherError::Shard { stage: Stage::Rights | Stage::Answer, .. } | GatherError::Lost { .. } | GatherError::Gone(_) => false,
     }
 }
@@ -604,6 +607,7 @@ fn in_session(error: GatherError<SessionEnd>) -> GatherError<Ended> {
         GatherError::Lost { side, error } => GatherError::Lost { side, error },
         GatherError::TooLarge => GatherError::TooLarge,
         GatherError::Differs => GatherError::Differs,
+        GatherError::Unsupported(refusal) => GatherError::Unsupported(refusal),
     }
 }
 
@@ -644,6 +648,7 @@ fn refused(side: Side, stage: Stage, frame: &Bytes, shard: &str, asked: &Asked<'
     let is_denied = sqlstate == SqlState::INSUFFICIENT_PRIVILEGE.0;
     match (side, stage) {
         _ if is_cancelled => Failure::Shard(frame.clone()),
+        (_, Stage::Load) if asked.gathering.reach.map().has_residues() && is_data_error(frame) => of_moving_rows(frame).into(),
         (_, Stage::Rights) => Failure::Shard(moved(frame, |position| (position + asked.lead).saturating_sub(RIGHTS_OFFSET))),
         (_, Stage::Tables) if is_denied => PgError::unsupported(
             "this statement needs temporary tables, which this user may not create",

@@ -28,7 +28,7 @@ impl Session {
         let rows = asked.description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
         let text = self.with_instant(text.to_owned(), &[shard]).await?;
-        let text = cover(text, asked.map);
+        let text = cover(text, &self.context, asked.map)?;
         let step = LastStep {
             text: &text,
             types: &asked.description.parameter_types,

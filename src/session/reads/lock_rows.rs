@@ -152,12 +152,12 @@ impl Session {
             true => {
                 let text = text_without_locks(analysis, &merge, &locking, statement.text());
                 let text = self.with_instant(text, reach.shards()).await?;
-                Some(make(self, text))
+                Some(make(self, text)?)
             }
             false => None,
         };
         let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), reach.shards()).await?;
-        let fragment = make(self, text);
+        let fragment = make(self, text)?;
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
         let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
         let codes = codes(bind.result_formats, columns, merge.hidden_columns);

@@ -70,7 +70,13 @@ impl Session {
             }
         }
         let found = match self.take_snapshots(shards).await {
-            true => self.ask(first, &ShardText::of(reach, keys.query.as_bytes())).await,
+            true => {
+                let context = std::sync::Arc::clone(&self.context);
+                match ShardText::of(reach, keys.query.as_bytes(), &context) {
+                    Ok(text) => self.ask(first, &text).await,
+                    Err(refusal) => Err(refusal.into()),
+                }
+            }
             false => Ok(None),
         };
         match found {

@@ -638,7 +638,7 @@ impl Session {
         let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
         let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
         let mut aside = self.open_aside().await?;
-        let covered = cover(sql, self.gateway.map.load().snapshot());
+        let covered = cover(sql, &self.context, self.gateway.map.load().snapshot())?;
         let found = self.connection_of(&mut aside)?.simple(&ShardText::covered(&covered)).await;
         self.close_aside(aside).await?;
         let rows = found.map_err(|error| {

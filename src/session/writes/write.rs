@@ -28,11 +28,12 @@ use crate::routing::Reach;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
-use crate::session::reads::elsewhere::with_shard_named;
+use crate::session::reads::elsewhere::{failure_of_covered, with_shard_named};
 use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
+use crate::sql::Context;
 use crate::sql::analysis::Analysis;
 use crate::sql::copies_locked::CopiesLock;
 use crate::sql::parse::lexer::{self, TokenKind};
@@ -119,6 +120,17 @@ impl Request<'_> {
             Request::Query(text) => text,
             Request::Bound { statement, .. } => statement.text(),
             Request::Queries(texts) | Request::Rows { texts, .. } => texts.first().map_or("", String::as_str),
+        }
+    }
+
+    /// As the shards read it: one for each of them, or one for all.
+    fn shard_texts(&self, reach: &Reach, context: &Context) -> Result<Vec<ShardText<'_>>, PgError> {
+        match self {
+            Request::Query(text) => Ok(vec![ShardText::of(reach, text.as_bytes(), context)?]),
+            Request::Bound { statement, .. } => Ok(vec![statement.text_for(reach)?]),
+            Request::Queries(texts) | Request::Rows { texts, .. } => {
+                texts.iter().map(|text| ShardText::of(reach, text.as_bytes(), context)).collect()
+            }
         }
     }
 
@@ -216,7 +228,7 @@ impl Session {
         }
         let types = &description.parameter_types;
         let typed = match writing.reach.as_ref().filter(|reach| reach.proof().is_none()) {
-            Some(reach) => self.fragment_of_text(statement, statement.text().to_owned(), types, reach),
+            Some(reach) => self.fragment_of_text(statement, statement.text().to_owned(), types, reach)?,
             None => self.made_of(statement, statement.key.text.clone(), types.clone().into()),
         };
         let tag = match &writing.kind {
@@ -332,11 +344,15 @@ impl Session {
         shown: Shown,
     ) -> Result<Vec<Part>, Failure> {
         let prepared_max = self.gateway.prepared_max();
+        let context = Arc::clone(&self.context);
+        // Whatever may fail comes before the first shard is asked.
+        let texts = request.shard_texts(reach, &context)?;
         for (place, shard) in shards.iter().enumerate() {
+            let Some(text) = texts.get(place).or(texts.first()) else { continue };
             let Some(index) = self.index_of(*shard) else { continue };
             let Some(participant) = self.participants.get_mut(index) else { continue };
             let connection = &mut *participant.connection;
-            put_request(connection, request, place, (reach, prepared_max))?;
+            put_request(connection, request, text, prepared_max);
             self.cancel.started(&participant.connection);
             participant.connection.send().await;
         }
@@ -375,7 +391,9 @@ impl Session {
                     }
                     let name = self.gateway.shard(*shard)?.name.clone();
                     failure.get_or_insert_with(|| {
-                        Failure::Shard(with_shard_named(&crate::session::protocol::describe::error_frame(&body), &name))
+                        let frame = with_shard_named(&crate::session::protocol::describe::error_frame(&body), &name);
+                        let text = texts.get(place).or(texts.first());
+                        failure_of_covered(frame, text.and_then(ShardText::covering))
                     });
                 }
                 Err(Failure::End(end)) => return Err(end.into()),
@@ -511,31 +529,19 @@ impl Session {
     }
 }
 
-/// `place`: of the shard among those that are asked.
-fn put_request(
-    connection: &mut Connection,
-    request: &Request<'_>,
-    place: usize,
-    (reach, prepared_max): (&Reach, usize),
-) -> Result<(), PgError> {
+/// `text`: of this shard.
+fn put_request(connection: &mut Connection, request: &Request<'_>, text: &ShardText<'_>, prepared_max: usize) {
     match request {
-        Request::Query(text) => {
+        Request::Query(_) | Request::Queries(_) => {
             connection.unnamed = None;
-            connection.output.query(&ShardText::of(reach, text.as_bytes()));
+            connection.output.query(text);
         }
-        Request::Queries(texts) => {
+        Request::Rows { bind, description, .. } => {
             connection.unnamed = None;
-            let text = texts.get(place).map_or("", String::as_str);
-            connection.output.query(&ShardText::of(reach, text.as_bytes()));
-        }
-        Request::Rows { texts, bind, description } => {
-            connection.unnamed = None;
-            let text = texts.get(place).map_or("", String::as_str);
             let types = connection.oids.types_there(&description.parameter_types);
-            let types = for_rows(text, bind, &types);
-            let text = ShardText::of(reach, text.as_bytes());
-            connection.output.parse(StatementName::Unnamed, &text, &types);
-            put_bind(connection, (StatementName::Unnamed, &text), bind, description);
+            let types = for_rows(text.as_str(), bind, &types);
+            connection.output.parse(StatementName::Unnamed, text, &types);
+            put_bind(connection, (StatementName::Unnamed, text), bind, description);
             put_describe(connection, description);
             connection.output.execute(b"", 0);
             connection.output.sync();
@@ -544,14 +550,12 @@ fn put_request(
             crate::session::protocol::describe::prepare_on(connection, statement, false, prepared_max);
             // The answers are read here, up to ReadyForQuery.
             connection.pending.clear();
-            let text = statement.text_for(reach)?;
-            put_bind(connection, (StatementName::Registered(statement.id), &text), bind, description);
+            put_bind(connection, (StatementName::Registered(statement.id), text), bind, description);
             put_describe(connection, description);
             connection.output.execute(b"", 0);
             connection.output.sync();
         }
     }
-    Ok(())
 }
 
 /// RETURNING: the statement may have waited for a change of its columns.

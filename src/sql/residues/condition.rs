@@ -1,7 +1,7 @@
 //! The condition that leaves out the residues of one table.
 //!
-//! One test against a multirange (or an array of lookup keys), NULL-safe: rows whose key is NULL belong to no partition and
-//! stay. Two operators, so that PostgreSQL evaluates it before what the client's conditions compute. Every name and operator is
+//! One test against a multirange (or an array of lookup keys) that the shard gives, NULL-safe: rows whose key is NULL belong to no
+//! partition and stay. The sub-select is evaluated once a statement. Two operators for each row, so that PostgreSQL evaluates it before what the client's conditions compute. Every name and operator is
 //! qualified: a user's own operators may stand first in the search path.
 
 use crate::catalog::{Relation, quoted_identifier};
@@ -9,16 +9,10 @@ use crate::error::PgError;
 use crate::shard_key::{DateUnit, KeyColumn, KeyFunction, KeyType};
 use crate::shardmap::{Group, Strategy};
 
-use super::{Excluded, uncoverable};
+use super::uncoverable;
 
 /// `row`: how the text names the table's row (`public.t`, an alias). `column`: from the table's column to its name there.
-pub fn condition(
-    key: &[KeyColumn],
-    group: &Group,
-    excluded: &Excluded,
-    row: &str,
-    column: impl Fn(&str) -> Option<String>,
-) -> Result<String, PgError> {
+pub fn condition(key: &[KeyColumn], group: &Group, row: &str, column: impl Fn(&str) -> Option<String>) -> Result<String, PgError> {
     let columns: Vec<String> = key
         .iter()
         .map(|key| Some(format!("{row}.{}", quoted_identifier(&column(&key.column)?))))
@@ -28,16 +22,17 @@ pub fn condition(
     let test = match (group.strategy, &values[..], &group.key_types[..]) {
         (Strategy::Hash, _, types) => {
             let hash = values.iter().zip(types).fold("0".to_owned(), |seed, (value, key_type)| key_type.hash_sql(value, &seed));
-            format!("{hash} OPERATOR(pg_catalog.<@) {}", excluded.of_type("pg_catalog.int8multirange"))
+            format!("{hash} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_hashes({}))", group.id.0)
         }
         (Strategy::Range, [value], [key_type]) => {
             let (value, multirange) = ranged(value, *key_type)?;
-            format!("{value} OPERATOR(pg_catalog.<@) {}", excluded.of_type(multirange))
+            format!("{value} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_ranges({})::{multirange})", group.id.0)
         }
         (Strategy::Lookup, [value], [key_type]) => {
+            // As rows, which PostgreSQL hashes: the keys may be many.
+            let (id, element) = (group.id.0, array_element(*key_type));
             format!(
-                "{value} OPERATOR(pg_catalog.=) ANY ({})",
-                excluded.of_type(&format!("pg_catalog.{}[]", array_element(*key_type)))
+                "{value} OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(shardgate.residue_keys({id})::pg_catalog.{element}[]))"
             )
         }
         (Strategy::Range | Strategy::Lookup, _, _) => {
@@ -95,17 +90,7 @@ fn array_element(key_type: KeyType) -> &'static str {
     }
 }
 
-impl Excluded {
-    fn of_type(&self, type_name: &str) -> String {
-        match self {
-            Excluded::Literal(value) => format!("{}::{type_name}", crate::catalog::quoted_literal(value)),
-            Excluded::Parameter(number) => format!("${number}::{type_name}"),
-        }
-    }
-}
-
 /// Whether the condition can be written for a table, without writing it: what is checked before a partition moves.
 pub fn can_exclude(relation: &Relation, key: &[KeyColumn], group: &Group) -> Result<(), PgError> {
-    let excluded = Excluded::Parameter(1);
-    condition(key, group, &excluded, "t", |name| relation.column(name).map(|column| column.name.clone())).map(drop)
+    condition(key, group, "t", |name| relation.column(name).map(|column| column.name.clone())).map(drop)
 }

@@ -13,15 +13,18 @@
 //! | FULL; USING and NATURAL on the nullable side; source of MERGE | a one-row join: `(t JOIN (SELECT) AS sg_1 ON …)` |
 //! | target of MERGE | first in ON, and in each WHEN NOT MATCHED BY SOURCE |
 //!
+//! Which keys are excluded a shard says itself: the condition reads them there (`shardgate.residue_hashes` and its siblings), in the
+//! statement's own snapshot. So one text serves all shards, and all moves of the group.
+//!
 //! The client's text is spliced and never printed from a tree. What comes out counts only when it is read again and is the
 //! client's statement but for exactly these conditions (`proof`). What cannot be covered with certainty is refused; views that
-//! reach such a table are. Pure; knows nothing of moves, only which keys are excluded.
+//! reach such a table are. Pure; knows nothing of moves, only which groups have such rows.
 //!
 //! What goes through [`cover`] is every text that is made of a client's statement and runs on several shards, or on one of which
 //! routing has not said why the text may run there as it is. As long as the map knows no rows that are not owned, a text stays as
 //! it is.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -30,6 +33,7 @@ use crate::shardmap::{GroupId, MapSnapshot};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
+use crate::sql::parse::tokens::Tokens;
 
 mod condition;
 mod from_clause;
@@ -40,69 +44,137 @@ mod tests;
 
 pub use condition::can_exclude;
 
-/// A text that sees only rows which its shard owns.
+/// A text that sees only rows which its shard owns, while no other groups have residues than those that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Covered(Bytes);
+pub struct Covered {
+    text: Bytes,
+    /// None: it has no conditions.
+    alteration: Option<Arc<Alteration>>,
+    /// Groups that had residues when it was made, ascending.
+    groups: Box<[GroupId]>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Alteration {
+    /// In the order of the text.
+    shifts: Vec<Shift>,
+    /// The client's own conditions may be evaluated for rows that are excluded: PostgreSQL begins with the cheaper condition.
+    may_evaluate_excluded: bool,
+}
+
+/// A place where something was put in; characters.
+#[derive(Debug, PartialEq, Eq)]
+struct Shift {
+    /// In the covered text.
+    at: usize,
+    added: usize,
+    removed: usize,
+}
 
 impl Covered {
     pub fn text(&self) -> &Bytes {
-        &self.0
+        &self.text
+    }
+
+    /// As the query of DECLARE. `declare`: what comes before it.
+    pub fn declared(&self, declare: &str) -> Self {
+        Self { text: [declare.as_bytes(), &self.text].concat().into(), ..self.clone() }
+    }
+
+    /// It has conditions.
+    pub fn is_altered(&self) -> bool {
+        self.alteration.is_some()
+    }
+
+    /// An error in a row may be one of a row that is excluded.
+    pub fn may_evaluate_excluded(&self) -> bool {
+        self.alteration.as_ref().is_some_and(|alteration| alteration.may_evaluate_excluded)
+    }
+
+    /// The place in the text that it was made of, of a place in it; both from 1. `0`: it is in a condition.
+    pub fn position_before(&self, position: usize) -> usize {
+        let mut before = position;
+        for shift in self.alteration.iter().flat_map(|alteration| &alteration.shifts) {
+            if position <= shift.at {
+                break;
+            }
+            if position <= shift.at + shift.added {
+                return 0;
+            }
+            before = before + shift.removed - shift.added;
+        }
+        before
+    }
+
+    /// Whether it was made for the residues of this map.
+    #[inline]
+    pub fn is_for(&self, map: &MapSnapshot) -> bool {
+        self.groups.iter().copied().eq(with_residues(map))
     }
 }
 
-/// `text`: one statement or several. `map`: the version that they were routed by. It holds no rows that are not owned yet.
-pub fn cover(text: impl Into<Bytes>, _map: &MapSnapshot) -> Covered {
-    Covered(text.into())
+fn with_residues(map: &MapSnapshot) -> impl Iterator<Item = GroupId> + '_ {
+    map.groups.values().filter(|group| group.has_residues).map(|group| group.id)
 }
 
-/// The keys that are excluded on a shard, by colocation group.
-pub type Residues = BTreeMap<GroupId, Excluded>;
-
-/// Keys of one group: a multirange of hashes or key values, or an array of lookup keys, as PostgreSQL reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Excluded {
-    Literal(String),
-    /// `$n`, behind the client's own parameters: one text then serves all shards, moves and versions. An empty multirange
-    /// excludes nothing.
-    Parameter(usize),
-}
-
-/// The statement without the rows of `residues`; the text itself where it reads none of their tables.
-///
-/// `text` is one SELECT, INSERT, UPDATE, DELETE or MERGE. `0A000` for what cannot be covered.
-pub fn exclude(text: &str, context: &Context, residues: &Residues) -> Result<String, PgError> {
-    if residues.is_empty() {
-        return Ok(text.to_owned());
+/// `text`: statements as their shards read them, by the names of `context`. `map`: the version that they were routed by. `0A000` for
+/// what cannot be covered.
+pub fn cover(text: impl Into<Bytes>, context: &Context, map: &MapSnapshot) -> Result<Covered, PgError> {
+    let text = text.into();
+    let groups: Box<[GroupId]> = with_residues(map).collect();
+    if groups.is_empty() {
+        return Ok(Covered { text, alteration: None, groups });
     }
+    let sql = std::str::from_utf8(&text).map_err(|_| uncoverable("It is not in UTF-8."))?;
+    Ok(match exclude(sql, context, &groups)? {
+        Some((covered, shifts)) => {
+            let may_evaluate_excluded = has_conditions(sql);
+            Covered { text: covered.into(), alteration: Some(Arc::new(Alteration { shifts, may_evaluate_excluded })), groups }
+        }
+        None => Covered { text, alteration: None, groups },
+    })
+}
+
+/// The statements without the rows of `groups` that are not owned; `None`: they read none of their tables.
+fn exclude(text: &str, context: &Context, groups: &[GroupId]) -> Result<Option<(String, Vec<Shift>)>, PgError> {
     let tree = parse::parse(text)?;
-    let mut statements = tree.stmts();
-    let (Some(statement), None) = (statements.next(), statements.next()) else {
-        return Err(uncoverable("It is not one statement."));
-    };
-    let additions = places::additions(text, statement, context, residues)?;
+    let additions = places::additions(text, &tree, context, groups)?;
     if additions.splices.is_empty() {
-        return Ok(text.to_owned());
+        return Ok(None);
     }
-    let covered = spliced(text, additions.splices);
+    let (covered, shifts) = spliced(text, additions.splices);
     if proof::holds(text, &covered, &additions.conditions)? {
-        Ok(covered)
+        Ok(Some((covered, shifts)))
     } else {
         Err(uncoverable("The text with the conditions does not read as the statement with them."))
     }
 }
 
 /// Insertions in the order of the text; of several at one place the earlier one comes first.
-fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
+fn spliced(text: &str, mut splices: Vec<Splice>) -> (String, Vec<Shift>) {
     splices.sort_by_key(|splice| splice.start);
     let mut out = String::with_capacity(text.len() + splices.iter().map(|splice| splice.text.len()).sum::<usize>());
     let mut position = 0;
+    let mut characters = 0;
+    let mut shifts = Vec::with_capacity(splices.len());
     for splice in &splices {
-        out.push_str(text.get(position..splice.start).unwrap_or_default());
+        let kept = text.get(position..splice.start).unwrap_or_default();
+        let removed = text.get(splice.start..splice.end).unwrap_or_default().chars().count();
+        characters += kept.chars().count();
+        shifts.push(Shift { at: characters, added: splice.text.chars().count(), removed });
+        characters += splice.text.chars().count();
+        out.push_str(kept);
         out.push_str(&splice.text);
         position = splice.end;
     }
     out.push_str(text.get(position..).unwrap_or_default());
-    out
+    (out, shifts)
+}
+
+/// What stands elsewhere is evaluated for rows that have passed all conditions.
+fn has_conditions(text: &str) -> bool {
+    let tokens = Tokens::of(text);
+    (0..tokens.count()).any(|token| tokens.is_one_of(token, &["where", "on", "having"]))
 }
 
 fn uncoverable(detail: &str) -> PgError {

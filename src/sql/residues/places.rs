@@ -3,6 +3,7 @@
 //! A WITH query hides a table only where it is visible. Every relation is resolved by the session's search path, as PostgreSQL
 //! does it; a node that is entered by its children alone holds no relation of its own.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use pg_raw_parse::list::NodeList;
@@ -11,12 +12,13 @@ use pg_raw_parse::{Node, nodes};
 
 use super::condition::condition;
 use super::from_clause::{self, Item, ItemKind, JoinItem, JoinKind};
-use super::{Residues, uncoverable};
+use super::uncoverable;
 use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, TableKind};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
+use crate::sql::parse::Tree;
 use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::query::{Resolved, resolve};
 
@@ -27,13 +29,16 @@ pub struct Additions {
     pub conditions: Vec<String>,
 }
 
-pub fn additions(text: &str, statement: Node<'_>, context: &Context, residues: &Residues) -> Result<Additions, PgError> {
+/// `tree`: of `text`. `groups`: those that have residues.
+pub fn additions(text: &str, tree: &Tree, context: &Context, groups: &[GroupId]) -> Result<Additions, PgError> {
     if may_spell_names(text) {
         return Err(uncoverable("It spells names by code points."));
     }
     let tokens = Tokens::of(text);
-    let mut walk = Walk { tokens: &tokens, context, residues, found: Additions::default(), one_row_names: 0 };
-    walk.statement(statement, &None, 0)?;
+    let mut walk = Walk { tokens: &tokens, context, groups, found: Additions::default(), one_row_names: 0 };
+    for statement in tree.stmts() {
+        walk.command(statement)?;
+    }
     Ok(walk.found)
 }
 
@@ -52,12 +57,43 @@ const STACK_BYTES: usize = 4 * 1024 * 1024;
 struct Walk<'w> {
     tokens: &'w Tokens<'w>,
     context: &'w Context,
-    residues: &'w Residues,
+    groups: &'w [GroupId],
     found: Additions,
     one_row_names: usize,
 }
 
 impl<'w> Walk<'w> {
+    fn command(&mut self, node: Node<'_>) -> Result<(), PgError> {
+        match (query_within(node), node) {
+            (Some(query), _) => self.statement(query, &None, 0),
+            (None, Node::CopyStmt(copy)) if copy.is_from => Ok(()),
+            // These mean the tables as they are stored.
+            (None, Node::LockStmt(_) | Node::TruncateStmt(_) | Node::VacuumStmt(_)) => Ok(()),
+            // These name none, or what has been covered itself.
+            (
+                None,
+                Node::TransactionStmt(_)
+                | Node::VariableSetStmt(_)
+                | Node::VariableShowStmt(_)
+                | Node::FetchStmt(_)
+                | Node::ClosePortalStmt(_)
+                | Node::ExecuteStmt(_)
+                | Node::DeallocateStmt(_),
+            ) => Ok(()),
+            (None, _) if self.names_such_a_table() => Err(uncoverable("It is no query and writes no rows.")),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Anywhere in the text, in whatever schema.
+    fn names_such_a_table(&self) -> bool {
+        let names: BTreeSet<String> = (0..self.tokens.count()).filter_map(|token| self.tokens.identifier(token)).collect();
+        self.context.catalog.relations.values().any(|relation| {
+            names.contains(&relation.name)
+                && (is_of(self.context, self.groups, relation) || reaches(self.context, self.groups, relation))
+        })
+    }
+
     fn statement<'n>(&mut self, node: Node<'n>, names: &Names<'n>, depth: usize) -> Result<(), PgError> {
         if depth > DEPTH_MAX {
             return Err(uncoverable("Its queries are nested too deeply."));
@@ -243,7 +279,7 @@ impl<'w> Walk<'w> {
         let mut cases = 0_usize;
         loop {
             match self.tokens.piece(at) {
-                "" => return None,
+                "" | ";" => return None,
                 "(" | "[" => at = self.tokens.closing(at)?,
                 _ if self.tokens.is_word(at, "case") => cases += 1,
                 _ if self.tokens.is_word(at, "end") && cases > 0 => cases -= 1,
@@ -260,7 +296,7 @@ impl<'w> Walk<'w> {
         let mut cases = 0_usize;
         loop {
             match self.tokens.piece(at) {
-                "" => return None,
+                "" | ";" => return None,
                 "(" | "[" => at = self.tokens.closing(at)?,
                 _ if self.tokens.is_word(at, "case") => cases += 1,
                 _ if self.tokens.is_word(at, "end") && cases > 0 => cases -= 1,
@@ -274,14 +310,14 @@ impl<'w> Walk<'w> {
     /// The condition of a table of which residues may lie on the shard.
     fn condition(&self, name: &nodes::RangeVar, names: &Names<'_>) -> Result<Option<String>, PgError> {
         let (relation, table, group) = match self.resolved(name, names) {
-            Some(Resolved::Sharded { table, group, relation }) if self.residues.contains_key(&group.id) => (relation, table, group),
-            Some(Resolved::View(view)) if reaches(self.context, self.residues, view) => {
+            Some(Resolved::Sharded { table, group, relation }) if self.groups.contains(&group.id) => (relation, table, group),
+            Some(Resolved::View(view)) if reaches(self.context, self.groups, view) => {
                 return Err(uncoverable(&format!("View \"{}\" shows such rows.", view.name)));
             }
             Some(Resolved::Mixed(reason)) => return Err(uncoverable(&reason)),
             _ => return Ok(None),
         };
-        let (TableKind::Sharded { key, .. }, Some(excluded)) = (&table.kind, self.residues.get(&group.id)) else { return Ok(None) };
+        let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
         let alias = name.alias();
         let row = match alias.and_then(nodes::Alias::aliasname) {
             Some(alias) => quoted_identifier(alias),
@@ -292,7 +328,7 @@ impl<'w> Walk<'w> {
             let place = relation.columns.iter().position(|column| column.name == name)?;
             Some(renamed.get(place).map_or_else(|| name.to_owned(), |renamed| (*renamed).to_owned()))
         };
-        condition(key, group, excluded, &row, column).map(Some)
+        condition(key, group, &row, column).map(Some)
     }
 
     fn resolved(&self, name: &nodes::RangeVar, names: &Names<'_>) -> Option<Resolved<'w>> {
@@ -406,7 +442,8 @@ impl<'w> Walk<'w> {
         }
         self.found.conditions.extend_from_slice(conditions);
         if has_condition {
-            let last = from_clause::expression_end(self.tokens, behind + 1, &[]).ok_or_else(unplaced)?;
+            // ON CONFLICT of an INSERT may come next.
+            let last = from_clause::expression_end(self.tokens, behind + 1, &["on"]).ok_or_else(unplaced)?;
             return self.before(&all, behind + 1, last);
         }
         self.insert_after(behind.checked_sub(1).ok_or_else(unplaced)?, format!(" WHERE {all}"))
@@ -450,6 +487,21 @@ impl<'w> Walk<'w> {
         let end = self.tokens.get(token).ok_or_else(unplaced)?.end;
         self.found.splices.push(Splice { start: end, end, text });
         Ok(())
+    }
+}
+
+/// The query, or what writes rows, that a statement is or has in it.
+pub fn query_within(statement: Node<'_>) -> Option<Node<'_>> {
+    match statement {
+        Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
+            Some(statement)
+        }
+        Node::ExplainStmt(explain) => query_within(explain.query()),
+        Node::PrepareStmt(prepare) => query_within(prepare.query()),
+        Node::DeclareCursorStmt(declare) => query_within(declare.query()),
+        Node::CreateTableAsStmt(create) => query_within(create.query()),
+        Node::CopyStmt(copy) => query_within(copy.query()),
+        _ => None,
     }
 }
 
@@ -523,7 +575,7 @@ fn first_name(from: &NodeList) -> Option<&nodes::RangeVar> {
 }
 
 /// Does the view's query read a table of which residues may lie on the shard, through whatever views?
-fn reaches(context: &Context, residues: &Residues, view: &Relation) -> bool {
+fn reaches(context: &Context, groups: &[GroupId], view: &Relation) -> bool {
     let mut waiting = vec![view.oid];
     let mut seen: Vec<Oid> = Vec::new();
     while let Some(oid) = waiting.pop() {
@@ -531,7 +583,7 @@ fn reaches(context: &Context, residues: &Residues, view: &Relation) -> bool {
             continue;
         }
         seen.push(oid);
-        if context.catalog.relations.get(&oid).is_some_and(|relation| is_of(context, residues, relation)) {
+        if context.catalog.relations.get(&oid).is_some_and(|relation| is_of(context, groups, relation)) {
             return true;
         }
         waiting.extend(read_by(&context.catalog, oid));
@@ -539,7 +591,7 @@ fn reaches(context: &Context, residues: &Residues, view: &Relation) -> bool {
     false
 }
 
-fn is_of(context: &Context, residues: &Residues, relation: &Relation) -> bool {
+fn is_of(context: &Context, groups: &[GroupId], relation: &Relation) -> bool {
     let group = |relation: &Relation| -> Option<GroupId> {
         match &context.map.table(&relation.schema, &relation.name)?.kind {
             TableKind::Sharded { group, .. } => Some(*group),
@@ -547,8 +599,7 @@ fn is_of(context: &Context, residues: &Residues, relation: &Relation) -> bool {
         }
     };
     let parents = relation.parents.iter().filter_map(|parent| context.catalog.relations.get(parent));
-    group(relation).is_some_and(|group| residues.contains_key(&group))
-        || parents.into_iter().any(|parent| is_of(context, residues, parent))
+    group(relation).is_some_and(|group| groups.contains(&group)) || parents.into_iter().any(|parent| is_of(context, groups, parent))
 }
 
 fn read_by(catalog: &Catalog, view: Oid) -> impl Iterator<Item = Oid> + '_ {

@@ -7,13 +7,15 @@
 use pg_raw_parse::nodes;
 use pg_raw_parse::walk::{Recurse, walk_manual};
 
+use super::places::query_within;
 use super::uncoverable;
 use crate::error::PgError;
 use crate::sql::parse::{self, Tree};
 
 /// Whether `covered` is `text` with exactly these conditions, in any order.
 pub fn holds(text: &str, covered: &str, conditions: &[String]) -> Result<bool, PgError> {
-    let (original, covered) = (parse::parse(text)?, parse::parse(covered)?);
+    let original = parse::parse(text)?;
+    let Ok(covered) = parse::parse(covered) else { return Ok(false) };
     check_depth(&original)?;
     check_depth(&covered)?;
     stacker::maybe_grow(STACK_BYTES, STACK_BYTES, || {
@@ -29,7 +31,7 @@ const DEPTH_MAX: usize = 3_000;
 const STACK_BYTES: usize = 16 * 1024 * 1024;
 
 fn check_depth(tree: &Tree) -> Result<(), PgError> {
-    let mut waiting: Vec<_> = tree.stmts().map(|statement| (statement, 0)).collect();
+    let mut waiting: Vec<_> = tree.stmts().filter_map(query_within).map(|query| (query, 0)).collect();
     while let Some((node, depth)) = waiting.pop() {
         if depth > DEPTH_MAX {
             return Err(uncoverable("It is nested too deeply."));

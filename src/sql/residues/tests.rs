@@ -1,10 +1,12 @@
 //! Where the conditions stand, as text; what is not proven is refused. That the answers are PostgreSQL's is shown against a server.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use super::{Excluded, Residues, exclude};
+use super::cover;
+use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
-use crate::shardmap::{GroupId, Strategy};
+use crate::shardmap::{Group, MapSnapshot, Strategy};
 use crate::sql::context::Context;
 use crate::sql::testing::Fixture;
 
@@ -30,11 +32,18 @@ fn context() -> Context {
     fixture.context(&["public"], &[])
 }
 
-fn residues() -> Residues {
-    [(1, "{[1,5)}"), (2, "{[7,)}"), (3, "{X}")]
-        .into_iter()
-        .map(|(group, keys)| (GroupId(group), Excluded::Literal(keys.to_owned())))
-        .collect()
+/// All groups have residues.
+fn residues(context: &Context) -> MapSnapshot {
+    let mut map = MapSnapshot::clone(&context.map);
+    map.groups.values_mut().for_each(|group| *group = Arc::new(Group::clone(group).with_residues(true)));
+    map
+}
+
+fn covered(text: &str, context: &Context, map: &MapSnapshot) -> Result<String, PgError> {
+    let covered = cover(text.to_owned(), context, map)?;
+    let found = String::from_utf8(covered.text().to_vec()).expect("UTF-8");
+    assert_eq!(covered.is_altered(), found != text);
+    Ok(found)
 }
 
 /// The conditions of the cases, short: `<t.id>` for that of `public.t`, `<a.id>` for that of its alias `a`.
@@ -56,7 +65,8 @@ fn shortened(text: &str) -> String {
 
 #[test]
 fn conditions_stand_where_they_change_no_answer() {
-    let (context, residues) = (context(), residues());
+    let context = context();
+    let map = residues(&context);
     let mut wrong = String::new();
     for block in CASES.split("\n\n") {
         let lines: Vec<&str> = block.lines().filter(|line| !line.starts_with('#')).collect();
@@ -64,7 +74,7 @@ fn conditions_stand_where_they_change_no_answer() {
             assert!(lines.is_empty(), "a statement and what it becomes: {block}");
             continue;
         };
-        let found = match exclude(text, &context, &residues) {
+        let found = match covered(text, &context, &map) {
             Ok(covered) if covered == text => "=".to_owned(),
             Ok(covered) => shortened(&covered),
             Err(error) => format!("! {}", error.detail.clone().unwrap_or_default()),
@@ -78,28 +88,61 @@ fn conditions_stand_where_they_change_no_answer() {
 
 #[test]
 fn a_condition_is_qualified_and_null_safe() {
-    let covered = exclude("SELECT * FROM t", &context(), &residues()).expect("covered");
+    let context = context();
+    let map = residues(&context);
+    let found = covered("SELECT * FROM t AS a WHERE x = $1 OR x = $2", &context, &map).expect("covered");
     assert_eq!(
-        covered,
-        "SELECT * FROM t WHERE (pg_catalog.hashint8extended(\"public\".\"t\".\"id\", 0) OPERATOR(pg_catalog.<@) '{[1,5)}'::pg_catalog.int8multirange) IS NOT TRUE"
+        found,
+        "SELECT * FROM t AS a WHERE (pg_catalog.hashint8extended(\"a\".\"id\", 0) OPERATOR(pg_catalog.<@) \
+         (SELECT shardgate.residue_hashes(1))) IS NOT TRUE AND (x = $1 OR x = $2)"
     );
-    let prepared = Residues::from([(GroupId(1), Excluded::Parameter(3))]);
-    let covered = exclude("SELECT * FROM t AS a WHERE x = $1 OR x = $2", &context(), &prepared).expect("covered");
+    let found = covered("SELECT * FROM b", &context, &map).expect("covered");
     assert_eq!(
-        covered,
-        "SELECT * FROM t AS a WHERE (pg_catalog.hashint8extended(\"a\".\"id\", 0) OPERATOR(pg_catalog.<@) $3::pg_catalog.int8multirange) IS NOT TRUE AND (x = $1 OR x = $2)"
+        found,
+        "SELECT * FROM b WHERE (pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
+         (SELECT pg_catalog.unnest(shardgate.residue_keys(3)::pg_catalog.text[]))) IS NOT TRUE"
     );
 }
 
 #[test]
+fn positions_are_those_of_the_text_before() {
+    let context = context();
+    let map = residues(&context);
+    for text in
+        ["SELECT 'ä', nosuch FROM t WHERE wrong = 1 OR 'é' = missing", "TABLE t ORDER BY ä, nosuch", "TABLE t; SELECT ö FROM u"]
+    {
+        let covered = cover(text, &context, &map).expect("covered");
+        let found = std::str::from_utf8(covered.text()).expect("UTF-8");
+        for name in ["nosuch", "wrong", "missing", "ä", "ö"] {
+            let of = |text: &str| text.find(name).map(|place| text[..place].chars().count() + 1);
+            assert_eq!(of(found).map(|position| covered.position_before(position)), of(text), "{name} in {found}");
+        }
+        let in_condition = found.find("IS NOT TRUE").map(|place| found[..place].chars().count() + 1);
+        assert_eq!(in_condition.map(|position| covered.position_before(position)), Some(0), "{found}");
+    }
+}
+
+#[test]
+fn a_text_serves_the_groups_that_it_was_covered_for() {
+    let context = context();
+    let (map, mut part) = (residues(&context), residues(&context));
+    part.groups.retain(|id, _| id.0 == 1);
+    let without = cover("SELECT * FROM t", &context, &context.map).expect("nothing to cover");
+    assert!(!without.is_altered() && without.is_for(&context.map) && !without.is_for(&map));
+    let with = cover("SELECT * FROM t", &context, &part).expect("covered");
+    assert!(with.is_altered() && with.is_for(&part) && !with.is_for(&map) && !with.is_for(&context.map));
+}
+
+#[test]
 fn a_text_that_nests_deeply_is_refused_and_nothing_overflows() {
-    let (context, residues) = (context(), residues());
+    let context = context();
+    let map = residues(&context);
     for text in [
         format!("SELECT 1{} FROM t", " + 1".repeat(100_000)),
         format!("SELECT * FROM t WHERE {}x = 1{}", "NOT (".repeat(2_000), ")".repeat(2_000)),
         format!("SELECT * FROM t{}", " UNION ALL SELECT * FROM t".repeat(20_000)),
         format!("SELECT * FROM {}t{}", "(SELECT * FROM ".repeat(3_000), ") AS a".repeat(3_000)),
     ] {
-        let _covered_or_refused = exclude(&text, &context, &residues).is_ok();
+        let _covered_or_refused = covered(&text, &context, &map).is_ok();
     }
 }

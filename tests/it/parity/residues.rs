@@ -14,7 +14,7 @@ use shardgate::shardmap::{
     Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy, Table, TableKind,
 };
 use shardgate::sql::Context;
-use shardgate::sql::residues::{Excluded, Residues, exclude};
+use shardgate::sql::residues::cover;
 use sqlx::{Connection, PgConnection};
 use std::time::Duration;
 
@@ -22,7 +22,10 @@ use super::answer::{Answer, RowOrder};
 use super::case::{Expected, Step, with_literals};
 use super::raw_client::RawClient;
 use super::world::Scene;
-use crate::support::Cluster;
+use crate::support::{Cluster, Proxy, ProxyOptions};
+
+/// What is excluded of each group, as the tables of the shards have it.
+type Residues = BTreeMap<GroupId, String>;
 
 /// Half of the space of hashes.
 const HASHES: &str = "{[-4611686018427387904,4611686018427387904)}";
@@ -40,7 +43,6 @@ struct Sides {
     clean: RawClient,
     stale: RawClient,
     context: Context,
-    residues: Residues,
     _cluster: Cluster,
 }
 
@@ -56,6 +58,12 @@ struct Tally {
 impl Sides {
     async fn start(scene: Scene) -> Self {
         let cluster = Cluster::start(2).await;
+        // They are shards, with what a shard has; no statement goes to them through a proxy.
+        let proxy = Proxy::start(&cluster, ProxyOptions::default());
+        let mut declarer = RawClient::connect(proxy.port(), "app", &[]).await;
+        for shard in 0..2 {
+            declarer.rows(&format!("SELECT shardgate.add_shard('shard{shard}', '{}')", cluster.shard_url(shard))).await;
+        }
         let port = cluster.map_server().port();
         let mut clean = RawClient::connect(port, "shard0", &[]).await;
         let mut stale = RawClient::connect(port, "shard1", &[]).await;
@@ -77,7 +85,13 @@ impl Sides {
             id: 1,
             user: "postgres".to_owned(),
         };
-        let mut sides = Self { clean, stale, context, residues, _cluster: cluster };
+        for (group, excluded) in &residues {
+            let plant = format!("INSERT INTO shardgate.residue (group_id, move_id, {excluded}");
+            let plant = plant.replace("GROUP", &group.0.to_string());
+            clean.rows(&plant).await;
+            stale.rows(&plant).await;
+        }
+        let mut sides = Self { clean, stale, context, _cluster: cluster };
         sides.part(&tables).await;
         sides
     }
@@ -87,11 +101,11 @@ impl Sides {
         let off = "SET session_replication_role = replica; ";
         for table in tables {
             let TableKind::Sharded { group, .. } = &table.kind else { continue };
-            if !self.residues.contains_key(group) {
+            if !self.context.map.group(*group).is_some_and(|group| group.has_residues) {
                 continue;
             }
             let name = quoted_name(&table.schema, &table.name);
-            let covered = exclude(&format!("SELECT 1 FROM {name}"), &self.context, &self.residues).expect("covered");
+            let covered = self.covered(&format!("SELECT 1 FROM {name}")).expect("covered");
             let condition = covered.split_once(" WHERE ").expect("a condition").1.to_owned();
             let condition = condition.strip_suffix("IS NOT TRUE").expect("its end");
             self.clean.rows(&format!("{off} DELETE FROM {name} WHERE {condition} IS TRUE; RESET session_replication_role")).await;
@@ -101,6 +115,12 @@ impl Sides {
                 self.stale.rows(&update).await;
             }
         }
+    }
+
+    /// `None`: it is refused.
+    fn covered(&self, text: &str) -> Option<String> {
+        let covered = cover(text.to_owned(), &self.context, &self.context.map).ok()?;
+        Some(String::from_utf8(covered.text().to_vec()).expect("UTF-8"))
     }
 
     /// Every column without a key and a constraint gets another value.
@@ -149,10 +169,10 @@ impl Sides {
         if !is_known || text.contains("shardgate.") || self.updates_key(text) {
             return;
         }
-        let covered = match exclude(text, &self.context, &self.residues) {
-            Ok(covered) if covered == text => return,
-            Ok(covered) => covered,
-            Err(_) => {
+        let covered = match self.covered(text) {
+            Some(covered) if covered == text => return,
+            Some(covered) => covered,
+            None => {
                 tally.refused += 1;
                 return;
             }
@@ -253,15 +273,18 @@ fn distribute(map: &mut MapSnapshot, residues: &mut Residues, catalog: &Catalog,
             let partition =
                 Partition { id: PartitionId(id.0), shard: ShardId(1), state: PartitionState::Online, epoch: 1, low: None };
             let excluded = match (strategy, &types[..]) {
-                (Strategy::Hash, _) => Some(HASHES),
-                (Strategy::Range, [KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz]) => Some("{[2024-02-01,2024-06-01)}"),
-                (Strategy::Range, [KeyType::Int2 | KeyType::Int4 | KeyType::Int8]) => Some("{[2,40)}"),
-                (Strategy::Lookup, [KeyType::Text]) => Some("{3,4,5,X}"),
-                (Strategy::Lookup, [KeyType::Int4]) => Some("{2,3,7}"),
+                (Strategy::Hash, _) => Some(("hashes", HASHES)),
+                (Strategy::Range, [KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz]) => {
+                    Some(("ranges", "{\"[2024-02-01,2024-06-01)\"}"))
+                }
+                (Strategy::Range, [KeyType::Int2 | KeyType::Int4 | KeyType::Int8]) => Some(("ranges", "{\"[2,40)\"}")),
+                (Strategy::Lookup, [KeyType::Text]) => Some(("keys", "{3,4,5,X}")),
+                (Strategy::Lookup, [KeyType::Int4]) => Some(("keys", "{2,3,7}")),
                 (Strategy::Lookup | Strategy::Range, _) => None,
             };
-            map.groups.insert(id, Arc::new(Group::new(id, strategy, types, vec![partition], None).expect("valid")));
-            residues.extend(excluded.map(|keys| (id, Excluded::Literal(keys.to_owned()))));
+            let group = Group::new(id, strategy, types, vec![partition], None).expect("valid");
+            map.groups.insert(id, Arc::new(group.with_residues(excluded.is_some())));
+            residues.extend(excluded.map(|(column, keys)| (id, format!("{column}) VALUES (GROUP, 1, '{keys}')"))));
             id
         }
     };

@@ -10,6 +10,8 @@ use super::answer::Names;
 use super::raw_client::RawClient;
 use crate::support::{Cluster, Proxy, ProxyOptions, Text};
 
+mod planted;
+
 pub struct World {
     pub proxy: Proxy,
     port: u16,
@@ -22,6 +24,8 @@ pub struct World {
     home_names: Arc<Names>,
     /// The rows before any case.
     first: State,
+    /// Of each shard, by table: rows that lie there and are not owned.
+    planted: Vec<BTreeMap<String, Vec<String>>>,
     // Ends last.
     _cluster: Cluster,
 }
@@ -57,14 +61,23 @@ impl World {
 
     /// The biggest input of a gathered statement stays on its shards, however small it is.
     pub async fn start_staying(scene: Scene) -> Self {
-        Self::start_with(scene, Text::Bytewise, vec![("cross_shard.stay_bytes_min", "0".to_owned())]).await
+        Self::start_with(scene, Text::Bytewise, vec![("cross_shard.stay_bytes_min", "0".to_owned())], false).await
     }
 
     pub async fn start_sorting(scene: Scene, text: Text) -> Self {
-        Self::start_with(scene, text, Vec::new()).await
+        Self::start_with(scene, text, Vec::new(), false).await
     }
 
-    async fn start_with(scene: Scene, text: Text, settings: Vec<(&'static str, String)>) -> Self {
+    /// Each shard has altered copies of the other shards' rows, as in the middle of a move.
+    pub async fn start_planted(scene: Scene) -> Self {
+        Self::start_with(scene, Text::Bytewise, Vec::new(), true).await
+    }
+
+    pub async fn start_planted_staying(scene: Scene) -> Self {
+        Self::start_with(scene, Text::Bytewise, vec![("cross_shard.stay_bytes_min", "0".to_owned())], true).await
+    }
+
+    async fn start_with(scene: Scene, text: Text, settings: Vec<(&'static str, String)>, is_planted: bool) -> Self {
         let cluster = Cluster::start_sorting(SHARDS, text).await;
         cluster.create_database(PLAIN).await;
         let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..Default::default() });
@@ -82,9 +95,10 @@ impl World {
             plain_names: Arc::default(),
             home_names: Arc::default(),
             first: State { databases: Vec::new() },
+            planted: vec![BTreeMap::new(); SHARDS],
             _cluster: cluster,
         };
-        world.make(scene).await;
+        world.make(scene, is_planted).await;
         world
     }
 
@@ -101,7 +115,7 @@ impl World {
         format!("host=127.0.0.1 port={} user=postgres dbname={PLAIN}", self.port)
     }
 
-    async fn make(&mut self, scene: Scene) {
+    async fn make(&mut self, scene: Scene, is_planted: bool) {
         let mut proxy = self.connect_proxy().await;
         // An application's database as it was; the other shards get its schema when they are added.
         for database in [PLAIN_SIDE, HOME_SIDE] {
@@ -165,6 +179,11 @@ impl World {
             };
             self.tables.insert(table, kind);
         }
+        if is_planted {
+            self.plant().await;
+            // Reads the map anew.
+            proxy.rows(scene.locate).await;
+        }
         self.plain_names = names(&mut self.direct[PLAIN_SIDE]).await;
         self.home_names = names(&mut self.direct[HOME_SIDE]).await;
         self.first = self.state().await;
@@ -203,7 +222,7 @@ impl World {
     }
 
     pub async fn state(&mut self) -> State {
-        let row = |table: &String| format!("SELECT {}, x::text FROM {table} x", quoted(table));
+        let row = |table: &String| format!("SELECT {}, whole_row::text FROM {table} whole_row", quoted(table));
         let query = self.tables.keys().map(row).collect::<Vec<_>>().join(" UNION ALL ");
         let mut databases = Vec::new();
         for direct in &mut self.direct {
@@ -214,6 +233,9 @@ impl World {
             }
             rows.values_mut().for_each(|rows| rows.sort());
             databases.push(rows);
+        }
+        for (rows, planted) in databases.iter_mut().skip(HOME_SIDE).zip(&self.planted) {
+            planted::take_out(rows, planted);
         }
         State { databases }
     }
