@@ -103,10 +103,10 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changed_at = Instant::now();
     loop {
-        // A change of the schema waits for the statements that were planned before it was announced, for a while.
+        // A change of the schema, or a cut-over, waits for the statements that were planned before it was announced, for a while.
         let is_awaited = changed_at.elapsed() < AWAITED_FOR && {
             let map = shared.current.load();
-            !map.redefinitions.is_empty() && shared.lease.told_reached() < map.epoch.counter
+            map.awaits_statements() && shared.lease.told_reached() < map.epoch.counter
         };
         tokio::select! {
             () = cancel.cancelled() => break,

@@ -253,6 +253,11 @@ impl MapSnapshot {
         self.shards.get(self.shards.binary_search_by_key(&id, |shard| shard.id).ok()?)
     }
 
+    /// Somebody waits until the statements that were planned before this version have ended.
+    pub fn awaits_statements(&self) -> bool {
+        !self.redefinitions.is_empty() || self.groups.values().any(|group| !group.held().is_empty())
+    }
+
     pub fn shard_by_name(&self, name: &str) -> Option<&Arc<Shard>> {
         self.shards.iter().find(|shard| shard.name == name)
     }
