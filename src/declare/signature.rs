@@ -21,8 +21,6 @@ pub(super) enum Function {
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
-    MovePartition,
-    MovePartitions,
     Locate,
     DeclareFunction,
     UniqueId,
@@ -37,7 +35,6 @@ pub(super) enum Kind {
     Integer,
     Float,
     TextArray,
-    IntegerArray,
 }
 
 /// What a parameter is when the call does not give it.
@@ -68,7 +65,6 @@ impl Kind {
             Kind::Integer => oid::INT4,
             Kind::Float => oid::FLOAT8,
             Kind::TextArray => oid::TEXT_ARRAY,
-            Kind::IntegerArray => oid::INT4_ARRAY,
         }
     }
 
@@ -78,13 +74,12 @@ impl Kind {
             Kind::Integer => "integer",
             Kind::Float => "double precision",
             Kind::TextArray => "text[]",
-            Kind::IntegerArray => "integer[]",
         }
     }
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 17] = [
+    pub(super) const ALL: [Function; 15] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -95,8 +90,6 @@ impl Function {
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
-        Function::MovePartition,
-        Function::MovePartitions,
         Function::Locate,
         Function::DeclareFunction,
         Function::UniqueId,
@@ -120,8 +113,6 @@ impl Function {
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
-            Function::MovePartition => "move_partition",
-            Function::MovePartitions => "move_partitions",
             Function::Locate => "locate",
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
@@ -144,8 +135,6 @@ impl Function {
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
-            | Function::MovePartition
-            | Function::MovePartitions
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => false,
@@ -201,8 +190,6 @@ impl Function {
             Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
             Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
-            Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
-            Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
             }
@@ -244,15 +231,12 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => one(oid::VOID),
-            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
-            // the move.
+            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept.
             Function::MapKey
             | Function::MapKeys
             | Function::SetDefaultShard
             | Function::SplitPartition
-            | Function::MergePartitions
-            | Function::MovePartition
-            | Function::MovePartitions => one(oid::INT4),
+            | Function::MergePartitions => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

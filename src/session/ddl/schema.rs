@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
-use tokio::time::{Instant, sleep};
 
 use crate::backend::catalog_reader::{self, Printed, WhenHeld};
 use crate::backend::identity;
@@ -23,7 +22,7 @@ use crate::net::connect_options;
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Epoch, MapSnapshot, ProxyId, SchemaChangeId, Shard};
+use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
@@ -177,7 +176,7 @@ impl Gateway {
             return Ok(());
         }
         self.map.refresh().await?;
-        let map = self.map.load();
+        let map = self.map.snapshot();
         for declared in made.into_iter().filter(|declared| !map.sequences.contains_key(&declared.sequence)) {
             tracing::warn!(sequence = declared.sequence.1, "the map has forgotten a new sequence, which is declared again");
             self.map.store().declare_forgotten_sequence(actor, &declared.declaration()).await?;
@@ -193,11 +192,10 @@ impl Session {
             let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
             let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
-            // It would keep this proxy from following a newer map.
-            drop(map);
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let planned = self.context.map.epoch;
-            let id = self.begin_schema_change(tag, proxy, planned).await?;
+            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy, planned).await;
+            let id = begun.map_err(PgError::from)?;
             self.schema_change = Some(SchemaChange {
                 id,
                 _under_way: under_way,
@@ -212,22 +210,6 @@ impl Session {
         }
         self.note_own_change();
         Ok(())
-    }
-
-    /// Moves before their switch give way; others are waited for, for a while.
-    async fn begin_schema_change(&self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, PgError> {
-        let store = self.gateway.map.store();
-        let deadline = Instant::now() + MOVES_PATIENCE;
-        loop {
-            let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
-            match begun {
-                Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
-                    store.give_way(&format!("{tag} of {}", self.identity.user)).await.map_err(PgError::from)?;
-                    sleep(MOVES_POLL_INTERVAL).await;
-                }
-                begun => return begun,
-            }
-        }
     }
 
     /// The open transaction's schema becomes another one, if it is its own.
@@ -307,7 +289,3 @@ fn same_oids(one: &Catalog, other: &Catalog) -> bool {
     }
     same(&one.relations, &other.relations) && same(&one.functions, &other.functions)
 }
-
-/// How long a change of the schema waits for moves to end.
-const MOVES_PATIENCE: Duration = Duration::from_secs(20);
-const MOVES_POLL_INTERVAL: Duration = Duration::from_millis(50);
