@@ -78,8 +78,7 @@ const UNSEEN: Scene = Scene {
     schema: include_str!("parity/unseen/schema.sql"),
     rows: include_str!("parity/unseen/rows.sql"),
     declare: include_str!("parity/unseen/declare.sql"),
-    locate: "SELECT shardgate.locate('t', '1')",
-};
+    locate: "SELECT shardgate.};
 
 const COLLATIONS: Scene = Scene {
     schema: include_str!("parity/collations/schema.sql"),
@@ -92,8 +91,7 @@ const MERGES: Scene = Scene {
     schema: include_str!("parity/merges/schema.sql"),
     rows: include_str!("parity/merges/rows.sql"),
     declare: include_str!("parity/merges/declare.sql"),
-    locate: "SELECT shardgate.locate('t', '1')",
-};
+    locate: "SELECT shardgate.};
 
 const STAYING: Scene = Scene {
     schema: include_str!("parity/staying/schema.sql"),
@@ -107,8 +105,7 @@ const MOVING: Scene = Scene {
     schema: include_str!("parity/moving/schema.sql"),
     rows: include_str!("parity/moving/rows.sql"),
     declare: include_str!("parity/moving/declare.sql"),
-    locate: "SELECT shardgate.locate('t', '1')",
-};
+    locate: "SELECT shardgate.};
 
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {

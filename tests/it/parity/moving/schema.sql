@@ -1,13 +1,13 @@
 DO $$ BEGIN CREATE ROLE parity_mover; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-CREATE TABLE r (x int PRIMARY KEY, name text);
-CREATE TABLE t (id bigint, x int NOT NULL, note text);
-CREATE TABLE u (id bigint, y int, note text);
-CREATE TABLE l (code text, n int NOT NULL);
-CREATE TABLE pair (a int, b bigint, c int);
-CREATE TABLE days (day date, n int);
-CREATE TABLE kept (id bigint, x int);
-GRANT SELECT (id, x), UPDATE (x), DELETE ON t TO parity_mover;
-GRANT SELECT ON r, u TO parity_mover;
+CREATE TABLE m_r (x int PRIMARY KEY, name text);
+CREATE TABLE m_t (id bigint, x int NOT NULL, note text);
+CREATE TABLE m_u (id bigint, y int, note text);
+CREATE TABLE m_l (code text, n int NOT NULL);
+CREATE TABLE m_pair (a int, b bigint, c int);
+CREATE TABLE m_days (day date, n int);
+CREATE TABLE m_kept (id bigint, x int);
+GRANT SELECT (id, x), UPDATE (x), DELETE ON m_t TO parity_mover;
+GRANT SELECT ON m_r, m_u TO parity_mover;
 -- What a user may put before PostgreSQL's own operators and functions.
 CREATE SCHEMA theirs;
 GRANT USAGE ON SCHEMA theirs TO PUBLIC;

@@ -183,7 +183,7 @@ fn excluded(strategy: &str, group: &str, shard: usize) -> String {
 }
 
 const NULL_KEYS: &[(&str, &str)] =
-    &[("t", "(NULL, 3, 'no key')"), ("u", "(NULL, 2, NULL)"), ("l", "(NULL, 4)"), ("pair", "(NULL, 5, 1), (1, NULL, 2)")];
+    &[("m_t", "(NULL, 3, 'no key')"), ("m_u", "(NULL, 2, NULL)"), ("m_l", "(NULL, 4)"), ("m_pair", "(NULL, 5, 1), (1, NULL, 2)")];
 
 /// Groups whose rows can be excluded.
 const EXCLUDABLE: &str = "SELECT group_id, strategy FROM shardgate_map.colocation_group WHERE strategy IN ('hash', 'lookup')
