@@ -9,8 +9,7 @@
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
 //! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `unseen`, what functions,
 //! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes;
-//! `moving`, what rows that are being moved may be seen by;
-//! `merges`, what rows are sorted and grouped by when they are put together; `staying`, rows that are brought to the shards of others. The
+//! `moving`, what might see rows that are being moved; `merges`, what rows are sorted and grouped by when they are put together; `staying`, rows that are brought to the shards of others. The
 //! others are told in databases with such an order too.
 
 mod answer;
@@ -78,7 +77,8 @@ const UNSEEN: Scene = Scene {
     schema: include_str!("parity/unseen/schema.sql"),
     rows: include_str!("parity/unseen/rows.sql"),
     declare: include_str!("parity/unseen/declare.sql"),
-    locate: "SELECT shardgate.};
+    locate: "SELECT shardgate.locate('t', '1')",
+};
 
 const COLLATIONS: Scene = Scene {
     schema: include_str!("parity/collations/schema.sql"),
@@ -91,7 +91,8 @@ const MERGES: Scene = Scene {
     schema: include_str!("parity/merges/schema.sql"),
     rows: include_str!("parity/merges/rows.sql"),
     declare: include_str!("parity/merges/declare.sql"),
-    locate: "SELECT shardgate.};
+    locate: "SELECT shardgate.locate('t', '1')",
+};
 
 const STAYING: Scene = Scene {
     schema: include_str!("parity/staying/schema.sql"),
@@ -105,7 +106,8 @@ const MOVING: Scene = Scene {
     schema: include_str!("parity/moving/schema.sql"),
     rows: include_str!("parity/moving/rows.sql"),
     declare: include_str!("parity/moving/declare.sql"),
-    locate: "SELECT shardgate.};
+    locate: "SELECT shardgate.locate('m_t', '1')",
+};
 
 #[tokio::test]
 async fn statements_are_answered_as_by_one_postgresql() {
