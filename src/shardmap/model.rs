@@ -272,6 +272,21 @@ impl MapSnapshot {
     }
 
     /// Rows may lie on shards that do not own them. A cluster has few groups.
+    /// Of some group the other version knows that shards may have rows that they do not own, and this one does not.
+    pub fn lacks_residues_of(&self, other: &Self) -> bool {
+        self.groups.values().any(|group| !group.has_residues && other.group(group.id).is_some_and(|other| other.has_residues))
+    }
+
+    /// The same version, with what the other one knows of them.
+    #[must_use]
+    pub fn with_residues_of(&self, other: &Self) -> Self {
+        let mut map = self.clone();
+        for group in map.groups.values_mut().filter(|group| other.group(group.id).is_some_and(|other| other.has_residues)) {
+            *group = Arc::new((**group).clone().with_residues(true));
+        }
+        map
+    }
+
     pub fn has_residues(&self) -> bool {
         self.groups.values().any(|group| group.has_residues)
     }

@@ -447,6 +447,8 @@ impl Session {
         let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
         let loaded = before(deadline, cancelled.as_mut(), Box::pin(loading)).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+        // What is left reads what has been gathered.
+        self.pinned_map.note_rows();
         *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);

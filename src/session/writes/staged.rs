@@ -93,8 +93,7 @@ impl<'a> Asked<'a> {
 }
 
 impl Session {
-    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal. A key without
-    /// a mapping is an error only where these give a row with it.
+    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
     pub(in crate::session) fn route_staged(
         &self,
         refusal: Failure,
@@ -108,7 +107,7 @@ impl Session {
             _ => false,
         };
         let refusal = match refusal {
-            Failure::Error(error) if is_write && !self.is_staging && may_do_in_stages(&statement.command, error.code) => error,
+            Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
             other => return Err(other),
         };
         let alone = statement.alone(inputs.text());
@@ -199,6 +198,7 @@ impl Session {
         self.check_not_read_only(alone)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
+        self.staged_by = None;
         let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
         self.is_staging = false;
         run
@@ -658,12 +658,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// What its queries give may be supported, or may be no rows.
-fn may_do_in_stages(command: &Command, code: SqlState) -> bool {
-    let stores_what_they_give = matches!(command, Command::Query(QueryKind::Insert));
-    code == SqlState::FEATURE_NOT_SUPPORTED || (stores_what_they_give && code == SqlState::NO_SHARD_FOR_KEY)
 }
 
 /// By the body of a RowDescription.
