@@ -36,7 +36,7 @@
 //! | 4 | [`execute`]: single shard, scatter, merge, gather, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
-//! | 1 | [`auth`], [`net`], [`telemetry`], [`config`], [`background`] |
+//! | 1 | [`auth`], [`net`], [`telemetry`], [`config`], [`background`], [`failpoint`] |
 //! | 0 | [`catalog`] (a schema as data), [`shard_key`], [`error`], [`wire`] (frames over `bytes`) |
 //!
 //! No mutable statics: [`server`] makes everything once from a [`config`] and hands it down, so that a test can run three
@@ -69,6 +69,7 @@ pub mod declare;
 pub mod demo;
 pub mod error;
 pub mod execute;
+pub mod failpoint;
 pub mod net;
 pub mod plan;
 pub mod rebalance;

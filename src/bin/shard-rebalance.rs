@@ -1,19 +1,25 @@
 //! The operator's command line: reads the arguments, hands over to the library, turns the outcome into an exit code.
 //!
-//! Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by a check; 4 waits for a person. The verbs so far end with 0, 1 or 2.
+//! Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by a check; 4 waits for a person.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use shardgate::rebalance::doctor::{DoctorOptions, doctor};
 use shardgate::rebalance::history::{HistoryOptions, history};
+use shardgate::rebalance::move_verbs::{self, MoveRequest};
+use shardgate::rebalance::plan::Cost;
+use shardgate::rebalance::plan_verbs::{self, PlanOptions};
 use shardgate::rebalance::units::parse_duration;
 use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
+use shardgate::shardmap::{Asked, MoveOptions};
 
-/// Looks at the shards of a Shardgate cluster and at its shard map.
+/// Looks at the shards of a Shardgate cluster, and moves partitions between them while they are in use.
 #[derive(Parser)]
 #[command(name = "shard-rebalance", version, arg_required_else_help = true)]
 struct CommandLine {
@@ -40,12 +46,80 @@ enum Verb {
         #[arg(long)]
         partitions: bool,
     },
+    /// The moves that would make the shards even; changes nothing
+    Plan {
+        /// What to even out; "rows" counts them, which reads every sharded table
+        #[arg(long, value_enum, default_value = "bytes")]
+        by: By,
+        /// How far a shard may be above its fair share
+        #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+        threshold: f64,
+        /// A shard that is to give away all its partitions
+        #[arg(long, value_name = "SHARD")]
+        drain: Option<String>,
+        /// Write the plan to a file, for "apply"
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Do exactly the moves of a plan that was written with "plan --out"
+    Apply { file: PathBuf },
+    /// Move a set of partitions of one group from their shard to another, online
+    Move {
+        /// Partitions of one group and one shard; "status --partitions" lists them
+        #[arg(long, value_name = "ID", value_delimiter = ',', required = true)]
+        partition: Vec<i32>,
+        /// The shard that is to own them
+        #[arg(long, value_name = "SHARD")]
+        to: String,
+        /// Longest time for which statements may wait at the cut-over; it is tried again until it fits
+        #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_duration)]
+        max_pause: Duration,
+        /// Wait for the verb "cutover" when everything is copied and compared
+        #[arg(long)]
+        manual_cutover: bool,
+        /// Keep the source's rows until the verb "finish"
+        #[arg(long, conflicts_with = "finish")]
+        keep: bool,
+        /// Delete the source's rows after the switch and wait for it (this is done without it too)
+        #[arg(long)]
+        finish: bool,
+        /// Leave the driving to the proxies
+        #[arg(long)]
+        detach: bool,
+    },
+    /// One move: how far it is, and what an abort would do now
+    Show { move_id: i32 },
+    /// End a move before its switch, and remove what it has made
+    Abort { move_id: i32 },
+    /// Keep a move from being cut over
+    Pause { move_id: i32 },
+    /// Let a move go on that was paused
+    Resume { move_id: i32 },
+    /// Cut a move over that waits for it
+    Cutover { move_id: i32 },
+    /// Delete the source's rows of a move that keeps them
+    Finish { move_id: i32 },
+    /// What is left over or inconsistent on the shards: slots, publications, subscriptions, gates, rows. Exit 1 where something is
+    Doctor {
+        /// Remove what is left of moves that have ended
+        #[arg(long)]
+        fix: bool,
+    },
     /// Every change of the shard map: who made it, and when
     History {
         /// Only the last N changes
         #[arg(long, value_name = "N")]
         last: Option<u32>,
     },
+}
+
+/// Of `plan`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum By {
+    Bytes,
+    Rows,
+    Load,
+    Count,
 }
 
 /// What every verb takes, before it or after it.
@@ -70,17 +144,17 @@ fn main() -> ExitCode {
         CommandLine::command().error(ErrorKind::MissingRequiredArgument, message).exit()
     };
     match run(map, &common, verb) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit,
         Err(error) if error.downcast_ref::<RebalanceError>().is_some_and(RebalanceError::is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             // The causes on one line, and no backtrace: these are messages for the operator.
             eprintln!("shard-rebalance: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(error.downcast_ref::<RebalanceError>().map_or(1, RebalanceError::exit_code))
         }
     }
 }
 
-fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<()> {
+fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
     // First of all: two providers in one dependency graph would make the choice at the first use a panic.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a TLS provider is installed already");
@@ -93,12 +167,42 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<()> {
                 let options = WatchOptions { status, is_json: common.json, interval: is_watched.then_some(interval) };
                 watch(map, &options, interrupted()).await?;
             }
+            Verb::Plan { by: By::Load, .. } => {
+                let reason = "load is not counted yet; plan --by bytes, rows or count".to_owned();
+                return Err(RebalanceError::Refused(reason).into());
+            }
+            Verb::Plan { by, threshold, drain, out } => {
+                let cost = match by {
+                    By::Rows => Cost::Rows,
+                    By::Count => Cost::Count,
+                    By::Bytes | By::Load => Cost::Bytes,
+                };
+                let options = PlanOptions { cost, threshold, drained: drain, deadline: common.deadline, is_json: common.json };
+                plan_verbs::plan(map, &options, out.as_deref()).await?;
+            }
+            Verb::Apply { file } => plan_verbs::apply(map, &file, common.json).await?,
+            Verb::Move { partition, to, max_pause, manual_cutover, keep, finish: _, detach } => {
+                let max_pause_ms = u64::try_from(max_pause.as_millis()).unwrap_or(u64::MAX);
+                let options = MoveOptions { max_pause_ms, manual_cutover, keep };
+                let request = MoveRequest { partitions: partition, target: to, options, is_detached: detach };
+                move_verbs::start(map, &request, common.json).await?;
+            }
+            Verb::Show { move_id } => move_verbs::show(map, move_id, common.json).await?,
+            Verb::Abort { move_id } => move_verbs::ask(map, move_id, Some(Asked::Abort), common.json).await?,
+            Verb::Pause { move_id } => move_verbs::ask(map, move_id, Some(Asked::Pause), common.json).await?,
+            Verb::Resume { move_id } => move_verbs::ask(map, move_id, None, common.json).await?,
+            Verb::Cutover { move_id } => move_verbs::ask(map, move_id, Some(Asked::Cutover), common.json).await?,
+            Verb::Finish { move_id } => move_verbs::ask(map, move_id, Some(Asked::Finish), common.json).await?,
+            Verb::Doctor { fix } => {
+                let options = DoctorOptions { fixes: fix, is_json: common.json };
+                return Ok(if doctor(map, options).await? { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+            }
             Verb::History { last } => {
                 let options = HistoryOptions { last, is_json: common.json, deadline: common.deadline };
                 history(map, &options, &mut io::BufWriter::new(io::stdout().lock())).await?;
             }
         }
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     })
 }
 

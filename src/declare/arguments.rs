@@ -99,6 +99,14 @@ impl Arguments {
         }
     }
 
+    pub(super) fn integers(&self, name: &str) -> Result<Vec<i32>, PgError> {
+        let number = |text: &String| match convert(Kind::Integer, text)? {
+            Value::Integer(number) => Ok(number),
+            Value::Null | Value::Text(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+        };
+        self.texts(name)?.iter().map(number).collect()
+    }
+
     pub(super) fn is_given(&self, name: &str) -> Result<bool, PgError> {
         Ok(self.bound(name)?.is_given)
     }
@@ -187,7 +195,9 @@ fn bind_one(parameter: &Parameter, given: &[&Argument]) -> Result<Option<Value>,
             Default::Variadic => None,
             Default::EmptyArray => Some(Value::Texts(Vec::new())),
         }),
-        [Argument::Array(elements)] if parameter.kind == Kind::TextArray => Ok(Some(Value::Texts(not_null(elements)?))),
+        [Argument::Array(elements)] if matches!(parameter.kind, Kind::TextArray | Kind::IntegerArray) => {
+            Ok(Some(Value::Texts(not_null(elements)?)))
+        }
         elements if parameter.default == Default::Variadic => {
             let mut texts = Vec::with_capacity(elements.len());
             for element in elements {
@@ -213,7 +223,7 @@ fn convert(kind: Kind, text: &str) -> Result<Value, PgError> {
         Kind::Text => Ok(Value::Text(text.to_owned())),
         Kind::Integer => text.trim().parse().map(Value::Integer).map_err(|_| invalid()),
         Kind::Float => text.trim().parse().map(Value::Float).map_err(|_| invalid()),
-        Kind::TextArray => not_null(&parse_text_array(text)?).map(Value::Texts),
+        Kind::TextArray | Kind::IntegerArray => not_null(&parse_text_array(text)?).map(Value::Texts),
     }
 }
 

@@ -10,7 +10,7 @@ use super::names::{Name, nearest};
 use super::{Caller, Control};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Key, KeyColumn, KeyFunction, KeyType};
-use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, PartitionId, Strategy, Table, TableKind};
+use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, PartitionId, Strategy, Table, TableKind};
 
 /// A sharded table as the map knows it.
 struct ShardedTable {
@@ -184,6 +184,14 @@ pub(super) async fn merge(control: &Control, user: &str, arguments: &Arguments) 
     let kept = control.map.store().merge_partitions(user, a, b).await?;
     control.reached().await?;
     Ok(kept.0)
+}
+
+/// A proxy drives the move; the answer is its number.
+pub(super) async fn plan_move(control: &Control, user: &str, partitions: &[i32], arguments: &Arguments) -> Result<i32, PgError> {
+    let partitions: Vec<PartitionId> = partitions.iter().copied().map(PartitionId).collect();
+    let target = arguments.text("to_shard")?;
+    let planned = control.map.store().plan_move(user, &partitions, target, &MoveOptions::default(), None).await?;
+    Ok(planned.0)
 }
 
 pub(super) async fn locate(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Vec<Option<String>>, PgError> {

@@ -233,6 +233,8 @@ async fn run(
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
+        Function::MovePartition => keys::plan_move(control, user, &[arguments.integer("partition")?], arguments).await.map(number),
+        Function::MovePartitions => keys::plan_move(control, user, &arguments.integers("partitions")?, arguments).await.map(number),
         Function::Locate => keys::locate(control, caller, arguments).await,
         Function::DeclareFunction => Box::pin(functions::declare(control, caller, arguments)).await.map(void),
         Function::UniqueId => control.unique_id().await.map(|id| vec![Some(id.to_string())]),

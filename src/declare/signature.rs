@@ -21,6 +21,8 @@ pub(super) enum Function {
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
+    MovePartition,
+    MovePartitions,
     Locate,
     DeclareFunction,
     UniqueId,
@@ -35,6 +37,7 @@ pub(super) enum Kind {
     Integer,
     Float,
     TextArray,
+    IntegerArray,
 }
 
 /// What a parameter is when the call does not give it.
@@ -65,6 +68,7 @@ impl Kind {
             Kind::Integer => oid::INT4,
             Kind::Float => oid::FLOAT8,
             Kind::TextArray => oid::TEXT_ARRAY,
+            Kind::IntegerArray => oid::INT4_ARRAY,
         }
     }
 
@@ -74,12 +78,13 @@ impl Kind {
             Kind::Integer => "integer",
             Kind::Float => "double precision",
             Kind::TextArray => "text[]",
+            Kind::IntegerArray => "integer[]",
         }
     }
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 15] = [
+    pub(super) const ALL: [Function; 17] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -90,6 +95,8 @@ impl Function {
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
+        Function::MovePartition,
+        Function::MovePartitions,
         Function::Locate,
         Function::DeclareFunction,
         Function::UniqueId,
@@ -113,6 +120,8 @@ impl Function {
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
+            Function::MovePartition => "move_partition",
+            Function::MovePartitions => "move_partitions",
             Function::Locate => "locate",
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
@@ -135,6 +144,8 @@ impl Function {
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
+            | Function::MovePartition
+            | Function::MovePartitions
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => false,
@@ -190,6 +201,8 @@ impl Function {
             Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
             Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
+            Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
+            Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
             }
@@ -231,12 +244,15 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => one(oid::VOID),
-            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept.
+            // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
+            // the move.
             Function::MapKey
             | Function::MapKeys
             | Function::SetDefaultShard
             | Function::SplitPartition
-            | Function::MergePartitions => one(oid::INT4),
+            | Function::MergePartitions
+            | Function::MovePartition
+            | Function::MovePartitions => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

@@ -23,7 +23,8 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         oid::FLOAT4 => number(bytes.try_into().ok().map(|bytes| f32::from_be_bytes(bytes).to_string())),
         oid::FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::BPCHAR | oid::UNKNOWN | 0 => text(bytes).map(Argument::Text),
-        array if TEXT_ARRAYS.contains(&array) => text_array(bytes).map(Argument::Array),
+        texts if TEXT_ARRAYS.contains(&texts) => array(bytes, text).map(Argument::Array),
+        oid::INT4_ARRAY => array(bytes, |element| number_text(element)).map(Argument::Array),
         _ => Err(PgError::new(
             SqlState::UNDEFINED_FUNCTION,
             format!("no function of the schema \"shardgate\" takes type {type_oid}"),
@@ -34,7 +35,7 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
 
 /// The dimensions (none or one), whether there are nulls, the element type; then the length of the dimension and its lower
 /// bound; then each element with its length, -1 for null.
-fn text_array(bytes: &[u8]) -> Result<Vec<Option<String>>, PgError> {
+fn array(bytes: &[u8], read: impl Fn(&[u8]) -> Result<String, PgError>) -> Result<Vec<Option<String>>, PgError> {
     let mut rest = bytes;
     let mut next = || -> Result<i32, PgError> {
         let (first, after) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
@@ -59,9 +60,13 @@ fn text_array(bytes: &[u8]) -> Result<Vec<Option<String>>, PgError> {
         }
         let (element, after) = usize::try_from(size).ok().and_then(|size| rest.split_at_checked(size)).ok_or_else(malformed)?;
         rest = after;
-        elements.push(Some(text(element)?));
+        elements.push(Some(read(element)?));
     }
     if rest.is_empty() { Ok(elements) } else { Err(malformed()) }
+}
+
+fn number_text(bytes: &[u8]) -> Result<String, PgError> {
+    bytes.try_into().map(|bytes| i32::from_be_bytes(bytes).to_string()).map_err(|_| malformed())
 }
 
 fn text(bytes: &[u8]) -> Result<String, PgError> {

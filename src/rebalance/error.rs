@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::units;
+use crate::shardmap::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RebalanceError {
@@ -17,6 +18,13 @@ pub enum RebalanceError {
     NotInitialised,
     #[error("{place}: {reason}")]
     Query { place: String, reason: String },
+    /// With what is in the way and what to do.
+    #[error("{0}")]
+    Refused(String),
+    #[error("move {move_id} was aborted: {reason}")]
+    Aborted { move_id: i32, reason: String },
+    #[error("move {move_id} waits for a person: {reason}")]
+    NeedsPerson { move_id: i32, reason: String },
     #[error("could not write the output")]
     Output(#[source] io::Error),
     #[error("could not write the output as JSON")]
@@ -33,9 +41,39 @@ impl RebalanceError {
             | RebalanceError::Unreachable { .. }
             | RebalanceError::Deadline { .. }
             | RebalanceError::NotInitialised
+            | RebalanceError::Refused(_)
+            | RebalanceError::Aborted { .. }
+            | RebalanceError::NeedsPerson { .. }
             | RebalanceError::Query { .. } => None,
         };
         kind == Some(io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl RebalanceError {
+    /// 1 failed, 3 refused by a check, 4 waits for a person.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RebalanceError::Refused(_) => 3,
+            RebalanceError::NeedsPerson { .. } => 4,
+            _ => 1,
+        }
+    }
+}
+
+impl From<StoreError> for RebalanceError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(error) => {
+                let parts = [Some(error.message), error.detail, error.hint];
+                RebalanceError::Refused(parts.into_iter().flatten().collect::<Vec<_>>().join(". "))
+            }
+            StoreError::NotInitialised => RebalanceError::NotInitialised,
+            other => {
+                let cause = std::error::Error::source(&other).map(|cause| format!(": {cause}")).unwrap_or_default();
+                RebalanceError::Query { place: "the map database".to_owned(), reason: format!("{other}{cause}") }
+            }
+        }
     }
 }
 

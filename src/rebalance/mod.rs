@@ -1,15 +1,20 @@
 //! The operator's verbs: what `shard-rebalance` does.
 //!
 //! Reads the map database and the shards directly, never through a proxy, so that it works while none runs. Each verb first
-//! gathers plain data, then prints it: as a table with units for people, or as JSON for machines. The verbs so far only read:
-//! they change neither the map nor a shard.
+//! gathers plain data, then prints it: as a table with units for people, or as JSON for machines. What changes something is in
+//! [`moves`].
 
 mod cluster;
 mod connection;
 mod counts;
+pub mod doctor;
 mod error;
 pub mod history;
 mod layout;
+pub mod move_verbs;
+pub mod moves;
+pub mod plan;
+pub mod plan_verbs;
 mod render;
 mod sizes;
 pub mod status;

@@ -13,6 +13,7 @@ mod client;
 mod clients_watch;
 mod deadlocks;
 mod drift;
+mod moves;
 mod numbers;
 mod operations;
 mod pools_watch;
@@ -193,6 +194,7 @@ fn start_background(gateway: &Arc<Gateway>, stop: &CancellationToken, abort: &Ca
     keep_running("pools watch", until_stop.clone(), |(gateway, stop)| pools_watch::run(gateway, stop));
     keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
     keep_running("shards watch", until_stop.clone(), |(gateway, stop)| shards_watch::run(gateway, stop));
+    keep_running("moves", until_stop.clone(), |(gateway, stop)| moves::run(gateway, stop));
     keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
     keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));
     keep_running("deadlocks", until_abort.clone(), |(gateway, abort)| deadlocks::run(gateway, abort));

@@ -21,6 +21,7 @@ pub const XML_ARRAY: Oid = 143;
 pub const FLOAT4: Oid = 700;
 pub const FLOAT8: Oid = 701;
 pub const UNKNOWN: Oid = 705;
+pub const INT4_ARRAY: Oid = 1007;
 pub const TEXT_ARRAY: Oid = 1009;
 pub const BPCHAR: Oid = 1042;
 pub const VARCHAR: Oid = 1043;

@@ -38,6 +38,7 @@ mod loader;
 mod lookup;
 mod merge;
 pub mod model;
+mod moves;
 mod placement;
 mod process;
 mod proxies;
@@ -55,6 +56,7 @@ pub use model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind, TableName,
 };
+pub use moves::{Asked, CUTOVER_LEASE, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, Progress, Term};
 pub use placement::{NewPartition, hash_slices, spread};
 pub use proxies::{ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};

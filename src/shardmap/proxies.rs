@@ -140,6 +140,13 @@ impl ShardMap {
 }
 
 impl Store {
+    /// Proxies that may have statements which were planned before this epoch, for who is none itself. As with [`Silent::Awaited`], one
+    /// that has lost its lease counts until it is gone for certain.
+    pub async fn proxies_behind(&self, epoch: Epoch) -> Result<Vec<ProxyBehind>, StoreError> {
+        let is_behind = |row: &ProxyRow| row.reached() < epoch && !row.is_gone();
+        Ok(self.proxies().await?.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect())
+    }
+
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
         Ok(self.proxies().await?.into_iter().map(|row| (row.proxy_id, row.renewals)).collect())

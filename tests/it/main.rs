@@ -14,6 +14,7 @@ mod login;
 mod login_to_shard;
 mod metrics;
 mod moves;
+mod online_moves;
 mod parity;
 mod rebalance;
 mod refusals;

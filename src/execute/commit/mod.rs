@@ -11,7 +11,6 @@
 //! One writing shard needs none of this and never comes here.
 
 mod answer;
-mod failpoint;
 mod places;
 mod registry;
 pub mod rules;
@@ -19,7 +18,6 @@ mod run;
 mod transaction_id;
 
 pub use answer::{Answer, End, ask, ask_one};
-pub use failpoint::Failpoints;
 pub use places::{Places, TakenPlaces, Wanted};
 pub use registry::{Active, Registry};
 pub use run::{Fallback, Finished, Limits, Outcome, Report, Writer, commit, report_lost_part};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::failpoint::Failpoints;
 use super::transaction_id::{Secret, TransactionId};
+use crate::failpoint::Failpoints;
 
 /// One a process.
 pub struct Registry {

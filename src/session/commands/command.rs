@@ -6,11 +6,12 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
+use super::arguments::argument_value;
 use super::listening::{ListenChange, Listening};
 use super::relations;
 use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
-use crate::declare::{self, Argument};
+use crate::declare;
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
@@ -19,9 +20,7 @@ use crate::session::transaction::{Status, Told};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{
-    Analysis, ArgumentValue, CallArgument, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes,
-};
+use crate::sql::analysis::{Analysis, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -670,7 +669,7 @@ impl Session {
         let arguments = call
             .arguments
             .iter()
-            .map(|argument| Ok((argument.name.clone(), argument_value(argument, bind)?)))
+            .map(|argument| Ok((argument.name.clone(), argument_value(call, argument, bind)?)))
             .collect::<Result<Vec<_>, PgError>>()?;
         let answer = Box::pin(self.call_declared(declare::Call { function: call.function.clone(), arguments })).await?;
         if !is_query {
@@ -703,48 +702,6 @@ pub(in crate::session) fn commit_failure(failure: Failure) -> Failure {
         }
         other => other,
     }
-}
-
-fn argument_value(argument: &CallArgument, bind: Option<&wire::Bind<'_>>) -> Result<Argument, PgError> {
-    match &argument.value {
-        ArgumentValue::Null => Ok(Argument::Null),
-        ArgumentValue::Text(text) => Ok(Argument::Text(text.clone())),
-        ArgumentValue::Array(elements) => {
-            let elements = elements.iter().map(|element| match element {
-                ArgumentValue::Null => Ok(None),
-                ArgumentValue::Text(text) => Ok(Some(text.clone())),
-                ArgumentValue::Parameter(number) => bound_text(*number, bind),
-                ArgumentValue::Array(_) => {
-                    Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here"))
-                }
-            });
-            Ok(Argument::Array(elements.collect::<Result<_, _>>()?))
-        }
-        ArgumentValue::Parameter(number) => Ok(bound_text(*number, bind)?.map_or(Argument::Null, Argument::Text)),
-    }
-}
-
-/// A parameter as text; binary integers and booleans are told by their length.
-pub(in crate::session) fn bound_text(number: u16, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
-    let missing = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}"));
-    let index = usize::from(number).checked_sub(1).ok_or_else(missing)?;
-    let (format, value) = bind.and_then(|bind| bind.parameter(index)).ok_or_else(missing)?;
-    let Some(bytes) = value else { return Ok(None) };
-    if format == crate::shard_key::Format::Binary {
-        if let Ok(bytes) = <[u8; 4]>::try_from(bytes)
-            && bytes.iter().any(|&byte| byte < b' ')
-        {
-            return Ok(Some(i32::from_be_bytes(bytes).to_string()));
-        }
-        if let Ok(bytes) = <[u8; 8]>::try_from(bytes)
-            && bytes.iter().any(|&byte| byte < b' ')
-        {
-            return Ok(Some(i64::from_be_bytes(bytes).to_string()));
-        }
-    }
-    String::from_utf8(bytes.to_vec())
-        .map(Some)
-        .map_err(|_| PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter ${number} is not text")))
 }
 
 fn declared_types(statement: &Statement, analysis: &Analysis, infer: impl Fn(u16) -> u32) -> Vec<u32> {

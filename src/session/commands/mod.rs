@@ -1,6 +1,7 @@
 //! Statements that the session answers itself, or that stand around a query: EXPLAIN, PREPARE, LISTEN, the relations of
 //! the schema `shardgate`, temporary tables.
 
+pub(super) mod arguments;
 pub(super) mod command;
 pub(super) mod explain;
 pub(super) mod inner_query;

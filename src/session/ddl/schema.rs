@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use tokio::time::{Instant, sleep};
 
 use crate::backend::catalog_reader::{self, Printed, WhenHeld};
 use crate::backend::identity;
@@ -22,7 +23,7 @@ use crate::net::connect_options;
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
-use crate::shardmap::{MapSnapshot, SchemaChangeId, Shard};
+use crate::shardmap::{Epoch, MapSnapshot, ProxyId, SchemaChangeId, Shard};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
@@ -194,8 +195,7 @@ impl Session {
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let planned = self.context.map.epoch;
-            let begun = self.gateway.map.store().begin_schema_change(&self.identity.user, tag, proxy, planned).await;
-            let id = begun.map_err(PgError::from)?;
+            let id = self.begin_schema_change(tag, proxy, planned).await?;
             self.schema_change = Some(SchemaChange {
                 id,
                 _under_way: under_way,
@@ -210,6 +210,22 @@ impl Session {
         }
         self.note_own_change();
         Ok(())
+    }
+
+    /// Moves before their switch give way; others are waited for, for a while.
+    async fn begin_schema_change(&self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, PgError> {
+        let store = self.gateway.map.store();
+        let deadline = Instant::now() + MOVES_PATIENCE;
+        loop {
+            let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
+            match begun {
+                Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
+                    store.give_way(&format!("{tag} of {}", self.identity.user)).await.map_err(PgError::from)?;
+                    sleep(MOVES_POLL_INTERVAL).await;
+                }
+                begun => return begun,
+            }
+        }
     }
 
     /// The open transaction's schema becomes another one, if it is its own.
@@ -289,3 +305,7 @@ fn same_oids(one: &Catalog, other: &Catalog) -> bool {
     }
     same(&one.relations, &other.relations) && same(&one.functions, &other.functions)
 }
+
+/// How long a change of the schema waits for moves to end.
+const MOVES_PATIENCE: Duration = Duration::from_secs(20);
+const MOVES_POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -3,7 +3,8 @@
 use super::setting::{SEED, check_allowed};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
-use crate::session::commands::command::{bound_text, text_field};
+use crate::session::commands::arguments::bound_text;
+use crate::session::commands::command::text_field;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};

@@ -93,7 +93,8 @@ impl<'a> Asked<'a> {
 }
 
 impl Session {
-    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal.
+    /// A route for a write that was refused as it is, when it has queries that can be answered first; else the refusal. A key without
+    /// a mapping is an error only where these give a row with it.
     pub(in crate::session) fn route_staged(
         &self,
         refusal: Failure,
@@ -107,7 +108,7 @@ impl Session {
             _ => false,
         };
         let refusal = match refusal {
-            Failure::Error(error) if is_write && !self.is_staging && error.code == SqlState::FEATURE_NOT_SUPPORTED => error,
+            Failure::Error(error) if is_write && !self.is_staging && may_do_in_stages(&statement.command, error.code) => error,
             other => return Err(other),
         };
         let alone = statement.alone(inputs.text());
@@ -658,6 +659,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// What its queries give may be supported, or may be no rows.
+fn may_do_in_stages(command: &Command, code: SqlState) -> bool {
+    let stores_what_they_give = matches!(command, Command::Query(QueryKind::Insert));
+    code == SqlState::FEATURE_NOT_SUPPORTED || (stores_what_they_give && code == SqlState::NO_SHARD_FOR_KEY)
 }
 
 /// By the body of a RowDescription.

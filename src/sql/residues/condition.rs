@@ -50,7 +50,8 @@ pub fn condition(key: &[KeyColumn], group: &Group, row: &str, column: impl Fn(&s
     Ok(format!("({}{test}) IS NOT TRUE", present.concat()))
 }
 
-fn key_value(key: &KeyColumn, column: &str) -> String {
+/// The key column's value, after its function.
+pub fn key_value(key: &KeyColumn, column: &str) -> String {
     match &key.function {
         None => column.to_owned(),
         Some(KeyFunction::Left(length)) => format!("pg_catalog.\"left\"({column}, {length})"),
@@ -62,7 +63,7 @@ fn key_value(key: &KeyColumn, column: &str) -> String {
 }
 
 /// The value as the element of a multirange type of PostgreSQL's, and that type.
-fn ranged(value: &str, key_type: KeyType) -> Result<(String, &'static str), PgError> {
+pub fn ranged(value: &str, key_type: KeyType) -> Result<(String, &'static str), PgError> {
     match key_type {
         KeyType::Int2 | KeyType::Int4 | KeyType::Int8 => Ok((format!("({value})::pg_catalog.int8"), "pg_catalog.int8multirange")),
         KeyType::Date => Ok((value.to_owned(), "pg_catalog.datemultirange")),
@@ -74,7 +75,8 @@ fn ranged(value: &str, key_type: KeyType) -> Result<(String, &'static str), PgEr
     }
 }
 
-fn array_element(key_type: KeyType) -> &'static str {
+/// Of `pg_catalog`.
+pub fn array_element(key_type: KeyType) -> &'static str {
     match key_type {
         KeyType::Int2 => "int2",
         KeyType::Int4 => "int4",

@@ -42,7 +42,7 @@ mod proof;
 #[cfg(test)]
 mod tests;
 
-pub use condition::can_exclude;
+pub use condition::{array_element, can_exclude, key_value, ranged};
 
 /// A text that sees only rows which its shard owns, while no other groups have residues than those that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 15] = [
+const FUNCTIONS: [&str; 17] = [
     "add_shard",
     "alter_shard",
     "create_distributed_table",
@@ -27,6 +27,8 @@ const FUNCTIONS: [&str; 15] = [
     "map_key",
     "map_keys",
     "merge_partitions",
+    "move_partition",
+    "move_partitions",
     "reference_table",
     "set_default_shard",
     "split_partition",

@@ -2,7 +2,7 @@
 
 use shardgate::shard_key::{Key, KeyDatum, KeyType};
 use shardgate::shardmap::{
-    Bound, DeclaredFunction, NewPartition, NewShard, PartitionId, Placement, ShardState, Strategy, TableKind,
+    Bound, DeclaredFunction, MoveOptions, NewPartition, NewShard, PartitionId, Placement, ShardState, Strategy, TableKind,
 };
 
 use super::{
@@ -294,11 +294,13 @@ async fn a_moving_partition_keeps_its_keys_tables_and_bounds() {
     for state in ["planned", "copying", "switched", "cleaning_up", "failed"] {
         client.batch_execute("DELETE FROM shardgate_map.move").await.expect("no moves");
         for partition in [moving_hash, moving_lookup, default] {
-            let insert = "INSERT INTO shardgate_map.move (partition_id, source, target, state) VALUES ($1, 'a', 'b', $2)";
+            let insert = "WITH made AS (INSERT INTO shardgate_map.move (group_id, source, target, state) VALUES (1, 'a', 'b', $2)
+                                        RETURNING move_id)
+                          INSERT INTO shardgate_map.move_partition SELECT move_id, $1 FROM made";
             client.execute(insert, &[&partition.0, &state]).await.expect("a move");
             // A partition is in one move at a time.
-            let second = client.execute(insert, &[&partition.0, &"planned"]).await.expect_err("a second move");
-            assert_eq!(second.code().expect("an error of the server").code(), "23505");
+            let second = store.plan_move(ACTOR, &[partition], "b", &MoveOptions::default(), None).await;
+            assert_eq!(refusal(second).code.as_str(), "55006");
         }
         let busy = format!("partition {} is being moved", moving_hash.0);
         let refused = [
@@ -317,7 +319,14 @@ async fn a_moving_partition_keeps_its_keys_tables_and_bounds() {
         assert!(refusal(store.drop_shard(ACTOR, "b").await).message.contains("because move"));
     }
     // Without the default moving: a key goes to another partition than the one whose filter is fixed.
-    client.execute("UPDATE shardgate_map.move SET state = 'aborted' WHERE partition_id = $1", &[&default.0]).await.expect("abort");
+    client
+        .execute(
+            "UPDATE shardgate_map.move m SET state = 'aborted' FROM shardgate_map.move_partition p
+                 WHERE p.move_id = m.move_id AND p.partition_id = $1",
+            &[&default.0],
+        )
+        .await
+        .expect("abort");
     let other = store.map_key(ACTOR, table, &text_key("x"), &lookup.key_types, "a").await.expect("map");
     assert!(other != moving_lookup && other != default);
     client.batch_execute("UPDATE shardgate_map.move SET state = 'done'").await.expect("done");

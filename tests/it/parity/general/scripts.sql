@@ -611,9 +611,17 @@ DO $$ BEGIN EXECUTE 'SELECT 1'; END $$;
 --! refused
 DO $$ BEGIN UPDATE languages SET name = name WHERE code = 'nothing'; END $$;
 --! refused
-DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
---! refused
 DO $$ BEGIN CREATE TEMP TABLE made (a int); END $$;
+--! end
+-- What a block sets is the session's on every shard.
+--! script
+DO $$ BEGIN PERFORM set_config('app.kept', '1', false); END $$;
+SELECT id, current_setting('app.kept') FROM accounts WHERE id IN (1, 2, 3, 4) ORDER BY id;
+BEGIN;
+DO $$ BEGIN SET LOCAL app.kept = '2'; END $$;
+SELECT id, current_setting('app.kept') FROM accounts WHERE id IN (1, 2, 3, 4) ORDER BY id;
+ROLLBACK;
+SELECT id, current_setting('app.kept') FROM accounts WHERE id IN (1, 2, 3, 4) ORDER BY id;
 --! end
 -- Several statements in one text, over several shards.
 --! simple

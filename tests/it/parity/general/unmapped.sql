@@ -24,6 +24,25 @@ INSERT INTO loans SELECT isbn, 9, 'nobody', NULL FROM books WHERE isbn = '000000
 INSERT INTO options SELECT title, NULL FROM books WHERE isbn = '000000000Q';
 MERGE INTO books b USING (SELECT '000000000Q' AS isbn) s ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 0;
 MERGE INTO books b USING (VALUES ('000000000Q'), ('0000079191')) s (isbn) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 0;
+-- No row, no key.
+INSERT INTO books SELECT '000000000Q', 'Nowhere' WHERE false;
+INSERT INTO books SELECT '000000000Q', name FROM languages WHERE code = 'nowhere';
+INSERT INTO books SELECT '000000000Q', name FROM languages WHERE code = 'nowhere' RETURNING isbn, title;
+INSERT INTO books SELECT '000000000Q', title FROM books WHERE isbn = '000000000R' ON CONFLICT DO NOTHING;
+INSERT INTO books SELECT '000000000Q', name FROM accounts WHERE id > 90000000 AND score > 1e30;
+WITH w AS (SELECT name FROM accounts WHERE id > 90000000 AND score > 1e30) INSERT INTO books SELECT '000000000Q', name FROM w;
+WITH gone AS (DELETE FROM loans WHERE isbn = '000000000R' RETURNING isbn) INSERT INTO books SELECT '000000000Q', isbn FROM gone;
+INSERT INTO books SELECT '000000000Q', name FROM languages LIMIT 0;
+--! 000000000Q
+INSERT INTO books SELECT $1, name FROM languages WHERE code = 'nowhere';
+--! script
+PREPARE into_nowhere(text) AS INSERT INTO books SELECT $1, name FROM languages WHERE code = 'nowhere';
+EXECUTE into_nowhere('000000000Q');
+BEGIN;
+INSERT INTO books SELECT '000000000Q', name FROM languages WHERE code = 'nowhere';
+SELECT count(*) FROM books WHERE isbn = '0000079191';
+COMMIT;
+--! end
 --! no shard
 INSERT INTO books VALUES ('000000000Q', 'Nowhere', 11, 'en');
 --! no shard

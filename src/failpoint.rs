@@ -1,4 +1,4 @@
-//! Named points in a commit over several shards at which a test may kill or hold the process.
+//! Named points in a commit over several shards, or in a move, at which a test may kill or hold the process.
 //!
 //! A point is armed by a file of its name in the directory that `SHARDGATE_FAILPOINTS` gives: with the text `abort` the process
 //! ends there as if killed; with `panic` what has come there panics; with `hold` a file `<name>.reached` appears and the process

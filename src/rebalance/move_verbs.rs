@@ -1,0 +1,207 @@
+//! The verbs about moves: they write down what is wanted, drive a move, and show how far it is.
+//!
+//! What the operator sees comes from the map alone: whoever drives the move, this process, another one or a proxy, the same is
+//! shown. To leave this process is to leave the driving to others.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::moves::drive::Driver;
+use super::{RebalanceError, units};
+use crate::failpoint::Failpoints;
+use crate::shardmap::{Asked, Move, MoveId, MoveOptions, MoveState, PartitionId, Store};
+
+#[derive(Clone, Debug)]
+pub struct MoveRequest {
+    pub partitions: Vec<i32>,
+    pub target: String,
+    pub options: MoveOptions,
+    /// Leave the driving to the proxies.
+    pub is_detached: bool,
+}
+
+/// One move, for people and machines.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    move_id: i32,
+    partitions: Vec<i32>,
+    source: &'a str,
+    target: &'a str,
+    state: &'static str,
+    rows_copied: i64,
+    bytes_copied: i64,
+    bytes_expected: Option<i64>,
+    lag_bytes: Option<i64>,
+    attempts: i32,
+    pause_ms: Option<f64>,
+    error: Option<&'a str>,
+    /// What `abort` would do now.
+    abort_would: &'static str,
+}
+
+impl<'a> Shown<'a> {
+    fn of(the_move: &'a Move) -> Self {
+        Self {
+            move_id: the_move.id.0,
+            partitions: the_move.partitions.iter().map(|id| id.0).collect(),
+            source: &the_move.source,
+            target: &the_move.target,
+            state: the_move.state.name(),
+            rows_copied: the_move.rows_copied,
+            bytes_copied: the_move.bytes_copied,
+            bytes_expected: the_move.bytes_expected,
+            lag_bytes: the_move.lag_bytes,
+            attempts: the_move.attempts,
+            pause_ms: the_move.pause_ms,
+            error: the_move.error.as_deref(),
+            abort_would: match the_move.state {
+                MoveState::Planned => "end it: nothing was touched yet",
+                MoveState::Preparing
+                | MoveState::Copying
+                | MoveState::CatchingUp
+                | MoveState::Verifying
+                | MoveState::CuttingOver => "delete the copies at the target; the source owns the partitions",
+                MoveState::Switched | MoveState::CleaningUp | MoveState::Failed => {
+                    "be refused: the target owns the partitions, or may"
+                }
+                MoveState::Done | MoveState::Aborting | MoveState::Aborted => "change nothing",
+            },
+        }
+    }
+
+    fn lines(&self) -> String {
+        let partitions: Vec<String> = self.partitions.iter().map(ToString::to_string).collect();
+        let mut lines = vec![
+            format!("move         {}", self.move_id),
+            format!("partitions   {}", partitions.join(", ")),
+            format!("from         {}", self.source),
+            format!("to           {}", self.target),
+            format!("state        {}", self.state),
+            format!("copied       {} rows, {}", self.rows_copied, bytes(self.bytes_copied)),
+        ];
+        if let Some(expected) = self.bytes_expected {
+            lines.push(format!("expected     {}", bytes(expected)));
+        }
+        if let Some(lag) = self.lag_bytes {
+            lines.push(format!("behind       {}", bytes(lag)));
+        }
+        if let Some(pause) = self.pause_ms {
+            lines.push(format!("pause        {pause:.0} ms, cut-over {} of {}", self.attempts, self.attempts));
+        }
+        if let Some(error) = self.error {
+            lines.push(format!("now          {error}"));
+        }
+        lines.push(format!("abort would  {}", self.abort_would));
+        lines.join("\n") + "\n"
+    }
+}
+
+fn bytes(count: i64) -> String {
+    units::bytes(u64::try_from(count).unwrap_or_default())
+}
+
+/// Plans a move and drives it to its end; with `keep`, to the switch.
+pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Result<(), RebalanceError> {
+    let driver = driver(map_url).await?;
+    let partitions: Vec<PartitionId> = request.partitions.iter().copied().map(PartitionId).collect();
+    let driving = (!request.is_detached).then_some(driver.id);
+    let id = driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?;
+    if request.is_detached {
+        let planned = require(&driver.store, id).await?;
+        return show_one(&planned, is_json);
+    }
+    let options = request.options.clone();
+    let until = move |now: &Move| options.keep && now.journal.get("replication_ended").is_some();
+    follow(&driver, id, until, is_json).await
+}
+
+/// Says what is wanted of a move, and drives it until that is so.
+pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: bool) -> Result<(), RebalanceError> {
+    let driver = driver(map_url).await?;
+    let id = MoveId(move_id);
+    driver.store.ask_move(&driver.actor, id, asked).await?;
+    match asked {
+        Some(Asked::Pause) => show_one(&require(&driver.store, id).await?, is_json),
+        Some(Asked::Abort) => match follow(&driver, id, |_| false, is_json).await {
+            // That is what was wanted.
+            Err(RebalanceError::Aborted { .. }) => Ok(()),
+            outcome => outcome,
+        },
+        Some(Asked::Cutover | Asked::Finish) | None => {
+            let keeps = asked != Some(Asked::Finish) && require(&driver.store, id).await?.options.keep;
+            follow(&driver, id, move |now| keeps && now.journal.get("replication_ended").is_some(), is_json).await
+        }
+    }
+}
+
+pub async fn show(map_url: &str, move_id: i32, is_json: bool) -> Result<(), RebalanceError> {
+    let store = Store::new(map_url)?;
+    store.check().await?;
+    let found = require(&store, MoveId(move_id)).await?;
+    show_one(&found, is_json)
+}
+
+async fn driver(map_url: &str) -> Result<Driver, RebalanceError> {
+    let store = Store::new(map_url)?;
+    store.check().await?;
+    let points = Arc::new(Failpoints::from_environment());
+    Ok(Driver { store, id: rand::random_range(1..=i64::MAX), actor: "shard-rebalance".to_owned(), points })
+}
+
+async fn require(store: &Store, id: MoveId) -> Result<Move, RebalanceError> {
+    let found = store.move_by_id(id).await?;
+    found.ok_or_else(|| RebalanceError::Refused(format!("there is no move {}; SELECT * FROM shardgate.moves shows them", id.0)))
+}
+
+/// Drives the move and prints a line for each state, until it has ended.
+async fn follow(driver: &Driver, id: MoveId, until: impl Fn(&Move) -> bool, is_json: bool) -> Result<(), RebalanceError> {
+    let driving = driver.drive(id, until);
+    let mut driving = std::pin::pin!(driving);
+    let mut shown: Option<(MoveState, Option<String>)> = None;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut driving => break ended?,
+            () = sleep(SHOW_INTERVAL) => {}
+        }
+        if let Ok(Some(now)) = driver.store.move_by_id(id).await {
+            let next = (now.state, now.error.clone());
+            if !is_json && shown.as_ref() != Some(&next) {
+                line(&now)?;
+                shown = Some(next);
+            }
+        }
+    };
+    show_one(&ended, is_json)?;
+    let reason = ended.error.clone().unwrap_or_else(|| "no reason was given".to_owned());
+    match ended.state {
+        // Refused before anything was touched.
+        MoveState::Aborted if ended.journal.get("shapes").is_none() && ended.attempts == 0 => Err(RebalanceError::Refused(reason)),
+        MoveState::Aborted => Err(RebalanceError::Aborted { move_id: id.0, reason }),
+        MoveState::Failed => Err(RebalanceError::NeedsPerson { move_id: id.0, reason }),
+        _ => Ok(()),
+    }
+}
+
+fn line(now: &Move) -> io::Result<()> {
+    let copied = format!("{} of about {}", bytes(now.bytes_copied), bytes(now.bytes_expected.unwrap_or_default()));
+    let reason = now.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+    writeln!(io::stdout().lock(), "move {} {}, {copied}{reason}", now.id.0, now.state.name())
+}
+
+fn show_one(the_move: &Move, is_json: bool) -> Result<(), RebalanceError> {
+    let shown = Shown::of(the_move);
+    let text = match is_json {
+        true => serde_json::to_string_pretty(&shown)? + "\n",
+        false => shown.lines(),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);

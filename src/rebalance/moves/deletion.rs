@@ -1,0 +1,36 @@
+//! Deletes the rows of a set from a shard that does not own them: in one pass over the table, in small transactions.
+//!
+//! Without the application's triggers, cascades and our gate. One pass is complete, since nothing can write such a row any more;
+//! in the end they are counted.
+
+use super::moved_table::MovedTable;
+use super::site::Site;
+use super::stop::Stop;
+
+pub(super) async fn delete_rows(site: &mut Site, table: &MovedTable) -> Result<(), Stop> {
+    let pages: i64 = site
+        .value(&format!(
+            "SELECT (pg_relation_size({0}) + current_setting('block_size')::int8 - 1) / current_setting('block_size')::int8",
+            table.regclass()
+        ))
+        .await?;
+    let mut from = 0;
+    while from < pages {
+        let to = from + PAGES_AT_ONCE;
+        site.act(&format!(
+            "SET LOCAL session_replication_role = replica; \
+             DELETE FROM {} WHERE ctid >= '({from},0)'::tid AND ctid < '({to},0)'::tid AND {}",
+            table.quoted, table.condition
+        ))
+        .await?;
+        from = to;
+    }
+    let left: bool = site.value(&format!("SELECT EXISTS (SELECT FROM {} WHERE {})", table.quoted, table.condition)).await?;
+    match left {
+        false => Ok(()),
+        true => Err(Stop::Again(format!("rows of table {} were written while they were deleted", table.quoted))),
+    }
+}
+
+/// 8 MB.
+const PAGES_AT_ONCE: i64 = 1024;

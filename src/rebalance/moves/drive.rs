@@ -1,0 +1,178 @@
+//! Drives a move from where it stands to its end, whoever began it.
+//!
+//! One turn takes a term, opens both sides, and runs the state that the map shows; what stops it says what comes next. A second
+//! task tells the map that the driver lives, and hears what is asked. Nothing that a driver knows is needed by the next one but
+//! what the map and the shards hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::moving::Moving;
+use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
+use super::stop::Stop;
+use crate::failpoint::Failpoints;
+use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
+
+/// Who drives.
+#[derive(Clone)]
+pub struct Driver {
+    pub store: Store,
+    /// Random, one a process.
+    pub id: i64,
+    /// For the history of the map.
+    pub actor: String,
+    pub points: Arc<Failpoints>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The move is in another state now; take the next turn.
+    WentOn,
+    /// Something is in the way; the move's `error` says what. Try again after a while.
+    Waits,
+    /// Another driver has it.
+    Taken,
+    /// Done, aborted, or failed.
+    Over,
+}
+
+impl Driver {
+    /// Until the move is over. `Taken` is waited out: the other driver may die. Not bounded. May be dropped at any time: another
+    /// driver goes on.
+    pub async fn drive(&self, id: MoveId, until: impl Fn(&Move) -> bool) -> Result<Move, StoreError> {
+        let mut waits = BACK_OFF_FIRST;
+        loop {
+            let the_move = self.require(id).await?;
+            if the_move.state.is_over() || the_move.state == MoveState::Failed || until(&the_move) {
+                return Ok(the_move);
+            }
+            match Box::pin(self.turn(the_move)).await {
+                Ok(Turn::WentOn) => waits = BACK_OFF_FIRST,
+                Ok(Turn::Over) => {}
+                Ok(Turn::Waits | Turn::Taken) | Err(_) => {
+                    sleep(waits).await;
+                    waits = (waits * 2).min(BACK_OFF_MAX);
+                }
+            }
+        }
+    }
+
+    async fn require(&self, id: MoveId) -> Result<Move, StoreError> {
+        let found = self.store.move_by_id(id).await?;
+        found.ok_or_else(|| StoreError::Unreadable(format!("there is no move {}", id.0)))
+    }
+
+    /// One state's work.
+    pub async fn turn(&self, the_move: Move) -> Result<Turn, StoreError> {
+        let id = the_move.id;
+        if the_move.state.is_over() || the_move.state == MoveState::Failed {
+            return Ok(Turn::Over);
+        }
+        let Some(term) = self.store.take_move(id, self.id).await? else { return Ok(Turn::Taken) };
+        // As it is under the term: another driver may have acted meanwhile.
+        let the_move = self.require(id).await?;
+        let progress = Arc::new(Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() }));
+        let state = the_move.state;
+        let outcome = tokio::select! {
+            outcome = Box::pin(self.run(the_move.clone(), term, Arc::clone(&progress))) => outcome,
+            stop = self.keep((id, term), state, &progress) => Err(stop),
+        };
+        match outcome {
+            Ok(()) => Ok(Turn::WentOn),
+            Err(stop) => self.stopped(&the_move, term, stop).await,
+        }
+    }
+
+    async fn run(&self, the_move: Move, term: Term, progress: Arc<Mutex<Progress>>) -> Result<(), Stop> {
+        if the_move.state == MoveState::Planned && the_move.asked == Some(Asked::Abort) {
+            return Err(Stop::Withdraw("aborted".to_owned()));
+        }
+        let is_abort_asked = the_move.asked == Some(Asked::Abort);
+        let (state, reason) = (the_move.state, the_move.error.clone());
+        let mut moving = Box::pin(Moving::open(self, (the_move, term), progress)).await?;
+        // First of all: what an earlier driver has under way ends, or comes too late.
+        moving.take_terms().await?;
+        match state {
+            MoveState::CuttingOver => {
+                let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
+                Box::pin(cutting_over::recover(&mut moving, &reason)).await
+            }
+            MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
+                Err(Stop::Abort("aborted".to_owned()))
+            }
+            MoveState::Planned => Box::pin(planned::run(&mut moving)).await,
+            MoveState::Preparing => Box::pin(preparing::run(&mut moving)).await,
+            MoveState::Copying => Box::pin(copying::run(&mut moving)).await,
+            MoveState::CatchingUp => Box::pin(catching_up::run(&mut moving)).await,
+            MoveState::Verifying => Box::pin(verifying::run(&mut moving)).await,
+            MoveState::Switched => Box::pin(switched::run(&mut moving)).await,
+            MoveState::CleaningUp => Box::pin(cleaning_up::run(&mut moving)).await,
+            MoveState::Aborting => {
+                let reason = reason.unwrap_or_else(|| "aborted".to_owned());
+                Box::pin(aborting::run(&mut moving, &reason)).await
+            }
+            MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
+        }
+    }
+
+    /// Tells the map every second that the driver lives; ends when the turn has to end.
+    async fn keep(&self, (id, term): (MoveId, Term), state: MoveState, progress: &Mutex<Progress>) -> Stop {
+        let mut ticks = interval(KEEP_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let told = progress.lock().clone();
+            match self.store.keep_move(id, term, &told).await {
+                Ok(Some(Asked::Abort)) if is_interrupted_by_abort(state) => return Stop::Abort("aborted".to_owned()),
+                Ok(_) => {}
+                // Away: the driver goes on as long as nobody else has taken the move, which the shards know as well.
+                Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_)) => {}
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    async fn stopped(&self, the_move: &Move, term: Term, stop: Stop) -> Result<Turn, StoreError> {
+        let id = the_move.id;
+        // The state under which the turn has stopped.
+        let now = self.require(id).await?;
+        tracing::info!(move_id = id.0, state = now.state.name(), ?stop, "move stopped");
+        match stop {
+            Stop::Overtaken => Ok(Turn::Taken),
+            Stop::Withdraw(reason) if now.state == MoveState::Planned => {
+                self.store.withdraw_move(&self.actor, id, term, &reason).await?;
+                Ok(Turn::Over)
+            }
+            Stop::Failed(reason) => {
+                self.store.advance_move((id, term), now.state, MoveState::Failed, serde_json::json!({}), Some(&reason)).await?;
+                Ok(Turn::Over)
+            }
+            Stop::Abort(reason) if can_abort(now.state) => {
+                self.store.advance_move((id, term), now.state, MoveState::Aborting, serde_json::json!({}), Some(&reason)).await?;
+                Ok(Turn::WentOn)
+            }
+            Stop::Again(reason) | Stop::Abort(reason) | Stop::Withdraw(reason) => {
+                self.store.keep_move(id, term, &Progress { error: Some(reason), ..Progress::default() }).await?;
+                // A hold is ended at once.
+                Ok(if now.state == MoveState::CuttingOver { Turn::WentOn } else { Turn::Waits })
+            }
+        }
+    }
+}
+
+/// Where nothing is held that the interruption would leave to wait.
+fn is_interrupted_by_abort(state: MoveState) -> bool {
+    matches!(state, MoveState::Preparing | MoveState::Copying | MoveState::Verifying | MoveState::CatchingUp)
+}
+
+fn can_abort(state: MoveState) -> bool {
+    matches!(state, MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying)
+}
+
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
+const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
+const BACK_OFF_MAX: Duration = Duration::from_secs(2);

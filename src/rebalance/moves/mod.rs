@@ -1,0 +1,36 @@
+//! Online moves: a set of partitions of one group goes from one shard to another while statements run.
+//!
+//! ```text
+//! planned ─► preparing ─► copying ─► catching_up ◄──────┐
+//!    │           │           │        │   ▲  │          │ verified
+//!    │           │           │        │   │  └► verifying
+//!    │           │           │        ▼   │ released
+//!    │           └───────────┴─────► aborting ─► aborted        cutting_over ◄─ catching_up
+//!    └─ a finding: aborted                                          │ the switch
+//!                                                                   ▼
+//!                                                               switched ─► cleaning_up ─► done
+//! ```
+//! PostgreSQL's logical replication copies and follows. What keeps the answers right meanwhile is not here: proxies leave out rows
+//! that a shard does not own (`sql::residues`), wait while a set is held, and tell when no statement of an older map runs. What is
+//! here makes sure of the order: the residue is known before the first row is copied; the gates in the shards refuse writers of
+//! an older map; a marker proves that everything has arrived, and a commit at the target that it is durable; the switch is one
+//! compare-and-set in the map; the source's rows are deleted when nobody can see them and nothing publishes it.
+//!
+//! A crash before the switch leads back, after it forward, in both cases without a person: [`drive`] begins where the map says
+//! the move stands. Every act on a shard is one message that proves its driver's term ([`site`]).
+
+pub mod background;
+pub mod drive;
+pub mod preflight;
+
+mod deletion;
+mod key_set;
+mod marker;
+mod moved_table;
+mod moving;
+mod objects;
+mod replication;
+pub(super) mod site;
+mod states;
+mod stop;
+mod verify;

@@ -1,0 +1,82 @@
+//! A table of the group that moves, as the source has it.
+
+use sqlx::FromRow;
+
+use super::key_set::{KeySet, NoCondition};
+use super::site::{Site, SiteError};
+use crate::catalog::{quoted_identifier, quoted_literal, quoted_name};
+use crate::shard_key::KeyColumn;
+use crate::shardmap::{Group, GroupId, MapSnapshot, TableKind};
+
+#[derive(Clone, Debug)]
+pub(super) struct MovedTable {
+    pub(super) schema: String,
+    pub(super) name: String,
+    /// For SQL.
+    pub(super) quoted: String,
+    pub(super) key: Vec<KeyColumn>,
+    /// True of the rows of the set; of a trigger's row before and after.
+    pub(super) condition: String,
+    pub(super) condition_old: String,
+    pub(super) condition_new: String,
+}
+
+/// The columns that are compared, and the key by which rows are told apart; quoted.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub(super) struct Columns {
+    pub(super) all: Vec<String>,
+    pub(super) primary_key: Vec<String>,
+}
+
+impl MovedTable {
+    /// The tables of a group, by name.
+    pub(super) fn of_group(map: &MapSnapshot, group: &Group, keys: &KeySet) -> Result<Vec<Self>, NoCondition> {
+        let mut tables = map
+            .tables_of(group.id)
+            .map(|table| {
+                let key = key_of(&table.kind, group.id).unwrap_or_default();
+                Ok(Self {
+                    schema: table.schema.clone(),
+                    name: table.name.clone(),
+                    quoted: quoted_name(&table.schema, &table.name),
+                    condition: keys.condition(&key, group, "")?,
+                    condition_old: keys.condition(&key, group, "old.")?,
+                    condition_new: keys.condition(&key, group, "new.")?,
+                    key,
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        tables.sort_by(|left, right| (&left.schema, &left.name).cmp(&(&right.schema, &right.name)));
+        Ok(tables)
+    }
+
+    /// As a constant of type `regclass`.
+    pub(super) fn regclass(&self) -> String {
+        format!("{}::pg_catalog.regclass", quoted_literal(&self.quoted))
+    }
+
+    pub(super) async fn columns(&self, site: &mut Site) -> Result<Columns, SiteError> {
+        let sql = format!(
+            "SELECT array(SELECT quote_ident(a.attname) FROM pg_attribute a
+                          WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attname) AS all,
+                    array(SELECT quote_ident(a.attname) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+                          WHERE i.indrelid = {table} AND i.indisprimary AND a.attnum = ANY (i.indkey)
+                          ORDER BY array_position(i.indkey::int2[], a.attnum)) AS primary_key",
+            table = self.regclass()
+        );
+        let mut columns = site.rows::<Columns>(&sql).await?;
+        Ok(columns.pop().unwrap_or(Columns { all: Vec::new(), primary_key: Vec::new() }))
+    }
+
+    /// The key's columns, quoted, as a list.
+    pub(super) fn key_columns(&self) -> Vec<String> {
+        self.key.iter().map(|key| quoted_identifier(&key.column)).collect()
+    }
+}
+
+fn key_of(kind: &TableKind, id: GroupId) -> Option<Vec<KeyColumn>> {
+    match kind {
+        TableKind::Sharded { group, key } if *group == id => Some(key.clone()),
+        TableKind::Sharded { .. } | TableKind::Reference => None,
+    }
+}

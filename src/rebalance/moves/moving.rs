@@ -1,0 +1,159 @@
+//! A move in its driver's hands: what it moves, and the connections to both sides.
+
+use std::sync::Arc;
+
+use super::drive::Driver;
+use super::key_set::KeySet;
+use super::moved_table::MovedTable;
+use super::site::{Site, SiteError};
+use super::stop::Stop;
+use crate::config::{Secret, ShardUrl};
+use crate::failpoint::Failpoints;
+use crate::shardmap::{Epoch, Group, MapSnapshot, Move, MoveState, Progress, Shard, Store, Term};
+
+/// Not `Debug`: holds passwords.
+pub(super) struct Moving {
+    pub(super) store: Store,
+    /// For the history of the map.
+    pub(super) actor: String,
+    pub(super) term: Term,
+    pub(super) the_move: Move,
+    pub(super) group: Arc<Group>,
+    pub(super) keys: KeySet,
+    pub(super) tables: Vec<MovedTable>,
+    pub(super) source: Site,
+    pub(super) target: Site,
+    /// How the target reaches the source, as libpq takes it.
+    pub(super) connection: String,
+    pub(super) points: Arc<Failpoints>,
+    /// Told to the map by the heartbeat.
+    pub(super) progress: Arc<parking_lot::Mutex<Progress>>,
+}
+
+impl Moving {
+    pub(super) async fn open(
+        driver: &Driver,
+        (the_move, term): (Move, Term),
+        progress: Arc<parking_lot::Mutex<Progress>>,
+    ) -> Result<Self, Stop> {
+        let store = &driver.store;
+        let map = store.load().await?.snapshot;
+        let group =
+            map.group(the_move.group).cloned().ok_or_else(|| Stop::Abort("the tables of the group were dropped".to_owned()))?;
+        let keys = KeySet::read(store, &group, &the_move.partitions).await?;
+        let tables = MovedTable::of_group(&map, &group, &keys).map_err(|reason| Stop::Abort(reason.0))?;
+        let (source, target) = (shard(&map, &the_move.source)?, shard(&map, &the_move.target)?);
+        let replication_urls = store.replication_urls().await?;
+        let url =
+            replication_urls.iter().find(|(name, _)| *name == source.name).map_or(source.url.as_str(), |(_, url)| url.as_str());
+        let connection =
+            connection_string(url).ok_or_else(|| Stop::Abort("the source's replication_url is not valid".to_owned()))?;
+        let id = the_move.id;
+        Ok(Self {
+            store: store.clone(),
+            actor: driver.actor.clone(),
+            points: Arc::clone(&driver.points),
+            term,
+            keys,
+            tables,
+            connection,
+            progress,
+            source: Box::pin(Site::open(source, id, term)).await?,
+            target: Box::pin(Site::open(target, id, term)).await?,
+            the_move,
+            group,
+        })
+    }
+
+    pub(super) fn group_id(&self) -> i32 {
+        self.group.id.0
+    }
+
+    /// To a state of which the proxies need not know.
+    pub(super) async fn advance(&mut self, to: MoveState, remembered: serde_json::Value) -> Result<(), Stop> {
+        let from = self.the_move.state;
+        self.store.advance_move((self.the_move.id, self.term), from, to, remembered, None).await?;
+        tracing::info!(move_id = self.the_move.id.0, from = from.name(), to = to.name(), "move goes on");
+        self.the_move.state = to;
+        Ok(())
+    }
+
+    /// A named point of a move.
+    pub(super) async fn reach(&self, name: &str) {
+        self.points.reach(&format!("move.{name}")).await;
+    }
+
+    /// What it waits for, shown with the move.
+    pub(super) fn waits_for(&self, reason: Option<String>) {
+        self.progress.lock().error = reason;
+    }
+
+    /// Waits until no statement runs any more that was planned before this epoch. Not bounded. Cancel safe.
+    pub(super) async fn all_reached(&self, epoch: Epoch) -> Result<(), Stop> {
+        loop {
+            let behind = self.store.proxies_behind(epoch).await?;
+            if behind.is_empty() {
+                self.waits_for(None);
+                return Ok(());
+            }
+            let names: Vec<String> = behind
+                .iter()
+                .map(|proxy| match proxy.silent_for {
+                    Some(silent) => format!("{} (not heard of for {} s)", proxy.address, silent.as_secs()),
+                    None => format!("{} (statements that began before)", proxy.address),
+                })
+                .collect();
+            self.waits_for(Some(format!("waits for proxies: {}", names.join(", "))));
+            tokio::time::sleep(REACHED_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Both sides learn the driver's term; what an earlier driver has under way there has ended then.
+    pub(super) async fn take_terms(&mut self) -> Result<(), SiteError> {
+        let (id, term) = (self.the_move.id, self.term.0);
+        for site in [&mut self.target, &mut self.source] {
+            if site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.term') IS NOT NULL").await? {
+                site.send(&super::objects::take_term(id, term)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shard<'m>(map: &'m MapSnapshot, name: &str) -> Result<&'m Shard, Stop> {
+    let found = map.shard_by_name(name).ok_or_else(|| Stop::Abort(format!("there is no shard \"{name}\"")))?;
+    Ok(found)
+}
+
+/// Keywords and values, as libpq reads them. `None`: not a url.
+fn connection_string(url: &str) -> Option<String> {
+    let url = ShardUrl::parse(url).ok()?;
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    let mut parts = vec![
+        format!("host={}", quoted(&url.host)),
+        format!("port={}", url.port),
+        format!("user={}", quoted(&url.user)),
+        format!("dbname={}", quoted(&url.database)),
+        format!("sslmode={}", url.ssl_mode.as_str()),
+    ];
+    if let Some(password) = &url.password {
+        parts.push(format!("password={}", quoted(Secret::reveal(password))));
+    }
+    if let Some(path) = &url.ssl_root_cert {
+        parts.push(format!("sslrootcert={}", quoted(&path.to_string_lossy())));
+    }
+    Some(parts.join(" "))
+}
+
+const REACHED_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_keywords_and_values() {
+        let text = connection_string("postgres://a%27b:p%5Cw%20d@db.example:5433/x?sslmode=require").expect("a url");
+        assert_eq!(text, "host='db.example' port=5433 user='a\\'b' dbname='x' sslmode=require password='p\\\\w d'");
+    }
+}

@@ -1,0 +1,168 @@
+//! What a move keeps on its two shards, in the schema `shardgate`, and the SQL that makes and removes it.
+//!
+//! * `term`: the last driver's term for each move. Every act proves it, and holds its row until the act has ended.
+//! * `marker`: published to the target; a marker's arrival proves that what was written before it has arrived.
+//! * `switched`: on the target, that a move has switched: outlives a map database that fails over and forgets.
+//! * `gate_N` with its triggers, for each move: see [`gate`].
+//!
+//! Names carry the move's number. Everything can be made again and removed again.
+
+use crate::catalog::quoted_literal;
+use crate::shardmap::MoveId;
+
+use super::moved_table::MovedTable;
+
+/// Publication, slot and subscription have this name.
+pub(super) fn name(id: MoveId) -> String {
+    format!("shardgate_move_{}", id.0)
+}
+
+/// Idempotent, and before the first act: without a term.
+pub(super) const SHARED: &str = r#"
+BEGIN;
+SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('shardgate support objects', 0));
+CREATE TABLE IF NOT EXISTS shardgate.term (move_id int PRIMARY KEY, term bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS shardgate.marker (
+    move_id int NOT NULL, number bigint NOT NULL, PRIMARY KEY (move_id, number));
+CREATE TABLE IF NOT EXISTS shardgate.switched (
+    move_id int PRIMARY KEY, incarnation bigint NOT NULL, at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp());
+CREATE OR REPLACE FUNCTION shardgate.prove_term(move int, driver_term bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE shardgate.term t SET term = driver_term WHERE t.move_id = move AND t.term <= driver_term;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'SG003', MESSAGE = format('another driver has taken over move %s', move);
+    END IF;
+END $$;
+REVOKE EXECUTE ON FUNCTION shardgate.prove_term(int, bigint) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION shardgate.refuse_truncate_while_moving() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '55006',
+        MESSAGE = format('table "%s" cannot be truncated while partitions of it are being moved', TG_TABLE_NAME),
+        HINT = 'Repeat it when the move has ended, or use DELETE.';
+END $$;
+-- An UPDATE of the key out of the moved set, or into it, is copied as an insertion, and lacks large values that it has not changed.
+CREATE OR REPLACE FUNCTION shardgate.refuse_crossing() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_relation_size((SELECT c.reltoastrelid FROM pg_class c WHERE c.oid = TG_RELID)) > 0 THEN
+        RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'the shard key of this row cannot be changed while its partition is being moved',
+            HINT = 'Repeat it when the move has ended, or delete the row and insert it with the new key.';
+    END IF;
+    RETURN NULL;
+END $$;
+COMMIT
+"#;
+
+/// The first that a driver does on a shard. Waits for what an earlier driver has under way there.
+pub(super) fn take_term(id: MoveId, term: i64) -> String {
+    format!(
+        "INSERT INTO shardgate.term AS t (move_id, term) VALUES ({id}, {term}) \
+         ON CONFLICT (move_id) DO UPDATE SET term = excluded.term WHERE t.term <= excluded.term",
+        id = id.0
+    )
+}
+
+/// The gate's table and functions. A row in the table: writers pass. Closing it is TRUNCATE, which waits for every writer that
+/// is in, prepared ones too, and which old snapshots see as well.
+pub(super) fn gate(id: MoveId, is_open: bool) -> String {
+    let id = id.0;
+    let opened = if is_open { open_gate(MoveId(id)) } else { String::new() };
+    format!(
+        "CREATE TABLE IF NOT EXISTS shardgate.gate_{id} (is_open bool PRIMARY KEY) WITH (autovacuum_enabled = false); \
+         {opened} \
+         CREATE OR REPLACE FUNCTION shardgate.gate_{id}() RETURNS trigger \
+         LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $gate$ \
+         BEGIN \
+             PERFORM FROM shardgate.gate_{id}; \
+             IF NOT FOUND THEN \
+                 RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'the partition of this key is being moved', \
+                     DETAIL = 'Another shard owns it, or is about to. Nothing was changed.', HINT = 'Retry the transaction.', \
+                     CONSTRAINT = 'shardgate_gate'; \
+             END IF; \
+             RETURN NULL; \
+         END $gate$;"
+    )
+}
+
+pub(super) fn open_gate(id: MoveId) -> String {
+    format!("INSERT INTO shardgate.gate_{} VALUES (true) ON CONFLICT DO NOTHING;", id.0)
+}
+
+pub(super) fn close_gate(id: MoveId) -> String {
+    format!("TRUNCATE shardgate.gate_{};", id.0)
+}
+
+/// The triggers of one table. They fire after the row is final, whatever the application's own triggers have made of it.
+pub(super) fn gate_triggers(id: MoveId, table: &MovedTable) -> String {
+    let (number, on) = (id.0, &table.quoted);
+    let (new, old) = (&table.condition_new, &table.condition_old);
+    let trigger = |suffix: &str, event: &str, when: &str, function: &str| {
+        format!(
+            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_{suffix} {event} ON {on} \
+             FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardgate.{function}();"
+        )
+    };
+    let gate = format!("gate_{number}");
+    [
+        trigger("insert", "AFTER INSERT", new, &gate),
+        trigger("update", "AFTER UPDATE", &format!("{new} OR {old}"), &gate),
+        trigger("delete", "AFTER DELETE", old, &gate),
+        trigger("cross", "AFTER UPDATE", &format!("({new}) IS TRUE <> (({old}) IS TRUE)"), "refuse_crossing"),
+        format!(
+            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_truncate BEFORE TRUNCATE ON {on} \
+             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_truncate_while_moving();"
+        ),
+    ]
+    .concat()
+}
+
+pub(super) fn drop_triggers(id: MoveId, table: &str) -> String {
+    ["insert", "update", "delete", "cross", "truncate"]
+        .map(|suffix| format!("DROP TRIGGER IF EXISTS zz_shardgate_move_{}_{suffix} ON {table};", id.0))
+        .concat()
+}
+
+pub(super) fn drop_gate(id: MoveId) -> String {
+    let id = id.0;
+    format!("DROP FUNCTION IF EXISTS shardgate.gate_{id}(); DROP TABLE IF EXISTS shardgate.gate_{id};")
+}
+
+pub(super) fn add_residue(id: MoveId, group: i32, values: &str) -> String {
+    format!(
+        "INSERT INTO shardgate.residue (group_id, move_id, hashes, keys, ranges) VALUES ({group}, {}, {values}) ON CONFLICT DO NOTHING;",
+        id.0
+    )
+}
+
+pub(super) fn remove_residue(id: MoveId, group: i32) -> String {
+    format!("DELETE FROM shardgate.residue WHERE group_id = {group} AND move_id = {};", id.0)
+}
+
+pub(super) fn marker(id: MoveId, number: i64) -> String {
+    format!("INSERT INTO shardgate.marker (move_id, number) VALUES ({}, {number});", id.0)
+}
+
+/// Filters stand in the publication: what is not of the set is not sent.
+pub(super) fn publication(id: MoveId, tables: &[MovedTable]) -> String {
+    let tables: Vec<String> = tables.iter().map(|table| format!("{} WHERE ({})", table.quoted, table.condition)).collect();
+    format!(
+        "CREATE PUBLICATION {} FOR TABLE {}, shardgate.marker WHERE (move_id = {}) WITH (publish = 'insert, update, delete')",
+        name(id),
+        tables.join(", "),
+        id.0
+    )
+}
+
+/// `connection`: how the target reaches the source. Holds a password: never logged.
+pub(super) fn subscription(id: MoveId, connection: &str, version: i32) -> String {
+    let name = name(id);
+    // On 16 and newer the tables' owners would be taken for each row, who may be under row security.
+    let as_owner = if version >= 160_000 { ", run_as_owner = true" } else { "" };
+    format!(
+        "CREATE SUBSCRIPTION {name} CONNECTION {} PUBLICATION {name} \
+         WITH (create_slot = false, slot_name = '{name}', disable_on_error = true, streaming = on, two_phase = false{as_owner})",
+        quoted_literal(connection)
+    )
+}

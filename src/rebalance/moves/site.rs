@@ -1,0 +1,184 @@
+//! One side of a move: a connection of the mover's own to the source or the target.
+//!
+//! Everything that changes a shard is one message, which first proves the driver's term there and commits in the end: a driver that
+//! was frozen, or whose connection was lost, has either done all of it or nothing, and comes too late once another one has raised
+//! the term, for which that one waits until the older message has ended. Not from the pools of the query path.
+
+use std::fmt;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnection, PgDatabaseError};
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::time::timeout;
+
+use crate::backend::identity;
+use crate::config::ShardUrl;
+use crate::net::connect_options;
+use crate::shardmap::{MoveId, Shard, Term};
+
+pub(in crate::rebalance) struct Site {
+    pub(in crate::rebalance) name: String,
+    /// As `server_version_num`.
+    pub(super) version: i32,
+    connection: PgConnection,
+    move_id: MoveId,
+    term: Term,
+}
+
+/// What a shard answered to the mover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::rebalance) enum SiteError {
+    /// No connection, no answer in time, or a lock that others hold: to be tried again.
+    Busy { shard: String, reason: String },
+    /// Another driver has the move.
+    Overtaken,
+    /// The shard says no.
+    Refused { shard: String, code: String, reason: String },
+}
+
+impl fmt::Display for SiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiteError::Busy { shard, reason } => write!(f, "shard \"{shard}\": {reason}"),
+            SiteError::Overtaken => f.write_str("another driver has taken over the move"),
+            SiteError::Refused { shard, code, reason } => write!(f, "shard \"{shard}\": {reason} ({code})"),
+        }
+    }
+}
+
+impl Site {
+    /// Checks that it is the shard's own database, on a primary. Bounded. Cancel safe.
+    pub(in crate::rebalance) async fn open(shard: &Shard, move_id: MoveId, term: Term) -> Result<Self, SiteError> {
+        let busy = |reason: String| SiteError::Busy { shard: shard.name.clone(), reason };
+        let options = ShardUrl::parse(&shard.url).and_then(|url| connect_options(&url, "shardgate mover"));
+        let options = options.map_err(|_| busy("its url is not valid".to_owned()))?;
+        let connecting = timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
+        let connection = connecting.map_err(|_| busy("it does not answer".to_owned()))?.map_err(|error| busy(reason(&error)))?;
+        let mut site = Self { name: shard.name.clone(), version: 0, connection, move_id, term };
+        site.send(SETTINGS).await?;
+        site.version = site.value("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4").await?;
+        if let Some(expected) = &shard.identity {
+            let shown = identity::check(&mut site.connection, expected).await.map_err(|error| site.error(&error))?;
+            shown.map_err(|misdirected| busy(misdirected.to_string()))?;
+        }
+        Ok(site)
+    }
+
+    /// In one transaction and one message, under the driver's term.
+    pub(super) async fn act(&mut self, sql: &str) -> Result<(), SiteError> {
+        self.act_within(sql, LOCK_TIMEOUT).await
+    }
+
+    /// The same, where locks are waited for no longer than this.
+    pub(super) async fn act_within(&mut self, sql: &str, lock_timeout: Duration) -> Result<(), SiteError> {
+        let text = format!(
+            "BEGIN; SET LOCAL lock_timeout = {}; SELECT shardgate.prove_term({}, {}); {sql}; COMMIT",
+            lock_timeout.as_millis().max(1),
+            self.move_id.0,
+            self.term.0,
+        );
+        self.send(&text).await
+    }
+
+    /// Tries again where locks that others hold were in the way, so that nobody has to queue behind us for long.
+    pub(super) async fn act_patiently(&mut self, sql: &str) -> Result<(), SiteError> {
+        let mut attempt = 1;
+        loop {
+            match self.act_within(sql, SHORT_LOCK_TIMEOUT).await {
+                Err(SiteError::Busy { .. }) if attempt < LOCK_ATTEMPTS && self.connection.ping().await.is_ok() => {
+                    attempt += 1;
+                    tokio::time::sleep(SHORT_LOCK_TIMEOUT).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Statements in one message, outside of a term: reading, and what cannot be done in a transaction.
+    pub(in crate::rebalance) async fn send(&mut self, sql: &str) -> Result<(), SiteError> {
+        let outcome = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // A transaction that has failed is left, or every later statement fails with it.
+                let rolled_back = self.connection.execute("ROLLBACK").await;
+                if let Err(error) = rolled_back {
+                    tracing::debug!(shard = %self.name, %error, "the connection of a move is lost");
+                }
+                Err(self.error(&error))
+            }
+        }
+    }
+
+    pub(in crate::rebalance) async fn value<T>(&mut self, sql: &str) -> Result<T, SiteError>
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        let asked = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_one(&mut self.connection).await;
+        asked.map_err(|error| self.error(&error))
+    }
+
+    pub(in crate::rebalance) async fn rows<T>(&mut self, sql: &str) -> Result<Vec<T>, SiteError>
+    where
+        T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow> + Send + Unpin,
+    {
+        let asked = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection).await;
+        asked.map_err(|error| self.error(&error))
+    }
+
+    /// When the server started, and its timeline: another value, and what was not flushed may be lost.
+    pub(super) async fn incarnation(&mut self) -> Result<String, SiteError> {
+        self.value(
+            "SELECT pg_catalog.pg_postmaster_start_time()::pg_catalog.text || ' '
+                    || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)",
+        )
+        .await
+    }
+
+    fn error(&self, error: &sqlx::Error) -> SiteError {
+        let shard = self.name.clone();
+        let database = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+        match database {
+            Some(database) if database.code() == TERM_PASSED => SiteError::Overtaken,
+            Some(database) if is_passing(database.code()) => SiteError::Busy { shard, reason: database.message().to_owned() },
+            Some(database) => {
+                let detail = database.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+                let reason = format!("{}{detail}", database.message());
+                SiteError::Refused { shard, code: database.code().to_owned(), reason }
+            }
+            None => SiteError::Busy { shard, reason: reason(error) },
+        }
+    }
+}
+
+/// Locks that are held, deadlocks, too many connections, servers that stop and start, objects in use.
+fn is_passing(code: &str) -> bool {
+    matches!(code, "55P03" | "40P01" | "40001" | "55006" | "25006" | "57014") || matches!(code.get(..2), Some("57" | "53" | "08"))
+}
+
+/// Never holds a password.
+fn reason(error: &sqlx::Error) -> String {
+    match error.as_database_error() {
+        Some(database) => database.message().to_owned(),
+        None => match error {
+            sqlx::Error::Io(error) => error.kind().to_string(),
+            sqlx::Error::Tls(_) => "the server and this side did not agree on TLS".to_owned(),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => error.to_string(),
+            _ => "the connection was lost".to_owned(),
+        },
+    }
+}
+
+/// Of `shardgate.prove_term`.
+const TERM_PASSED: &str = "SG003";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Of locks behind which the application's statements would queue.
+const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
+const LOCK_ATTEMPTS: usize = 50;
+
+const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp; SET lock_timeout = '5s'; SET statement_timeout = 0; \
+     SET idle_in_transaction_session_timeout = '60s'; SET default_transaction_isolation = 'read committed'; \
+     SET default_transaction_read_only = off; SET default_transaction_deferrable = off; SET DateStyle = 'ISO, YMD'; \
+     SET IntervalStyle = postgres; SET TimeZone = 'UTC'; SET extra_float_digits = 3; SET bytea_output = hex; \
+     SET client_min_messages = warning; SET row_security = off; SET session_replication_role = origin; SET synchronous_commit = on";

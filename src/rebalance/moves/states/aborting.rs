@@ -1,0 +1,33 @@
+//! `aborting`: the set has not switched, and what was made for the move is taken away, its copies last.
+
+use super::super::deletion;
+use super::super::moving::Moving;
+use super::super::objects;
+use super::super::replication;
+use super::super::stop::Stop;
+use super::cleaning_up::{forget, remove_gates};
+use crate::shardmap::MoveState;
+
+pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
+    let (id, group) = (moving.the_move.id, moving.group_id());
+    for site in [&mut moving.target, &mut moving.source] {
+        // It may have come no further than its announcement.
+        site.send(objects::SHARED).await?;
+        site.send(&objects::take_term(id, moving.term.0)).await?;
+    }
+    replication::end(moving).await?;
+    moving.reach("abort_begun").await;
+    let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
+    if moving.target.value::<bool>(&has_residue).await? {
+        for table in moving.tables.clone() {
+            deletion::delete_rows(&mut moving.target, &table).await?;
+        }
+        moving.target.act(&objects::remove_residue(id, group)).await?;
+    }
+    moving.reach("abort_cleaned").await;
+    remove_gates(moving).await?;
+    moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;
+    moving.the_move.state = MoveState::Aborted;
+    forget(moving).await;
+    Ok(())
+}

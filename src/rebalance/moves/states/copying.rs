@@ -1,0 +1,105 @@
+//! `copying`: PostgreSQL's logical replication copies the rows of the set and then follows what is written.
+//!
+//! The death of driver, proxy or map does not interrupt it. If the source or the target restarts, finished tables stay and the
+//! one in progress begins again.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::FromRow;
+use tokio::time::{Instant, sleep};
+
+use super::super::moving::Moving;
+use super::super::objects;
+use super::super::stop::Stop;
+use crate::shardmap::MoveState;
+
+pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
+    let id = moving.the_move.id;
+    let name = objects::name(id);
+    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_subscription WHERE subname = '{name}')");
+    if !moving.target.value::<bool>(&exists).await? {
+        moving.target.act(&objects::subscription(id, &moving.connection, moving.target.version)).await?;
+    }
+    moving.reach("subscribed").await;
+    let mut last: Option<(Copied, Instant)> = None;
+    loop {
+        let copied = copied(moving).await?;
+        {
+            let mut progress = moving.progress.lock();
+            progress.rows_copied = Some(copied.rows);
+            progress.bytes_copied = Some(copied.bytes);
+        }
+        if copied.is_complete(moving.tables.len()) {
+            moving.reach("copied").await;
+            return moving.advance(MoveState::CatchingUp, json!({})).await;
+        }
+        if !copied.is_enabled {
+            return Err(Stop::Abort("replication has stopped with an error; the log of the target's server says why".to_owned()));
+        }
+        if lost_slot(moving).await? {
+            return Err(Stop::Abort("the source has dropped WAL that the copy needs (max_slot_wal_keep_size)".to_owned()));
+        }
+        last = match last {
+            Some((before, since)) if before == copied => {
+                if since.elapsed() > STALLED_AFTER {
+                    return Err(Stop::Abort(format!("the copy has made no progress for {} minutes", STALLED_AFTER.as_secs() / 60)));
+                }
+                Some((before, since))
+            }
+            _ => Some((copied, Instant::now())),
+        };
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+pub(in super::super) struct Copied {
+    rows: i64,
+    bytes: i64,
+    tables: i64,
+    ready: i64,
+    is_enabled: bool,
+}
+
+impl Copied {
+    /// All of the group's tables and the markers' are there and follow.
+    pub(in super::super) fn is_complete(&self, tables: usize) -> bool {
+        self.is_enabled && self.tables == self.ready && usize::try_from(self.ready).is_ok_and(|ready| ready == tables + 1)
+    }
+}
+
+pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop> {
+    let name = objects::name(moving.the_move.id);
+    let sizes: Vec<String> =
+        moving.tables.iter().map(|table| format!("pg_catalog.pg_total_relation_size({})", table.regclass())).collect();
+    let sql = format!(
+        "SELECT coalesce((SELECT sum(p.tuples_processed) FROM pg_stat_progress_copy p
+                          WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'), 0)::int8 AS rows,
+                ({sizes})::int8 AS bytes,
+                count(r.srrelid) AS tables, count(*) FILTER (WHERE r.srsubstate = 'r') AS ready,
+                coalesce(bool_and(s.subenabled), false) AS is_enabled
+         FROM pg_subscription s LEFT JOIN pg_subscription_rel r ON r.srsubid = s.oid
+         WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        sizes = sizes.join(" + ")
+    );
+    Ok(moving.target.rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
+        rows: 0,
+        bytes: 0,
+        tables: 0,
+        ready: 0,
+        is_enabled: false,
+    }))
+}
+
+/// The slot cannot go on.
+pub(in super::super) async fn lost_slot(moving: &mut Moving) -> Result<bool, Stop> {
+    let name = objects::name(moving.the_move.id);
+    let sql = format!(
+        "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{name}' AND coalesce(wal_status, '') <> 'lost')"
+    );
+    Ok(moving.source.value(&sql).await?)
+}
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const STALLED_AFTER: Duration = Duration::from_secs(600);

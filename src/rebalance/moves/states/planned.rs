@@ -1,0 +1,35 @@
+//! `planned`: looks before anything is changed, then announces the move to the proxies.
+
+use serde_json::json;
+
+use super::super::moving::Moving;
+use super::super::preflight;
+use super::super::stop::Stop;
+
+pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
+    let findings = preflight::findings(moving).await?;
+    if !findings.is_empty() {
+        let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        return Err(Stop::Withdraw(all.join("; ")));
+    }
+    let bytes = expected_bytes(moving).await?;
+    moving.advance(moving.the_move.state, json!({ "bytes_expected": bytes })).await?;
+    match moving.store.announce_move(&moving.actor, moving.the_move.id, moving.term).await? {
+        Some(_) => {
+            moving.reach("announced").await;
+            Ok(())
+        }
+        None => Err(Stop::Again("waits for another move of these tables, or for a change of the schema".to_owned())),
+    }
+}
+
+/// The set's part of the tables, by the number of partitions.
+async fn expected_bytes(moving: &mut Moving) -> Result<i64, Stop> {
+    let mut bytes: i64 = 0;
+    for table in &moving.tables {
+        bytes += moving.source.value::<i64>(&format!("SELECT pg_catalog.pg_total_relation_size({})", table.regclass())).await?;
+    }
+    let source = moving.the_move.partitions.first().and_then(|id| moving.group.partition(*id)).map(|partition| partition.shard);
+    let there = moving.group.partitions.iter().filter(|partition| Some(partition.shard) == source).count().max(1);
+    Ok(bytes / i64::try_from(there).unwrap_or(1) * i64::try_from(moving.the_move.partitions.len()).unwrap_or(1))
+}

@@ -1,0 +1,72 @@
+//! `preparing`: gates on both sides, the residue announced at the target, and what is needed to copy.
+//!
+//! The target's gate is closed from before the copy until after the switch: replication passes it. The residue is known at the
+//! target before its first row is there, and every proxy leaves it out before that.
+
+use serde_json::json;
+
+use super::super::moving::Moving;
+use super::super::objects;
+use super::super::stop::Stop;
+use crate::shardmap::MoveState;
+
+pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
+    let (id, group) = (moving.the_move.id, moving.group_id());
+    for site in [&mut moving.target, &mut moving.source] {
+        site.send(objects::SHARED).await?;
+        site.send(&objects::take_term(id, moving.term.0)).await?;
+    }
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
+    moving.source.act(&objects::gate(id, true)).await?;
+    for table in &moving.tables {
+        let triggers = objects::gate_triggers(id, table);
+        moving.target.act_patiently(&triggers).await?;
+        moving.source.act_patiently(&triggers).await?;
+    }
+    moving.reach("gated").await;
+    // Later than the announcement.
+    let epoch = moving.store.epoch().await?;
+    moving.all_reached(epoch).await?;
+    publish(moving).await?;
+    moving.reach("published").await;
+    let shapes = shapes(moving).await?;
+    moving.advance(MoveState::Copying, json!({ "shapes": shapes })).await
+}
+
+async fn publish(moving: &mut Moving) -> Result<(), Stop> {
+    let id = moving.the_move.id;
+    let name = objects::name(id);
+    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = '{name}')");
+    if !moving.source.value::<bool>(&exists).await? {
+        moving.source.act_patiently(&objects::publication(id, &moving.tables)).await?;
+    }
+    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = '{name}')");
+    if !moving.source.value::<bool>(&exists).await? {
+        // Waits for the transactions that write at the source now.
+        moving.waits_for(Some("waits for transactions that write at the source".to_owned()));
+        moving.source.send(&format!("SELECT pg_catalog.pg_create_logical_replication_slot('{name}', 'pgoutput')")).await?;
+        moving.waits_for(None);
+    }
+    Ok(())
+}
+
+/// What must not change until the switch: which file holds each table, which columns it has, which of our triggers are on.
+pub(in super::super) async fn shapes(moving: &mut Moving) -> Result<String, Stop> {
+    Ok(moving.source.value(&shapes_sql(moving)).await?)
+}
+
+pub(in super::super) fn shapes_sql(moving: &Moving) -> String {
+    let tables: Vec<String> = moving.tables.iter().map(|table| table.regclass()).collect();
+    format!(
+        "(SELECT pg_catalog.string_agg(pg_catalog.format('%s %s %s %s', c.oid, c.relfilenode,
+             (SELECT pg_catalog.string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.attisdropped, ',' ORDER BY a.attnum)
+              FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
+             (SELECT pg_catalog.string_agg(t.tgname || t.tgenabled::text, ',' ORDER BY t.tgname)
+              FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{id}\\_%')), ';' ORDER BY c.oid)
+          FROM pg_catalog.pg_class c WHERE c.oid IN ({tables}))",
+        id = moving.the_move.id.0,
+        tables = tables.join(", ")
+    )
+    .replacen('(', "SELECT (", 1)
+}

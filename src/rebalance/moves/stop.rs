@@ -1,0 +1,38 @@
+//! Why a state of a move is left without having reached its end.
+
+use super::site::SiteError;
+use crate::shardmap::StoreError;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// To be tried again after a while.
+    Again(String),
+    /// The move cannot be done: back, while it has not switched.
+    Abort(String),
+    /// Nothing was touched yet, and nothing will be.
+    Withdraw(String),
+    /// Another driver has the move.
+    Overtaken,
+    /// A person has to look.
+    Failed(String),
+}
+
+impl From<SiteError> for Stop {
+    fn from(error: SiteError) -> Self {
+        match error {
+            SiteError::Busy { .. } => Stop::Again(error.to_string()),
+            SiteError::Overtaken => Stop::Overtaken,
+            SiteError::Refused { .. } => Stop::Abort(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(error) if error.message.starts_with("another driver has taken over") => Stop::Overtaken,
+            StoreError::Refused(error) => Stop::Again(format!("the map database: {}", error.message)),
+            other => Stop::Again(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Moves as the map keeps them: what moves where, how far it is, who drives it.
+//!
+//! A driver acts under a *term*. It takes a higher one before anything else, and what comes with a lower one is refused by the
+//! map, and by the shards likewise: so of two drivers, or of one that was frozen, only the last can change anything. None of these
+//! is cancel safe: what was cancelled may have been done.
+
+use std::time::Duration;
+
+use sqlx::types::Json;
+
+use super::changes::read;
+use super::encoding::unreadable;
+use super::error::StoreError;
+use super::model::{Epoch, GroupId, PartitionId};
+use super::store::Store;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MoveId(pub i32);
+
+/// Of [`Store::take_move`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term(pub i64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MoveState {
+    /// Nothing was touched yet.
+    Planned,
+    /// Gates are put up, and what is needed to copy.
+    Preparing,
+    Copying,
+    /// The copy follows what is written at the source.
+    CatchingUp,
+    /// Both sides are compared.
+    Verifying,
+    /// The partitions are held.
+    CuttingOver,
+    /// The target owns them; the source's rows are still there.
+    Switched,
+    /// The source's rows are deleted.
+    CleaningUp,
+    Done,
+    /// What was made for the move is taken away; the source owns them.
+    Aborting,
+    Aborted,
+    /// Waits for a person.
+    Failed,
+}
+
+impl MoveState {
+    pub const ALL: [MoveState; 12] = [
+        MoveState::Planned,
+        MoveState::Preparing,
+        MoveState::Copying,
+        MoveState::CatchingUp,
+        MoveState::Verifying,
+        MoveState::CuttingOver,
+        MoveState::Switched,
+        MoveState::CleaningUp,
+        MoveState::Done,
+        MoveState::Aborting,
+        MoveState::Aborted,
+        MoveState::Failed,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveState::Planned => "planned",
+            MoveState::Preparing => "preparing",
+            MoveState::Copying => "copying",
+            MoveState::CatchingUp => "catching_up",
+            MoveState::Verifying => "verifying",
+            MoveState::CuttingOver => "cutting_over",
+            MoveState::Switched => "switched",
+            MoveState::CleaningUp => "cleaning_up",
+            MoveState::Done => "done",
+            MoveState::Aborting => "aborting",
+            MoveState::Aborted => "aborted",
+            MoveState::Failed => "failed",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Nobody has anything to do any more.
+    pub fn is_over(self) -> bool {
+        matches!(self, MoveState::Done | MoveState::Aborted)
+    }
+
+    /// The target owns the partitions.
+    pub fn has_switched(self) -> bool {
+        matches!(self, MoveState::Switched | MoveState::CleaningUp | MoveState::Done)
+    }
+}
+
+/// What a person, or a change of the schema, wants of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Abort,
+    /// Not to be cut over for now.
+    Pause,
+    /// To be cut over, which [`MoveOptions::manual_cutover`] waits for.
+    Cutover,
+    Finish,
+}
+
+impl Asked {
+    fn name(self) -> &'static str {
+        match self {
+            Asked::Abort => "abort",
+            Asked::Pause => "pause",
+            Asked::Cutover => "cutover",
+            Asked::Finish => "finish",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish].into_iter().find(|asked| asked.name() == name)
+    }
+}
+
+/// How a move is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MoveOptions {
+    /// Longest time for which statements may be held.
+    pub max_pause_ms: u64,
+    /// Wait for a person before the cut-over.
+    pub manual_cutover: bool,
+    /// The source's rows stay until a person says `finish`.
+    pub keep: bool,
+}
+
+impl Default for MoveOptions {
+    fn default() -> Self {
+        Self { max_pause_ms: 500, manual_cutover: false, keep: false }
+    }
+}
+
+/// One move, as the map knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    pub id: MoveId,
+    pub group: GroupId,
+    /// Sorted.
+    pub partitions: Vec<PartitionId>,
+    /// Names of shards.
+    pub source: String,
+    pub target: String,
+    pub state: MoveState,
+    pub asked: Option<Asked>,
+    pub options: MoveOptions,
+    /// What its driver remembers across its death.
+    pub journal: serde_json::Value,
+    /// Cut-overs that were begun.
+    pub attempts: i32,
+    pub rows_copied: i64,
+    pub bytes_copied: i64,
+    pub bytes_expected: Option<i64>,
+    pub lag_bytes: Option<i64>,
+    pub pause_ms: Option<f64>,
+    pub error: Option<String>,
+}
+
+/// How far a move is; `None`: as before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub rows_copied: Option<i64>,
+    pub bytes_copied: Option<i64>,
+    pub lag_bytes: Option<i64>,
+    /// What it waits for, or what is in its way.
+    pub error: Option<String>,
+}
+
+impl Store {
+    /// Refused where the partitions are not of one group and one shard, or one of them is being moved. `driver`: who is going to
+    /// drive it; `None`: who comes first.
+    pub async fn plan_move(
+        &self,
+        actor: &str,
+        partitions: &[PartitionId],
+        target: &str,
+        options: &MoveOptions,
+        driver: Option<i64>,
+    ) -> Result<MoveId, StoreError> {
+        let partitions: Vec<i32> = partitions.iter().map(|id| id.0).collect();
+        let query = sqlx::query("SELECT shardgate_map.plan_move($1, $2, $3, $4, $5)")
+            .bind(actor)
+            .bind(partitions)
+            .bind(target)
+            .bind(Json(options))
+            .bind(driver);
+        Ok(MoveId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// `None`: there is no such move.
+    pub async fn move_by_id(&self, id: MoveId) -> Result<Option<Move>, StoreError> {
+        Ok(self.moves_where("m.move_id = $1", id.0).await?.pop())
+    }
+
+    /// Those that have not ended, by id.
+    pub async fn running_moves(&self) -> Result<Vec<Move>, StoreError> {
+        self.moves_where("m.state NOT IN ('done', 'aborted') AND $1 = 0", 0).await
+    }
+
+    async fn moves_where(&self, condition: &str, argument: i32) -> Result<Vec<Move>, StoreError> {
+        let sql = format!(
+            "SELECT m.move_id, m.group_id,
+                    array(SELECT p.partition_id FROM shardgate_map.move_partition p WHERE p.move_id = m.move_id ORDER BY 1),
+                    m.source, m.target, m.state, m.asked, m.options, m.journal, m.attempts, m.rows_copied, m.bytes_copied,
+                    m.bytes_expected, m.lag_bytes, m.pause_ms, m.error
+             FROM shardgate_map.move m WHERE {condition} ORDER BY m.move_id"
+        );
+        let rows =
+            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(argument).fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        rows.iter().map(move_of_row).collect()
+    }
+
+    /// What a person wants of the move. Gives the state that it is in.
+    pub async fn ask_move(&self, actor: &str, id: MoveId, asked: Option<Asked>) -> Result<MoveState, StoreError> {
+        let what = asked.map_or("resume", Asked::name);
+        let query = sqlx::query("SELECT shardgate_map.ask_move($1, $2, $3)").bind(actor).bind(id.0).bind(what);
+        state_named(read(&self.change(query).await?, 0)?)
+    }
+
+    /// `None`: another driver has the move. `driver`: random for each process.
+    pub async fn take_move(&self, id: MoveId, driver: i64) -> Result<Option<Term>, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.take_move($1, $2, make_interval(secs => $3), make_interval(secs => $4))")
+            .bind(id.0)
+            .bind(driver)
+            .bind(DRIVER_LEASE.as_secs_f64())
+            .bind(CUTOVER_LEASE.as_secs_f64());
+        Ok(read::<Option<i64>>(&self.change(query).await?, 0)?.map(Term))
+    }
+
+    /// Another driver may take the move at once.
+    pub async fn leave_move(&self, id: MoveId, term: Term) -> Result<(), StoreError> {
+        self.change(sqlx::query("SELECT shardgate_map.leave_move($1, $2)::text").bind(id.0).bind(term.0)).await.map(drop)
+    }
+
+    /// The driver lives. Gives what is asked of the move.
+    pub async fn keep_move(&self, id: MoveId, term: Term, progress: &Progress) -> Result<Option<Asked>, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.keep_move($1, $2, $3, $4, $5, $6)")
+            .bind(id.0)
+            .bind(term.0)
+            .bind(progress.rows_copied)
+            .bind(progress.bytes_copied)
+            .bind(progress.lag_bytes)
+            .bind(progress.error.as_deref());
+        let asked: Option<String> = read(&self.change(query).await?, 0)?;
+        Ok(asked.as_deref().and_then(Asked::from_name))
+    }
+
+    /// To a state that changes nothing for the proxies. `remembered`: added to the journal.
+    pub async fn advance_move(
+        &self,
+        (id, term): (MoveId, Term),
+        from: MoveState,
+        to: MoveState,
+        remembered: serde_json::Value,
+        error: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.advance_move($1, $2, $3, $4, $5, $6)::text")
+            .bind(id.0)
+            .bind(term.0)
+            .bind(from.name())
+            .bind(to.name())
+            .bind(Json(remembered))
+            .bind(error);
+        self.change(query).await.map(drop)
+    }
+
+    /// The counter of the epoch by which every proxy leaves residues of the group out. `None`: the move has to wait for another
+    /// one, or for a change of the schema.
+    pub async fn announce_move(&self, actor: &str, id: MoveId, term: Term) -> Result<Option<i64>, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.announce_move($1, $2, $3)").bind(actor).bind(id.0).bind(term.0);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// The epoch from which on statements of the set wait.
+    pub async fn hold_move(&self, actor: &str, id: MoveId, term: Term) -> Result<Epoch, StoreError> {
+        let sql = "SELECT h.incarnation, h.counter FROM shardgate_map.hold_move($1, $2, $3) h";
+        self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0)).await
+    }
+
+    /// The hold ends, and the source owns the set as before.
+    pub async fn release_move(&self, actor: &str, id: MoveId, term: Term, error: &str) -> Result<(), StoreError> {
+        let query =
+            sqlx::query("SELECT shardgate_map.release_move($1, $2, $3, $4)::text").bind(actor).bind(id.0).bind(term.0).bind(error);
+        self.change(query).await.map(drop)
+    }
+
+    /// The point of no return. Where the outcome is unknown, the move's state tells it.
+    pub async fn switch_move(&self, actor: &str, id: MoveId, term: Term, held: Epoch) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4)::text")
+            .bind(actor)
+            .bind(id.0)
+            .bind(term.0)
+            .bind(held.incarnation);
+        self.change(query).await.map(drop)
+    }
+
+    /// The epoch by which statements of the set go on at the target.
+    pub async fn open_move(&self, actor: &str, id: MoveId, term: Term, pause: Option<Duration>) -> Result<Epoch, StoreError> {
+        let sql = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";
+        let pause = pause.map(|pause| pause.as_secs_f64() * 1000.0);
+        self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0).bind(pause)).await
+    }
+
+    /// `Done` or `Aborted`: nothing of the move is left on a shard.
+    pub async fn end_move(
+        &self,
+        actor: &str,
+        (id, term): (MoveId, Term),
+        state: MoveState,
+        error: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.end_move($1, $2, $3, $4, $5)::text")
+            .bind(actor)
+            .bind(id.0)
+            .bind(term.0)
+            .bind(state.name())
+            .bind(error);
+        self.change(query).await.map(drop)
+    }
+
+    /// Ends a move that has touched nothing.
+    pub async fn withdraw_move(&self, actor: &str, id: MoveId, term: Term, error: &str) -> Result<(), StoreError> {
+        let query =
+            sqlx::query("SELECT shardgate_map.withdraw_move($1, $2, $3, $4)::text").bind(actor).bind(id.0).bind(term.0).bind(error);
+        self.change(query).await.map(drop)
+    }
+
+    /// Asks moves before their switch to give way to a change of the schema. Gives those that are in its way still.
+    pub async fn give_way(&self, asked_by: &str) -> Result<Vec<MoveId>, StoreError> {
+        let row = self.change(sqlx::query("SELECT shardgate_map.give_way($1)").bind(asked_by)).await?;
+        Ok(read::<Vec<i32>>(&row, 0)?.into_iter().map(MoveId).collect())
+    }
+
+    /// By shard, where it has one: the url under which other servers reach it.
+    pub async fn replication_urls(&self) -> Result<Vec<(String, String)>, StoreError> {
+        sqlx::query_as("SELECT name, replication_url FROM shardgate_map.shard WHERE replication_url IS NOT NULL")
+            .fetch_all(&self.pool()?)
+            .await
+            .map_err(StoreError::reading)
+    }
+
+    /// The keys of these lookup partitions, as text.
+    pub async fn keys_of_partitions(&self, partitions: &[PartitionId]) -> Result<Vec<String>, StoreError> {
+        let ids: Vec<i32> = partitions.iter().map(|id| id.0).collect();
+        sqlx::query_scalar("SELECT key_text FROM shardgate_map.lookup_key WHERE partition_id = ANY ($1) ORDER BY key")
+            .bind(ids)
+            .fetch_all(&self.pool()?)
+            .await
+            .map_err(StoreError::reading)
+    }
+
+    async fn epoch_of<'q, Q>(&self, query: Q) -> Result<Epoch, StoreError>
+    where
+        Q: sqlx::Execute<'q, sqlx::Postgres> + 'q,
+    {
+        let row = self.change(query).await?;
+        Ok(Epoch { incarnation: read(&row, 0)?, counter: read(&row, 1)? })
+    }
+}
+
+fn move_of_row(row: &sqlx::postgres::PgRow) -> Result<Move, StoreError> {
+    let options: Json<serde_json::Value> = read(row, 7)?;
+    let asked: Option<String> = read(row, 6)?;
+    Ok(Move {
+        id: MoveId(read(row, 0)?),
+        group: GroupId(read(row, 1)?),
+        partitions: read::<Vec<i32>>(row, 2)?.into_iter().map(PartitionId).collect(),
+        source: read(row, 3)?,
+        target: read(row, 4)?,
+        state: state_named(read(row, 5)?)?,
+        asked: asked.as_deref().and_then(Asked::from_name),
+        options: serde_json::from_value(options.0).map_err(|error| unreadable("options of a move", &error.to_string()))?,
+        journal: read::<Json<serde_json::Value>>(row, 8)?.0,
+        attempts: read(row, 9)?,
+        rows_copied: read(row, 10)?,
+        bytes_copied: read(row, 11)?,
+        bytes_expected: read(row, 12)?,
+        lag_bytes: read(row, 13)?,
+        pause_ms: read(row, 14)?,
+        error: read(row, 15)?,
+    })
+}
+
+fn state_named(name: &str) -> Result<MoveState, StoreError> {
+    MoveState::from_name(name).ok_or_else(|| unreadable("state of a move", name))
+}
+
+/// A driver that is not heard of for so long is given up.
+pub const DRIVER_LEASE: Duration = Duration::from_secs(4);
+/// The same while statements are held.
+pub const CUTOVER_LEASE: Duration = Duration::from_secs(2);

@@ -1,0 +1,81 @@
+//! Moves that are refused or aborted leave everything as it was.
+
+use super::{leftovers, partitions_on, rebalance, text};
+use crate::support::{Cluster, Proxy, ProxyOptions};
+
+pub async fn started(tables: &str) -> (Cluster, Proxy) {
+    let cluster = Cluster::start(2).await;
+    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let admin = proxy.connect().await;
+    for (shard, name) in [(0, "a"), (1, "b")] {
+        let add = format!("SELECT shardgate.add_shard('{name}', '{}')", cluster.shard_url(shard));
+        admin.batch_execute(&add).await.expect("add_shard");
+        if shard == 0 {
+            admin.batch_execute(tables).await.expect("tables");
+        }
+    }
+    admin.batch_execute("SELECT shardgate.distribute_table('t', 'id', partitions => 4)").await.expect("distribute_table");
+    (cluster, proxy)
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_told_at_once_and_nothing_is_touched() {
+    let tables = "CREATE TABLE t (id bigint UNIQUE, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 100) g;
+                  CREATE VIEW seen AS SELECT * FROM t";
+    let (cluster, proxy) = started(tables).await;
+    let partitions = partitions_on(&proxy, "t", "a").await;
+    let refused = rebalance(&cluster, &["move", "--partition", &partitions[0].to_string(), "--to", "b"]).await;
+    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused.stdout));
+    let told = text(&refused.stderr);
+    assert!(told.contains("replica identity") && told.contains("views read table \"public\".\"t\": public.seen"), "{told}");
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    for (arguments, code, part) in [
+        (vec!["move", "--partition", "999", "--to", "b"], 3, "999"),
+        (vec!["move", "--partition", "1", "--to", "nowhere"], 3, "nowhere"),
+        (vec!["move", "--to", "b"], 2, "--partition"),
+        (vec!["show", "77"], 3, "there is no move 77"),
+    ] {
+        let output = rebalance(&cluster, &arguments).await;
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
+}
+
+#[tokio::test]
+async fn an_aborted_move_leaves_nothing() {
+    let tables = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
+    let (cluster, proxy) = started(tables).await;
+    let partitions = partitions_on(&proxy, "t", "a").await;
+    let list = format!("{},{}", partitions[0], partitions[1]);
+    let planned = rebalance(&cluster, &["move", "--partition", &list, "--to", "b", "--manual-cutover", "--detach", "--json"]).await;
+    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+    let id = planned["move_id"].to_string();
+    let client = proxy.connect().await;
+    // The proxy drives it until it waits for a person.
+    loop {
+        let row = client.query_one("SELECT state, coalesce(error, '') FROM shardgate.moves LIMIT 1", &[]).await.expect("the move");
+        let (state, error): (String, String) = (row.get(0), row.get(1));
+        assert_ne!(state, "aborted", "{error}");
+        if error.contains("waits for \"shard-rebalance cutover") {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let stored: i64 = cluster.connect_shard(1).await.query_one("SELECT count(*) FROM t", &[]).await.expect("copies").get(0);
+    assert!(stored > 0);
+    let count = "SELECT count(*) FROM t";
+    assert_eq!(client.query_one(count, &[]).await.expect("count").get::<_, i64>(0), 1000);
+    let updated = client.execute("UPDATE t SET v = 'y'", &[]).await.expect("update over the shards");
+    assert_eq!(updated, 1000);
+    let aborted = rebalance(&cluster, &["abort", &id]).await;
+    assert_eq!(aborted.status.code(), Some(0), "{}", text(&aborted.stderr));
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    assert_eq!(client.query_one(count, &[]).await.expect("count").get::<_, i64>(0), 1000);
+    let stored: i64 = cluster.connect_shard(1).await.query_one(count, &[]).await.expect("copies").get(0);
+    assert_eq!(stored, 0);
+    // And it can be moved after that.
+    let moved = rebalance(&cluster, &["move", "--partition", &list, "--to", "b", "--finish"]).await;
+    assert!(moved.status.success(), "{}", text(&moved.stderr));
+    assert_eq!(client.query_one("SELECT count(*) FROM t WHERE v = 'y'", &[]).await.expect("count").get::<_, i64>(0), 1000);
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}

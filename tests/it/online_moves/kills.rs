@@ -1,0 +1,222 @@
+//! Somebody is killed at a named point of a move: the move ends by itself, done or aborted, and nothing is lost or left over.
+//!
+//! The driver is the command, which ends at the point as if killed; a proxy drives on. Servers are killed while the driver is held
+//! at the point, and started again.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio_postgres::Client;
+
+use super::{leftovers, partitions_on};
+use crate::support::{Cluster, Proxy, ProxyOptions};
+
+/// In the order in which a move comes to them.
+const POINTS: [&str; 19] = [
+    "announced",
+    "gated",
+    "published",
+    "subscribed",
+    "copied",
+    "verified",
+    "held",
+    "drained",
+    "fenced",
+    "durable",
+    "switched",
+    "residue_at_source",
+    "target_opened",
+    "online",
+    "replication_ended",
+    "cleaning",
+    "cleaned",
+    "ungated",
+    "abort_cleaned",
+];
+
+/// Everything has ended within this after the parts are back.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
+
+struct Stage {
+    cluster: Cluster,
+    proxy: Proxy,
+    points: TempDir,
+}
+
+impl Stage {
+    async fn start(cluster: Cluster) -> Self {
+        let proxy = Proxy::start(&cluster, ProxyOptions::default());
+        let admin = proxy.connect().await;
+        admin.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
+        admin
+            .batch_execute(
+                "CREATE TABLE t (id bigint PRIMARY KEY, v bigint NOT NULL);
+                 INSERT INTO t SELECT g, 1 FROM generate_series(1, 500) g;
+                 SELECT shardgate.distribute_table('t', 'id', partitions => 32)",
+            )
+            .await
+            .expect("a table");
+        admin.batch_execute(&format!("SELECT shardgate.add_shard('b', '{}')", cluster.shard_url(1))).await.expect("add_shard");
+        let points = tempfile::Builder::new().prefix("shardgate-points-").tempdir().expect("a directory");
+        Self { cluster, proxy, points }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.points.path().join(name)
+    }
+
+    fn arm(&self, point: &str, action: &str) {
+        std::fs::write(self.path(&format!("move.{point}")), action).expect("armed");
+    }
+
+    fn disarm(&self, point: &str) {
+        std::fs::remove_file(self.path(&format!("move.{point}"))).expect("disarmed");
+        drop(std::fs::remove_file(self.path(&format!("move.{point}.reached"))));
+    }
+
+    /// The command, which drives a move of these partitions.
+    fn drive(&self, partitions: &str, more: &[&str]) -> tokio::process::Child {
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
+            .args(["move", "--to", "b", "--max-pause", "3s", "--map", &self.cluster.map_url(), "--partition", partitions])
+            .args(more)
+            .env("SHARDGATE_FAILPOINTS", self.points.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("run shard-rebalance")
+    }
+
+    /// Waits until the last move has ended, and gives its state.
+    async fn ended(&self) -> String {
+        let deadline = Instant::now() + ENDED_WITHIN;
+        let mut seen = String::new();
+        loop {
+            let client = crate::support::connect(&self.cluster.map_url()).await;
+            let last = "SELECT state, coalesce(error, '') FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+            if let Ok(row) = client.query_one(last, &[]).await {
+                let (state, error): (String, String) = (row.get(0), row.get(1));
+                if matches!(state.as_str(), "done" | "aborted") {
+                    return state;
+                }
+                seen = format!("{state}: {error}");
+            }
+            assert!(Instant::now() < deadline, "the move has not ended: {seen}\n{}", self.proxy.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Through the proxy all rows are there, once; nothing is left of the move.
+    async fn is_whole(&self, client: &Client, point: &str, written: i64) {
+        let row = client.query_one("SELECT count(*), sum(v)::bigint FROM t", &[]).await.expect("count");
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 500 + written), "{point}");
+        let mut stored = 0;
+        for shard in 0..2 {
+            let client = self.cluster.connect_shard(shard).await;
+            stored += client.query_one("SELECT count(*) FROM t", &[]).await.expect("stored").get::<_, i64>(0);
+        }
+        assert_eq!(stored, 500, "{point}: rows lie where they are not owned");
+        assert_eq!(leftovers(&self.cluster).await, Vec::<String>::new(), "{point}");
+        let map = self.cluster.connect_map().await;
+        let held = "SELECT count(*) FROM shardgate_map.partition WHERE state <> 'online'";
+        assert_eq!(map.query_one(held, &[]).await.expect("states").get::<_, i64>(0), 0, "{point}");
+    }
+}
+
+async fn driver_dies_at(points: &[&str]) {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let client = stage.proxy.connect().await;
+    for (cell, point) in points.iter().enumerate() {
+        let partitions = partitions_on(&stage.proxy, "t", "a").await;
+        let chosen = format!("{},{}", partitions[0], partitions[1]);
+        stage.arm(point, "abort");
+        let is_abort = point.starts_with("abort");
+        let mut driver = stage.drive(&chosen, if is_abort { &["--manual-cutover"] } else { &[] });
+        if is_abort {
+            let map = stage.cluster.connect_map().await;
+            let ask = "UPDATE shardgate_map.move SET asked = 'abort' WHERE state = 'catching_up'";
+            while map.execute(ask, &[]).await.expect("ask") == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
+        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
+        stage.disarm(point);
+        // A write of every row waits where a part of the table is held, and is never refused.
+        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        let state = stage.ended().await;
+        assert_eq!(state, if is_abort { "aborted" } else { "done" }, "{point}");
+        stage.is_whole(&client, point, 500 * (cell as i64 + 1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_dies_before_the_hold_is_replaced() {
+    driver_dies_at(&POINTS[..6]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_dies_in_the_pause_is_replaced() {
+    driver_dies_at(&POINTS[6..13]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_dies_after_the_pause_is_replaced() {
+    driver_dies_at(&POINTS[13..]).await;
+}
+
+/// Of the separate servers: the map's, the source's, the target's.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Map,
+    Source,
+    Target,
+}
+
+async fn server_dies_at(cells: &[(&str, Part)]) {
+    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
+    for (point, part) in cells {
+        let partitions = partitions_on(&stage.proxy, "t", "a").await;
+        stage.arm(point, "hold");
+        let mut driver = stage.drive(&partitions[0].to_string(), &[]);
+        let reached = stage.path(&format!("move.{point}.reached"));
+        let deadline = Instant::now() + ENDED_WITHIN;
+        while !reached.exists() {
+            assert!(Instant::now() < deadline, "{point} is not reached");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let server = match part {
+            Part::Map => stage.cluster.map_server_mut(),
+            Part::Source => stage.cluster.shard_server_mut(0),
+            Part::Target => stage.cluster.shard_server_mut(1),
+        };
+        server.kill().expect("killed");
+        server.start_again().expect("started again");
+        stage.disarm(point);
+        let state = stage.ended().await;
+        drop(driver.kill().await);
+        assert!(matches!(state.as_str(), "done" | "aborted"), "{point} {part:?}");
+        let client = stage.proxy.connect().await;
+        stage.is_whole(&client, &format!("{point} {part:?}"), 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_crashes_loses_nothing() {
+    let cells = ["subscribed", "verified", "fenced", "durable", "switched", "cleaning"].map(|point| (point, Part::Source));
+    server_dies_at(&cells).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_crashes_loses_nothing() {
+    let cells = ["subscribed", "fenced", "durable", "switched", "target_opened"].map(|point| (point, Part::Target));
+    server_dies_at(&cells).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_map_that_crashes_loses_nothing() {
+    let cells = ["gated", "held", "fenced", "switched", "online", "cleaning"].map(|point| (point, Part::Map));
+    server_dies_at(&cells).await;
+}

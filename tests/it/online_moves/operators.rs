@@ -1,0 +1,116 @@
+//! What operators do beside the command's `move`: moves by SQL, schema changes in between, and looking for leftovers.
+
+use std::time::{Duration, Instant};
+
+use super::aborts::started;
+use super::{leftovers, partitions_on, rebalance, text};
+use crate::support::Cluster;
+
+const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
+
+/// The state and error of the last move, once `is_it` holds.
+async fn until_move(cluster: &Cluster, is_it: impl Fn(&str, &str) -> bool) -> (String, String) {
+    let map = cluster.connect_map().await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let sql = "SELECT state, coalesce(error, '') FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+        let row = map.query_one(sql, &[]).await.expect("a move");
+        let (state, error): (String, String) = (row.get(0), row.get(1));
+        if is_it(&state, &error) {
+            return (state, error);
+        }
+        assert!(Instant::now() < deadline, "{state}: {error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_drives_what_was_asked_for_in_sql() {
+    let (cluster, proxy) = started(TABLE).await;
+    let partitions = partitions_on(&proxy, "t", "a").await;
+    let client = proxy.connect().await;
+    let id: i32 = client.query_one("SELECT shardgate.move_partition($1, 'b')", &[&partitions[0]]).await.expect("planned").get(0);
+    until_move(&cluster, |state, _| state == "done").await;
+    let id2: i32 =
+        client.query_one("SELECT shardgate.move_partitions($1, 'b')", &[&&partitions[1..3]]).await.expect("planned").get(0);
+    assert!(id2 > id);
+    until_move(&cluster, |state, _| state == "done").await;
+    assert_eq!(partitions_on(&proxy, "t", "b").await, partitions[..3]);
+    let rows = client.query("SELECT move_id, partition_id, state FROM shardgate.moves ORDER BY 1, 2", &[]).await.expect("moves");
+    assert_eq!(rows.len(), 3);
+    let count: i64 = client.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+    assert_eq!(count, 1000);
+    for refused in ["SELECT shardgate.move_partition(999, 'b')", "SELECT shardgate.move_partitions('{}', 'b')"] {
+        assert!(client.batch_execute(refused).await.is_err(), "{refused}");
+    }
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_move_gives_way_to_a_change_of_the_schema() {
+    let (cluster, proxy) = started(TABLE).await;
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let client = proxy.connect().await;
+    client.batch_execute("ALTER TABLE t ADD COLUMN w int DEFAULT 3").await.expect("the schema is changed");
+    let (state, _) = until_move(&cluster, |state, _| state == "aborted").await;
+    assert_eq!(state, "aborted");
+    let sum: i64 = client.query_one("SELECT sum(w) FROM t", &[]).await.expect("sum").get(0);
+    assert_eq!(sum, 3000);
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    // And TRUNCATE, which a move refuses at the shard, goes on after it.
+    client.batch_execute("TRUNCATE t").await.expect("truncated");
+}
+
+#[tokio::test]
+async fn doctor_finds_and_removes_what_is_left_over() {
+    let (cluster, proxy) = started(TABLE).await;
+    let healthy = rebalance(&cluster, &["doctor"]).await;
+    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    let source = cluster.connect_shard(0).await;
+    source
+        .batch_execute(
+            "CREATE PUBLICATION shardgate_move_77 FOR TABLE t;
+             CREATE TABLE shardgate.gate_77 (is_open bool);
+             CREATE FUNCTION shardgate.gate_77() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER zz_shardgate_move_77_insert AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
+             INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}')",
+        )
+        .await
+        .expect("planted");
+    source.execute("SELECT pg_create_logical_replication_slot('shardgate_move_77', 'pgoutput')", &[]).await.expect("a slot");
+    cluster
+        .connect_shard(1)
+        .await
+        .batch_execute(
+            "CREATE SUBSCRIPTION shardgate_move_77 CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
+                 WITH (connect = false, slot_name = 'shardgate_move_77');
+             INSERT INTO t SELECT id, 'stray' FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10)) v (id)",
+        )
+        .await
+        .expect("planted");
+    let found = rebalance(&cluster, &["doctor", "--json"]).await;
+    assert_eq!(found.status.code(), Some(1));
+    let told = text(&found.stdout);
+    for kind in ["slot", "publication", "subscription", "trigger", "gate", "residues", "rows of table"] {
+        assert!(told.contains(kind), "{kind}: {told}");
+    }
+    let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
+    // The stray rows stay: nothing deletes rows that it does not understand.
+    assert_eq!(fixed.status.code(), Some(1), "{}", text(&fixed.stdout));
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
+    let healthy = rebalance(&cluster, &["doctor"]).await;
+    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    // What belongs to a running move is not left over.
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let during = rebalance(&cluster, &["doctor", "--fix"]).await;
+    assert_eq!(during.status.code(), Some(0), "{}", text(&during.stdout));
+    let id: i32 =
+        cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
+    let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
