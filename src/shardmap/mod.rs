@@ -30,6 +30,7 @@ use crate::shard_key::Key;
 
 mod cache;
 mod changes;
+mod claims;
 mod current;
 mod encoding;
 mod error;
@@ -47,6 +48,7 @@ mod store;
 mod watch;
 
 pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use claims::{ClaimCount, CountedClaim};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
