@@ -62,6 +62,8 @@ pub enum Rows {
 pub trait RowSink {
     type Gone;
     fn buffer(&mut self) -> &mut BytesMut;
+    /// Every shard has answered, by its first row or its end, and the answer begins.
+    fn begin(&mut self) {}
     /// Sends what is in the buffer; waits for a slow client.
     fn send(&mut self) -> impl Future<Output = Result<(), Self::Gone>> + Send;
 }
@@ -288,6 +290,7 @@ impl Merge<'_, '_> {
             return Err(ScatterError::Changed);
         }
         self.is_answered = true;
+        sink.begin();
         if self.spec.describes {
             originate::row_description(sink.buffer(), columns);
         }

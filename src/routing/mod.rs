@@ -1,14 +1,16 @@
 //! Turns bound keys into shards.
 //!
 //! [`bind`] puts an execution's parameters and literals into what the analysis says of the key (pure); [`resolve`] finds the
-//! shards, and [`Reach`] is the answer as it travels: shards, version of the map, and why. It is the only place that waits for the shard map: for lookup keys that are not cached, and while a partition is
-//! held at the cut-over of a move. [`SingleKey`] is its short way for the commonest statements: one key of one column, no
+//! shards, and [`Reach`] is the answer as it travels: shards, version of the map, and why. It waits for the shard map only for lookup keys that
+//! are not cached; that a partition is held at the cut-over of a move it tells, and the session waits. [`SingleKey`] is its short way for the commonest statements: one key of one column, no
 //! wait, no allocation. [`place_stored`] places rows that stream by, one by one. Nothing here picks a default: what is not proven is every shard of the group, and a key without a
 //! shard is an error.
 
 mod bind;
 mod boxes;
+mod claims;
 mod inputs;
+mod owners;
 mod reach;
 mod resolve;
 mod shard_set;
@@ -19,9 +21,11 @@ mod stored_key;
 mod testing;
 
 pub use bind::{BoundCondition, KEYS_MAX, KeyRange, bind};
+pub use claims::Claims;
 pub use inputs::{Inputs, Parameter};
+pub use owners::{has_moved, has_other_owner, is_held};
 pub use reach::{Named, OneOwner, Pinned, PlacedRows, Proof, Reach, Unsharded, Why, unsharded};
-pub use resolve::{Resolution, Target, resolve};
+pub use resolve::{Resolution, Resolved, Target, held_too_long, is_of_move, partition_has_moved, resolve, sharding_has_changed};
 pub use shard_set::{ShardSet, Touched};
 pub use single_key::{Place, SingleKey};
 pub use source::MapSource;

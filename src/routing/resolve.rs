@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! snapshot ─► place every part ─┬─ all placed ───────────────────────────────► Target
-//!     ▲                         ├─ lookup keys not known ─► ask the map ──┐
-//!     │                         └─ a partition is held ──► wait for an ───┤
-//!     └──────────────────────────────────────────────────── other version ┘
+//!     ▲                         ├─ a partition is held ──────────────────────► the caller waits for another version
+//!     │                         └─ lookup keys not known ─► ask the map ──┐
+//!     └───────────────────────────────────────────────────────────────────┘
 //! ```
-//! Every round works on one version of the map, so that a target never mixes two, and lets go of it before it waits. All waits
-//! end at the deadline. A transaction goes on with the partitions that it has touched already, held or not: the hold waits for
-//! it to end.
+//! Every round works on one version of the map, so that a target never mixes two. All waits end at the deadline. A transaction goes
+//! on with the partitions that it has written or locked already, held or not, since the hold waits for it to end; where one of them
+//! has another owner by now, it gets an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use smallvec::smallvec;
 use tokio::time::timeout_at;
 
 use super::bind::{BoundCondition, KeyRange, bind};
+use super::claims::Claims;
 use super::inputs::Inputs;
 use super::shard_set::{ShardSet, Touched};
 use super::single_key::SingleKey;
@@ -36,11 +37,21 @@ pub struct Target {
     pub touched: Touched,
 }
 
+/// What came of [`resolve`].
+#[derive(Clone, Debug)]
+pub enum Resolved {
+    Placed(Target),
+    /// A partition that the statement touches is held, by this version of the map.
+    Held(Epoch),
+}
+
 /// What [`resolve`] may presume and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Resolution<'a> {
-    /// What the session's transaction has touched already.
-    pub touched: &'a Touched,
+    /// What the session's transaction has written or locked already.
+    pub claims: &'a Claims,
+    /// The version of the map that goes with the transaction's snapshot. `None`: the newest one.
+    pub by: Option<&'a Arc<MapSnapshot>>,
     /// Where a statement goes that touches no row at all: a shard that the transaction is on already. `None`: home.
     pub preferred: Option<ShardId>,
     pub deadline: Instant,
@@ -52,21 +63,25 @@ pub async fn resolve(
     parts: &[Part],
     inputs: &Inputs<'_>,
     resolution: &Resolution<'_>,
-) -> Result<Target, PgError> {
-    match single_key_target(map, parts, inputs) {
-        Some(target) => Ok(target),
+) -> Result<Resolved, PgError> {
+    match single_key_target(map, parts, inputs, resolution) {
+        Some(target) => Ok(Resolved::Placed(target)),
         None => Box::pin(resolve_in_rounds(map, parts, inputs, resolution)).await,
     }
 }
 
 /// The commonest case, without a wait; what it cannot settle is left to the rounds.
 #[inline]
-fn single_key_target(map: &impl MapSource, parts: &[Part], inputs: &Inputs<'_>) -> Option<Target> {
+fn single_key_target(map: &impl MapSource, parts: &[Part], inputs: &Inputs<'_>, resolution: &Resolution<'_>) -> Option<Target> {
     let single_key = SingleKey::of(parts)?;
-    let snapshot = map.newest();
-    let place = single_key.place(map, &snapshot, inputs)?;
-    let touched = Touched { partitions: smallvec![(place.partition, place.shard)], ..Touched::default() };
-    Some(Target { shards: ShardSet::one(place.shard), map: Arc::clone(snapshot.snapshot()), touched })
+    let newest = map.newest();
+    let snapshot = resolution.by.unwrap_or_else(|| newest.snapshot());
+    if !resolution.claims.are_current(snapshot) {
+        return None;
+    }
+    let place = single_key.place(map, snapshot, inputs)?;
+    let touched = Touched { partitions: smallvec![(place.group, place.partition)], ..Touched::default() };
+    Some(Target { shards: ShardSet::one(place.shard), map: Arc::clone(snapshot), touched })
 }
 
 async fn resolve_in_rounds(
@@ -74,20 +89,21 @@ async fn resolve_in_rounds(
     parts: &[Part],
     inputs: &Inputs<'_>,
     resolution: &Resolution<'_>,
-) -> Result<Target, PgError> {
+) -> Result<Resolved, PgError> {
     let deadline = resolution.deadline.into();
     let mut found = Found::default();
     for _ in 0..ROUNDS_MAX {
         let (epoch, outcome) = {
-            let snapshot = map.newest();
-            let round = Round { map, snapshot: snapshot.snapshot(), inputs, resolution, found: &found };
+            let newest = map.newest();
+            let snapshot = resolution.by.unwrap_or_else(|| newest.snapshot());
+            let round = Round { map, snapshot, inputs, resolution, found: &found };
             (snapshot.epoch, round.place(parts)?)
         };
         match outcome {
-            Outcome::Placed(target) => return Ok(target),
-            Outcome::Held => {
-                timeout_at(deadline, map.changed_since(epoch)).await.map_err(|_| held_too_long())?;
-            }
+            Outcome::Placed(target) => return Ok(Resolved::Placed(target)),
+            // The snapshot may be older or younger than the end of the hold.
+            Outcome::Held | Outcome::OtherVersion if resolution.by.is_some() => return Err(partition_has_moved()),
+            Outcome::Held => return Ok(Resolved::Held(epoch)),
             Outcome::Unknown(missing) => {
                 for (group, keys) in missing {
                     let partitions = timeout_at(deadline, map.find(&group, &keys)).await.map_err(|_| map_too_slow())??;
@@ -158,6 +174,8 @@ struct Places {
     touched: Touched,
     missing: Vec<(Arc<Group>, Vec<Key>)>,
     is_held: bool,
+    /// What the transaction has written or locked has another owner by now.
+    has_moved: bool,
     is_other_version: bool,
 }
 
@@ -168,7 +186,7 @@ impl<M: MapSource> Round<'_, M> {
             match part {
                 Part::Home => places.shards.push(self.home()?),
                 Part::Sharded { group, condition, stores } => {
-                    let group = self.snapshot.group(*group).ok_or_else(no_such_group)?;
+                    let group = self.snapshot.group(*group).ok_or_else(sharding_has_changed)?;
                     let condition = bind(condition, group, self.inputs)?;
                     self.place_condition(group, &condition, *stores, &mut places)?;
                 }
@@ -176,6 +194,9 @@ impl<M: MapSource> Round<'_, M> {
         }
         if places.is_other_version {
             return Ok(Outcome::OtherVersion);
+        }
+        if places.has_moved {
+            return Err(partition_has_moved());
         }
         if places.is_held {
             return Ok(Outcome::Held);
@@ -201,9 +222,12 @@ impl<M: MapSource> Round<'_, M> {
         match condition {
             BoundCondition::Nothing => {}
             BoundCondition::All => {
-                places.touched.groups.extend(ShardSet::new(group.owners().iter().copied()).map(|owners| (group.id, owners)));
+                places.touched.groups.push(group.id);
                 places.shards.extend_from_slice(group.owners());
-                places.is_held |= group.held().iter().any(|held| self.must_wait_for(group, *held));
+                let claims = self.resolution.claims;
+                let is_held = |held: &Partition| held.state == PartitionState::Held && !claims.pass(group, held);
+                places.is_held |= !group.held().is_empty() && group.partitions.iter().any(is_held);
+                places.has_moved |= !claims.is_empty() && group.partitions.iter().any(|now| claims.has_moved(group, now));
             }
             BoundCondition::Ranges(ranges) => ranges.iter().for_each(|range| self.place_range(group, range, places)),
             BoundCondition::Keys(keys) => match group.strategy {
@@ -219,7 +243,7 @@ impl<M: MapSource> Round<'_, M> {
         Ok(())
     }
 
-    fn place_range(&self, group: &Group, range: &KeyRange, places: &mut Places) {
+    fn place_range(&self, group: &Arc<Group>, range: &KeyRange, places: &mut Places) {
         let low = range.low.clone().map(Bound::Key);
         let high = range.high.clone().map(Bound::Key);
         self.place_partitions(group, group.partitions_between(low.as_ref(), high.as_ref()), places);
@@ -248,24 +272,21 @@ impl<M: MapSource> Round<'_, M> {
         Ok(())
     }
 
-    fn place_partitions(&self, group: &Group, partitions: &[Partition], places: &mut Places) {
+    fn place_partitions(&self, group: &Arc<Group>, partitions: &[Partition], places: &mut Places) {
         partitions.iter().for_each(|partition| self.place_partition(group, partition, places));
     }
 
-    fn place_partition(&self, group: &Group, partition: &Partition, places: &mut Places) {
+    fn place_partition(&self, group: &Arc<Group>, partition: &Partition, places: &mut Places) {
         // Next to each other they mostly lie on few shards.
         if !places.shards.contains(&partition.shard) {
             places.shards.push(partition.shard);
         }
-        places.touched.partitions.push((partition.id, partition.shard));
+        places.touched.partitions.push((group.id, partition.id));
+        places.has_moved |= self.resolution.claims.has_moved(group, partition);
         match partition.state {
             PartitionState::Online | PartitionState::Moving => {}
-            PartitionState::Held => places.is_held |= self.must_wait_for(group, partition.id),
+            PartitionState::Held => places.is_held |= !self.resolution.claims.pass(group, partition),
         }
-    }
-
-    fn must_wait_for(&self, group: &Group, held: PartitionId) -> bool {
-        !self.resolution.touched.has(group.id, held)
     }
 
     fn anywhere(&self) -> Result<ShardId, PgError> {
@@ -295,15 +316,27 @@ pub(super) fn no_shard_for_key(snapshot: &MapSnapshot, group: &Group) -> PgError
         .with_hint("Map the key with shardgate.map_key, or set a default with shardgate.set_default_shard.")
 }
 
-/// The analysis is of a version of the map that had this group.
-fn no_such_group() -> PgError {
+/// The statement was read by a version of the map that said something else of its tables.
+pub fn sharding_has_changed() -> PgError {
     PgError::new(SqlState::SERIALIZATION_FAILURE, "the sharding of a table has changed").with_hint("Retry the transaction.")
 }
 
-fn held_too_long() -> PgError {
+pub fn held_too_long() -> PgError {
     PgError::new(SqlState::CANNOT_CONNECT_NOW, "the partition of this key is being moved")
         .with_detail("It did not become available in time. Nothing was applied.")
         .with_hint("Retry the transaction.")
+}
+
+/// What the transaction relies on is at another owner now, where others may have changed it.
+pub fn partition_has_moved() -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "the partition of this key has moved")
+        .with_detail("It is on another shard since the transaction has used it. Nothing was applied.")
+        .with_hint("Retry the transaction.")
+}
+
+/// By another version of the map it may be none.
+pub fn is_of_move(error: &PgError) -> bool {
+    *error == partition_has_moved() || *error == sharding_has_changed()
 }
 
 fn map_too_slow() -> PgError {

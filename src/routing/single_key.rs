@@ -36,6 +36,7 @@ pub struct Place {
     pub shard: ShardId,
     /// A statement about this key may run there as it is.
     pub proof: Proof,
+    pub group: GroupId,
     pub partition: PartitionId,
 }
 
@@ -81,7 +82,7 @@ impl<'a> SingleKey<'a> {
         match partition.state {
             PartitionState::Online | PartitionState::Moving => {
                 let (shard, partition) = (partition.shard, partition.id);
-                Some(Place { shard, proof: Proof::Pinned(pinned()), partition })
+                Some(Place { shard, proof: Proof::Pinned(pinned()), group: group.id, partition })
             }
             PartitionState::Held => None,
         }

@@ -20,7 +20,7 @@ pub struct StoredColumn<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredPlace {
-    On(ShardId),
+    On(ShardId, PartitionId),
     /// A lookup key that is not known here: ask the map, then [`StoredPlace::mapped`].
     Unknown(Key),
     /// Nowhere: why.
@@ -64,8 +64,8 @@ pub fn place_stored(
         several => Key::new(several.to_vec()).hash(),
     };
     match group.strategy {
-        Strategy::Hash => StoredPlace::On(group.partition_at(&Bound::Hash(hash(&data))).shard),
-        Strategy::Range => StoredPlace::On(group.partition_at_key(&ordered_bytes(&data)).shard),
+        Strategy::Hash => StoredPlace::in_partition(group.partition_at(&Bound::Hash(hash(&data)))),
+        Strategy::Range => StoredPlace::in_partition(group.partition_at_key(&ordered_bytes(&data))),
         Strategy::Lookup => match map.find_cached(group.id, &ordered_bytes(&data)) {
             None => StoredPlace::Unknown(Key::new(data.into_vec())),
             Some(mapped) => StoredPlace::mapped(snapshot, group, mapped),
@@ -74,11 +74,15 @@ pub fn place_stored(
 }
 
 impl StoredPlace {
+    fn in_partition(partition: &Partition) -> Self {
+        Self::On(partition.shard, partition.id)
+    }
+
     /// Of a lookup key, by what the map says of it.
     pub fn mapped(snapshot: &MapSnapshot, group: &Group, mapped: Option<PartitionId>) -> Self {
         let partition: Option<&Partition> = group.partition_of_mapping(mapped);
         match (partition, mapped) {
-            (Some(partition), _) => Self::On(partition.shard),
+            (Some(partition), _) => Self::in_partition(partition),
             (None, None) => Self::Refused(no_shard_for_key(snapshot, group)),
             // The mapping is newer than the version by which the rows before this one have gone.
             (None, Some(_)) => Self::Refused(
@@ -116,11 +120,11 @@ mod tests {
         for value in [-3_i64, 0, 9, 10, 19, 20, 21] {
             let written = value.to_string();
             let newest = hash.newest();
-            let expected = newest.groups[&GROUP].partition_at(&Bound::Hash(key(&[int(value)]).hash())).shard;
-            assert_eq!(place(&hash, &[column(KeyType::Int8)], &[Some(written.as_bytes())]), StoredPlace::On(expected));
+            let expected = newest.groups[&GROUP].partition_at(&Bound::Hash(key(&[int(value)]).hash()));
+            assert_eq!(place(&hash, &[column(KeyType::Int8)], &[Some(written.as_bytes())]), StoredPlace::in_partition(expected));
             let newest = range.newest();
-            let expected = newest.groups[&GROUP].partition_at_key(&key(&[int(value)]).ordered_bytes()).shard;
-            assert_eq!(place(&range, &[column(KeyType::Int8)], &[Some(written.as_bytes())]), StoredPlace::On(expected));
+            let expected = newest.groups[&GROUP].partition_at_key(&key(&[int(value)]).ordered_bytes());
+            assert_eq!(place(&range, &[column(KeyType::Int8)], &[Some(written.as_bytes())]), StoredPlace::in_partition(expected));
         }
     }
 

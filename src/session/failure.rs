@@ -35,6 +35,15 @@ pub(super) fn sqlstate(frame: &[u8]) -> &[u8] {
     error_fields(body).ok().and_then(|fields| fields.get(b'C')).unwrap_or_default()
 }
 
+/// Of an ErrorResponse, the whole frame: the shard does not take a row, since its partition is being moved, or has moved.
+pub(super) fn is_of_gate(frame: &[u8]) -> bool {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    error_fields(body).is_ok_and(|fields| fields.get(b'n') == Some(GATE))
+}
+
+/// In the constraint's field of the error that the triggers of a move raise.
+const GATE: &[u8] = b"shardgate_gate";
+
 impl From<PgError> for Failure {
     fn from(error: PgError) -> Self {
         Failure::Error(error)

@@ -19,12 +19,15 @@ mod cancel;
 mod commands;
 mod copy;
 mod cursor;
+mod cycle;
 mod ddl;
 mod failure;
 mod gateway;
 mod interrupted;
+mod pinned_map;
 mod protocol;
 mod reads;
+mod resolve;
 mod route;
 mod sequences;
 mod settings;
@@ -38,7 +41,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 
 pub use cancel::{CancelKey, CancelRegistry};
 pub use ddl::drift::DriftLook;
@@ -49,7 +52,7 @@ use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
-use crate::shardmap::{MapInUse, ShardId};
+use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
@@ -58,8 +61,10 @@ use commands::listening::{Listening, name_sender};
 use commands::relations::{ClientRow, Held};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
+use cycle::Cycle;
 use ddl::schema::SchemaChange;
 use failure::{Failure, SessionEnd};
+use pinned_map::PinnedMap;
 use protocol::client::Client;
 use protocol::extended::Batch;
 use protocol::greet::Greeting;
@@ -130,9 +135,8 @@ pub struct Session {
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
-    /// The map that the running statement or transaction was routed by: until it is let go, no proxy counts as following a
-    /// newer one. `None` between transactions.
-    using: Option<Arc<MapInUse>>,
+    pinned_map: PinnedMap,
+    cycle: Cycle,
     batch: Batch,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
@@ -161,6 +165,8 @@ pub struct Session {
     characters_before: usize,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
     is_staging: bool,
+    /// The map by which the first of them was routed.
+    staged_by: Option<Arc<MapSnapshot>>,
     /// Statements of which no input can stay where it is after all.
     not_staying: NotStaying,
     /// What the statement that runs may leave in the session without being seen.
@@ -183,7 +189,8 @@ impl Session {
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
-            using: None,
+            pinned_map: PinnedMap::default(),
+            cycle: Cycle::default(),
             settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
             gateway,
@@ -212,6 +219,7 @@ impl Session {
             running: Running::Nothing,
             characters_before: 0,
             is_staging: false,
+            staged_by: None,
             not_staying: NotStaying::default(),
             running_effects: RunningEffects::default(),
             recent_templates: RecentTemplates::default(),
@@ -279,7 +287,7 @@ impl Session {
     fn let_go(&mut self) {
         self.participants.clear();
         self.open_cursors = Cursors::default();
-        self.using = None;
+        self.pinned_map.unpin();
     }
 
     /// The end of the login, which has one deadline from accept on.
@@ -339,25 +347,21 @@ impl Session {
         if is_copied && self.has_requests_waiting() {
             return Box::pin(self.send_copy()).await;
         }
-        let mut frame = self.client.input.split_to(header.total);
+        let message = self.client.input.split_to(header.total).freeze();
+        self.note_message(&message);
+        let body = message.slice(FRAME_HEADER_BYTES..);
         self.row.set_state(b'A');
         self.note_statement();
         self.forget_running_effects();
         match header.tag {
-            client_tag::QUERY => {
-                frame.advance(FRAME_HEADER_BYTES);
-                self.query(frame.freeze()).await
-            }
+            client_tag::QUERY => self.query(body).await,
             client_tag::PARSE
             | client_tag::BIND
             | client_tag::DESCRIBE
             | client_tag::EXECUTE
             | client_tag::CLOSE
             | client_tag::SYNC
-            | client_tag::FLUSH => {
-                frame.advance(FRAME_HEADER_BYTES);
-                self.extended(header.tag, &frame).await
-            }
+            | client_tag::FLUSH => self.extended(header.tag, &body).await,
             // Leftovers of a COPY that has failed: PostgreSQL ignores them too.
             client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL => Ok(()),
             // As everything after an error, until Sync.
@@ -381,6 +385,7 @@ impl Session {
 
     /// Sends what is due, then waits for the client; meanwhile watches connections that are pinned.
     async fn wait_for_client(&mut self) -> Result<(), SessionEnd> {
+        self.unpin_answered();
         if !self.client.output.is_empty() && (self.client.is_due || !self.batch.is_open || self.batch.has_failed) {
             self.client.flush().await?;
         }
@@ -519,6 +524,7 @@ impl Session {
 
     /// Reports a statement's failure to the client and to the transaction.
     fn settle(&mut self, failure: Failure) -> Result<(), SessionEnd> {
+        self.note_failure(&failure);
         match failure {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
             Failure::Error(error) if self.is_aborted(&error.code.0) => return Err(shutting_down()),
@@ -576,9 +582,10 @@ impl Session {
             self.give_notifications();
         }
         self.release_idle();
+        self.unpin_answered();
         if !self.transaction.is_open() {
             self.transaction.decider = None;
-            self.using = None;
+            self.transaction.claims.clear();
             if self.schema_change.is_some()
                 && let Err(error) = Box::pin(self.finish_schema_change()).await
             {

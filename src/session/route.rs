@@ -4,7 +4,6 @@
 //! together for the session, with what it knows: its hints, its participants, its open transaction.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::copy::copy_out::has_ascii_inside;
 use super::cursor::{self, HELD_CURSOR, Life, OnShard};
@@ -14,7 +13,7 @@ use super::{Failure, Session};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Gathering, Plan, TransactionScope};
-use crate::routing::{self, Inputs, PlacedRows, Reach, Resolution, Target};
+use crate::routing::{Inputs, Reach};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
 use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardState, Strategy};
@@ -57,7 +56,7 @@ impl Session {
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
         }
-        let map = self.gateway.map.snapshot();
+        let map = self.gateway.map.in_use();
         if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
             Box::pin(self.gateway.follow_schema_for(&map)).await?;
         }
@@ -69,7 +68,7 @@ impl Session {
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
             && self.context.user == self.current_user();
         if is_current {
-            self.using.get_or_insert(map);
+            self.pinned_map.pin(|| map);
             self.settle_context();
             return Ok(());
         }
@@ -90,7 +89,7 @@ impl Session {
         };
         self.statement_search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, map.snapshot());
-        self.using.get_or_insert(map);
+        self.pinned_map.pin(|| map);
         self.context_search_path = search_path_text;
         Ok(())
     }
@@ -179,6 +178,7 @@ impl Session {
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         self.note_effects_of(statement, inputs.text())?;
+        self.pinned_map.note_planned(statement.is_plain_read());
         // Not to be had in another way, as what cannot be routed may be.
         if !self.transaction.redefined.is_empty() {
             self.check_not_redefined(statement, inputs.text())?;
@@ -207,6 +207,7 @@ impl Session {
         self.check_effects(statement, &route)?;
         self.check_writable(statement, inputs.text(), &route)?;
         self.wait_for_shards_of(&route).await?;
+        self.note_snapshot(statement, &route);
         Ok(route)
     }
 
@@ -224,6 +225,9 @@ impl Session {
         if cursor::concerns(&statement.command)
             && let Some(shard) = Box::pin(self.cursor_shard(&statement.command)).await?
         {
+            if matches!(statement.command, Command::Fetch { .. }) {
+                self.check_locks_are_right()?;
+            }
             return Ok(Route::Shard(self.unsharded(statement, [shard])?));
         }
         if !matches!(statement.scope, Scope::Map | Scope::Proxy(_) | Scope::Refused(_) | Scope::Session) {
@@ -253,16 +257,24 @@ impl Session {
             }
             Scope::EveryShard => {
                 self.open_common_snapshot(statement, true).await?;
+                if matches!(statement.command, Command::Lock | Command::Truncate { .. }) {
+                    Box::pin(self.claim_tables(statement, inputs.text())).await?;
+                }
                 return Box::pin(self.route_to_copies(statement, inputs)).await;
             }
             Scope::Placed { parts, .. } => {
-                let target = self.resolve(parts, inputs).await?;
+                let target = self.resolve(statement, parts, inputs).await?;
                 let reach = Reach::of(&target, parts);
                 let is_single = reach.single().is_some();
+                let had_snapshot = self.has_common_snapshot();
                 if self.transaction.is_open() && !(is_single && is_by_key(parts)) {
                     self.open_common_snapshot(statement, !is_single).await?;
                 }
-                reach
+                // Where rows are in the snapshot says the map that goes with it.
+                match self.has_common_snapshot() && !had_snapshot {
+                    true => Reach::of(&self.resolve(statement, parts, inputs).await?, parts),
+                    false => reach,
+                }
             }
         };
         match reach.single() {
@@ -295,51 +307,12 @@ impl Session {
         }
     }
 
-    async fn resolve(&mut self, parts: &[Part], inputs: &Inputs<'_>) -> Result<Target, Failure> {
-        let deadline = Instant::now() + HOLD_WAIT;
-        let preferred = self.shards_begun().next();
-        let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
-        let target = routing::resolve(&*self.gateway.map, parts, inputs, &resolution).await?;
-        if self.transaction.is_open() {
-            self.transaction.touched.extend(&target.touched);
-        }
-        Ok(target)
-    }
-
     #[inline]
     async fn open_common_snapshot(&mut self, statement: &Analysis, needs_several: bool) -> Result<(), Failure> {
         if self.transaction.is_open() && !self.has_common_snapshot() && self.has_snapshot() {
             Box::pin(self.take_common_snapshot(statement, needs_several)).await?;
         }
         Ok(())
-    }
-
-    /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
-    pub(super) async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        let Scope::Placed { parts, .. } = &statement.scope else { return Err(PgError::internal("rows without a place").into()) };
-        let group = parts.iter().find_map(|part| match part {
-            Part::Sharded { group, .. } => Some(*group),
-            Part::Home => None,
-        });
-        let group = group.ok_or_else(|| PgError::internal("rows without a shard key"))?;
-        let rows = statement.split_rows.clone().unwrap_or_default();
-        let deadline = Instant::now() + HOLD_WAIT;
-        let mut placed = PlacedRows::default();
-        for (index, condition) in rows.iter().enumerate() {
-            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-            let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
-            let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
-            let resolution = Resolution { touched: &self.transaction.touched, preferred, deadline };
-            let target = routing::resolve(&*self.gateway.map, &part, inputs, &resolution).await?;
-            placed.push(&target).ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
-            if self.transaction.is_open() {
-                self.transaction.touched.extend(&target.touched);
-            }
-        }
-        let (reach, shard_of_row) = placed.into_parts();
-        Ok(Route::Write(Arc::new(Writing { reach, kind: WritingKind::Rows(shard_of_row) })))
     }
 
     /// The rows of a COPY FROM STDIN to their shards. Where one shard has them all they need not be looked at, unless a row
@@ -358,6 +331,10 @@ impl Session {
         match reach.single() {
             // Numbers are drawn here, in the order of the rows.
             Some(_) if (has_every_key && copy.added.is_empty()) || pushdown.is_err() => {
+                // What it writes is not looked at.
+                if let Some(group) = reach.map().group(group) {
+                    self.transaction.claims.add_group(group);
+                }
                 return self.admit(statement, reach).await;
             }
             Some(shard) => self.admit_on(statement, shard).await?,
@@ -535,7 +512,7 @@ impl Session {
     }
 
     /// The shards that take part in the transaction. The map database is none: only the cluster's relations are there.
-    fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
+    pub(super) fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
         let begun = self.participants.iter().filter(|participant| participant.has_begun);
         begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
@@ -727,9 +704,6 @@ fn take_quoted(text: &str) -> (String, &str) {
 
 /// Why a connection is kept: `DISCARD TEMP` asks.
 pub(super) const TEMPORARY_TABLE: &str = "temporary table";
-/// A statement waits this long for a partition that is held by a move.
-const HOLD_WAIT: Duration = Duration::from_secs(5);
-
 /// Each shard would look for the rows in a snapshot of its own, which the lock does not renew.
 fn chosen_by_snapshot() -> PgError {
     PgError::unsupported(

@@ -103,11 +103,7 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changed_at = Instant::now();
     loop {
-        // A change of the schema, or a cut-over, waits for the statements that were planned before it was announced, for a while.
-        let is_awaited = changed_at.elapsed() < AWAITED_FOR && {
-            let map = shared.current.load();
-            map.awaits_statements() && shared.lease.told_reached() < map.epoch.counter
-        };
+        let is_awaited = is_awaited(&shared, changed_at.elapsed());
         tokio::select! {
             () = cancel.cancelled() => break,
             _ = ticks.tick() => {}
@@ -132,6 +128,16 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
     if let Err(error) = store.remove_proxy(shared.lease.proxy_id).await {
         tracing::debug!(%error, "lease was not removed; it ends by itself");
     }
+}
+
+/// A change of the schema waits for the statements that were planned before it was announced, for a while; a move waits for
+/// those that were planned before its partitions were held.
+fn is_awaited(shared: &Shared, since_change: Duration) -> bool {
+    let map = shared.current.load();
+    let is_behind = || shared.lease.told_reached() < map.epoch.counter;
+    let is_held = || map.groups.values().any(|group| !group.held().is_empty());
+    since_change < AWAITED_FOR && !map.redefinitions.is_empty() && is_behind()
+        || since_change < HOLD_AWAITED_FOR && is_behind() && is_held()
 }
 
 /// One renewal. Not cancel safe in that the row may be renewed without the lease getting longer, which harms nobody.
@@ -234,6 +240,8 @@ const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long statements may keep a change of the schema waiting.
 pub const AWAITED_FOR: Duration = Duration::from_millis(500);
+/// The same of a move at its cut-over, which gives up long before.
+const HOLD_AWAITED_FOR: Duration = Duration::from_secs(10);
 /// How often this proxy tells meanwhile how far it is.
 const AWAITED_INTERVAL: Duration = Duration::from_millis(10);
 

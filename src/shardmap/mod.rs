@@ -166,12 +166,17 @@ impl ShardMap {
         Arc::new(Self { shared, store: Store::absent(), tasks: Mutex::default(), cancel: CancellationToken::new() })
     }
 
-    /// The map now. Hold it from planning a statement until its replies are in, and no longer.
-    pub fn snapshot(&self) -> Arc<MapInUse> {
+    /// The map now, to be read. Holding it delays nobody.
+    pub fn snapshot(&self) -> Arc<MapSnapshot> {
+        Arc::clone(self.shared.current.load().snapshot())
+    }
+
+    /// The map now, to plan by. Hold it from planning a statement until its replies are in, and no longer.
+    pub fn in_use(&self) -> Arc<MapInUse> {
         self.shared.current.load_full()
     }
 
-    /// As [`ShardMap::snapshot`], without touching the reference count: for the hot path.
+    /// As [`ShardMap::in_use`], without touching the reference count: for the hot path. Not to be held over a wait.
     pub fn load(&self) -> Guard<Arc<MapInUse>> {
         self.shared.current.load()
     }

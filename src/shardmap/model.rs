@@ -253,11 +253,6 @@ impl MapSnapshot {
         self.shards.get(self.shards.binary_search_by_key(&id, |shard| shard.id).ok()?)
     }
 
-    /// Somebody waits until the statements that were planned before this version have ended.
-    pub fn awaits_statements(&self) -> bool {
-        !self.redefinitions.is_empty() || self.groups.values().any(|group| !group.held().is_empty())
-    }
-
     pub fn shard_by_name(&self, name: &str) -> Option<&Arc<Shard>> {
         self.shards.iter().find(|shard| shard.name == name)
     }
@@ -277,6 +272,21 @@ impl MapSnapshot {
     }
 
     /// Rows may lie on shards that do not own them. A cluster has few groups.
+    /// Of some group the other version knows that shards may have rows that they do not own, and this one does not.
+    pub fn lacks_residues_of(&self, other: &Self) -> bool {
+        self.groups.values().any(|group| !group.has_residues && other.group(group.id).is_some_and(|other| other.has_residues))
+    }
+
+    /// The same version, with what the other one knows of them.
+    #[must_use]
+    pub fn with_residues_of(&self, other: &Self) -> Self {
+        let mut map = self.clone();
+        for group in map.groups.values_mut().filter(|group| other.group(group.id).is_some_and(|other| other.has_residues)) {
+            *group = Arc::new((**group).clone().with_residues(true));
+        }
+        map
+    }
+
     pub fn has_residues(&self) -> bool {
         self.groups.values().any(|group| group.has_residues)
     }

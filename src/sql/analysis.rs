@@ -63,6 +63,14 @@ impl Analysis {
         text.get(self.start..self.end.min(text.len())).unwrap_or(text)
     }
 
+    /// All that it reads it reads in one snapshot on each shard: once a row has come from there, or its end, that is taken.
+    #[inline]
+    pub fn is_plain_read(&self) -> bool {
+        self.effect == Effect::Read
+            && self.session_calls.is_empty()
+            && matches!(self.command, Command::Query(QueryKind::Select) | Command::Copy(_))
+    }
+
     /// What it does with sequences is known when its parameters are.
     #[inline]
     pub fn asks_sequences_by_parameters(&self) -> bool {

@@ -13,6 +13,7 @@ mod limits;
 mod login;
 mod login_to_shard;
 mod metrics;
+mod moves;
 mod online_moves;
 mod parity;
 mod rebalance;

@@ -5,8 +5,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use smallvec::smallvec;
-
 use super::*;
 use crate::routing::testing::{
     FakeMap, GROUP, constant, equals, hash_group, int, key, lookup_group, number, range_group, stored, test, text, with_state,
@@ -29,14 +27,21 @@ const IN_TIME: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(20);
 
 fn within(time: Duration) -> Resolution<'static> {
-    Resolution { touched: Box::leak(Box::default()), preferred: None, deadline: Instant::now() + time }
+    Resolution { claims: Box::leak(Box::default()), by: None, preferred: None, deadline: Instant::now() + time }
+}
+
+/// Where nothing is held.
+async fn placed(map: &FakeMap, parts: &[Part], resolution: &Resolution<'_>) -> Result<Target, PgError> {
+    match resolve(map, parts, &no_inputs(), resolution).await? {
+        Resolved::Placed(target) => Ok(target),
+        Resolved::Held(epoch) => panic!("held at {epoch}"),
+    }
 }
 
 /// Must not wait.
 async fn resolved(map: &FakeMap, parts: &[Part]) -> Result<Target, PgError> {
     let resolution = within(IN_TIME);
-    let inputs = no_inputs();
-    let resolving = pin!(resolve(map, parts, &inputs, &resolution));
+    let resolving = pin!(placed(map, parts, &resolution));
     match resolving.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(target) => target,
         Poll::Pending => panic!("it waits"),
@@ -48,7 +53,7 @@ fn shards(target: &Target) -> Vec<i32> {
 }
 
 fn partitions(target: &Target) -> Vec<i32> {
-    target.touched.partitions.iter().map(|(partition, _)| partition.0).collect()
+    target.touched.partitions.iter().map(|(_, partition)| partition.0).collect()
 }
 
 /// On the char(1) key of a lookup group.
@@ -83,7 +88,7 @@ async fn an_unknown_key_is_every_shard_of_the_group_and_touches_all_of_it() {
     let map = FakeMap::new(hash_group(&[KeyType::Int8]));
     let target = resolved(&map, &[part(KeyCondition::All)]).await.unwrap();
     assert_eq!(shards(&target), [0, 1, 2]);
-    assert_eq!((partitions(&target), target.touched.groups.len(), target.touched.groups[0].0), (vec![], 1, GROUP));
+    assert_eq!((partitions(&target), target.touched.groups.as_slice()), (vec![], [GROUP].as_slice()));
 }
 
 #[tokio::test]
@@ -110,7 +115,7 @@ async fn parts_are_united_and_a_contradiction_still_runs_somewhere() {
     assert_eq!(shards(&nothing), [0], "the home shard");
     assert!(nothing.touched.is_empty());
     let resolution = Resolution { preferred: Some(ShardId(2)), ..within(IN_TIME) };
-    let nothing = resolve(&map, &[part(KeyCondition::Nothing)], &no_inputs(), &resolution).await.unwrap();
+    let nothing = placed(&map, &[part(KeyCondition::Nothing)], &resolution).await.unwrap();
     assert_eq!(shards(&nothing), [2], "where the transaction is already");
 }
 
@@ -121,7 +126,7 @@ async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once()
     map.stored = Some(HashMap::from([(key(&[text("b")]), PartitionId(32)), (key(&[text("c")]), PartitionId(30))]));
     assert_eq!(shards(&resolved(&map, &[part(letter("a"))]).await.unwrap()), [1]);
     assert!(map.requests.lock().unwrap().is_empty());
-    let target = resolve(&map, &[part(letters(&["a", "b", "c"]))], &no_inputs(), &within(IN_TIME)).await.unwrap();
+    let target = placed(&map, &[part(letters(&["a", "b", "c"]))], &within(IN_TIME)).await.unwrap();
     assert_eq!((shards(&target), partitions(&target)), (vec![0, 1, 2], vec![30, 31, 32]));
     assert_eq!(*map.requests.lock().unwrap(), [vec![key(&[text("b")]), key(&[text("c")])]], "one request for both");
 }
@@ -130,11 +135,11 @@ async fn a_cached_lookup_key_does_not_wait_and_a_missing_one_is_asked_for_once()
 async fn a_key_without_mapping_is_an_error_where_a_row_is_stored_unless_there_is_a_default() {
     let map = FakeMap::new(lookup_group(&[KeyType::Text], None));
     let stored = |value| Part::Sharded { group: GROUP, condition: letter(value), stores: true };
-    let error = resolve(&map, &[stored("z")], &no_inputs(), &within(IN_TIME)).await.unwrap_err();
+    let error = placed(&map, &[stored("z")], &within(IN_TIME)).await.unwrap_err();
     assert_eq!(error.code, SqlState::NO_SHARD_FOR_KEY);
     assert!(!error.to_string().contains('z') || !error.to_string().contains("\"z\""), "the key is not shown");
     let map = FakeMap::new(lookup_group(&[KeyType::Text], Some(31)));
-    assert_eq!(shards(&resolve(&map, &[stored("z")], &no_inputs(), &within(IN_TIME)).await.unwrap()), [1]);
+    assert_eq!(shards(&placed(&map, &[stored("z")], &within(IN_TIME)).await.unwrap()), [1]);
 }
 
 #[tokio::test]
@@ -158,51 +163,48 @@ async fn a_map_that_does_not_answer_is_waited_for_until_the_deadline() {
     let mut map = FakeMap::new(lookup_group(&[KeyType::Text], None));
     map.stored = None;
     let begun = Instant::now();
-    let error = resolve(&map, &[part(letter("z"))], &no_inputs(), &within(SOON)).await.unwrap_err();
+    let error = placed(&map, &[part(letter("z"))], &within(SOON)).await.unwrap_err();
     assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
     assert!(begun.elapsed() >= SOON);
 }
 
 #[tokio::test]
-async fn a_held_partition_is_waited_for_and_the_new_owner_is_found() {
+async fn that_a_partition_is_held_is_told_with_the_version_that_says_so() {
     let group = lookup_group(&[KeyType::Text], None);
     let mut map = FakeMap::new(with_state(&group, 31, PartitionState::Held));
     map.cached = HashMap::from([(key(&[text("a")]), Some(PartitionId(31))), (key(&[text("b")]), Some(PartitionId(30)))]);
     assert_eq!(shards(&resolved(&map, &[part(letter("b"))]).await.unwrap()), [0], "another partition does not wait");
-
-    let parts = [part(letter("a"))];
-    let resolution = within(IN_TIME);
-    let inputs = no_inputs();
-    let mut waiting = pin!(resolve(&map, &parts, &inputs, &resolution));
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    for condition in [letter("a"), letters(&["a", "b"]), KeyCondition::All] {
+        let held = resolve(&map, &[part(condition)], &no_inputs(), &within(IN_TIME)).await.unwrap();
+        assert!(matches!(held, Resolved::Held(epoch) if epoch.counter == 1), "{held:?}");
+    }
     let mut moved = group.partitions.clone();
     moved[1].shard = ShardId(3);
     map.publish(2, Group::new(GROUP, Strategy::Lookup, group.key_types.clone(), moved, None).unwrap());
-    let target = waiting.await.unwrap();
+    let target = resolved(&map, &[part(letter("a"))]).await.unwrap();
     assert_eq!((shards(&target), target.map.epoch.counter), (vec![3], 2));
 }
 
 #[tokio::test]
-async fn a_hold_ends_in_an_error_at_the_deadline() {
+async fn a_transaction_goes_on_with_what_it_has_claimed_unless_it_has_moved() {
     let group = hash_group(&[KeyType::Int8]);
-    let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
-    let begun = Instant::now();
-    let error = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &within(SOON)).await.unwrap_err();
-    assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
-    assert!(begun.elapsed() >= SOON);
-}
-
-#[tokio::test]
-async fn a_transaction_goes_on_with_the_held_partitions_that_it_has_touched() {
-    let group = hash_group(&[KeyType::Int8]);
-    let map = FakeMap::new(with_state(&group, 11, PartitionState::Held));
-    let owned = |partition: i32| (PartitionId(partition), ShardId(0));
-    let partitions = Touched { partitions: smallvec![owned(3), owned(11)], ..Touched::default() };
-    let group = Touched { groups: vec![(GROUP, ShardSet::one(ShardId(0)))], ..Touched::default() };
-    for touched in [&partitions, &group] {
-        let resolution = Resolution { touched, ..within(IN_TIME) };
-        let target = resolve(&map, &[part(KeyCondition::All)], &no_inputs(), &resolution).await.unwrap();
-        assert_eq!(shards(&target), [0, 1, 2]);
+    let map = FakeMap::new(group.clone());
+    let here = (0..).find(|value| key(&[int(*value)]).hash() < i64::MIN / 3).unwrap();
+    let mut claims = Claims::default();
+    let target = resolved(&map, &[part(equals(0, here))]).await.unwrap();
+    claims.add(&target.map, &target.touched);
+    let resolution = Resolution { claims: &claims, ..within(IN_TIME) };
+    map.publish(2, with_state(&group, 10, PartitionState::Held));
+    for condition in [equals(0, here), KeyCondition::All] {
+        assert!(placed(&map, &[part(condition)], &resolution).await.unwrap().shards.contains(ShardId(0)));
+    }
+    let mut moved = group.partitions.clone();
+    moved[0].shard = ShardId(3);
+    map.publish(3, Group::new(GROUP, Strategy::Hash, group.key_types.clone(), moved, None).unwrap());
+    for condition in [equals(0, here), KeyCondition::All] {
+        let error = placed(&map, &[part(condition.clone())], &resolution).await.unwrap_err();
+        assert_eq!((error.code, error), (SqlState::SERIALIZATION_FAILURE, partition_has_moved()));
+        assert!(resolved(&map, &[part(condition)]).await.unwrap().shards.contains(ShardId(3)));
     }
 }
 
@@ -250,13 +252,12 @@ async fn a_mapping_newer_than_the_snapshot_waits_for_the_snapshot() {
     let group = lookup_group(&[KeyType::Text], None);
     let mut map = FakeMap::new(group.clone());
     map.cached.insert(key(&[text("a")]), Some(PartitionId(99)));
-    let error = resolve(&map, &[part(letter("a"))], &no_inputs(), &within(SOON)).await.unwrap_err();
+    let error = placed(&map, &[part(letter("a"))], &within(SOON)).await.unwrap_err();
     assert_eq!(error.code, SqlState::CANNOT_CONNECT_NOW);
 
     let parts = [part(letter("a"))];
     let resolution = within(IN_TIME);
-    let inputs = no_inputs();
-    let mut waiting = pin!(resolve(&map, &parts, &inputs, &resolution));
+    let mut waiting = pin!(placed(&map, &parts, &resolution));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let mut partitions = group.partitions.clone();
     partitions.push(crate::routing::testing::partition(99, 3, None));

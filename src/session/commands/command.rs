@@ -657,7 +657,7 @@ impl Session {
                 .into());
         }
         self.finish_schema_change().await?;
-        self.using = None;
+        self.pinned_map.unpin();
         Ok(())
     }
 

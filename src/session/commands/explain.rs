@@ -73,6 +73,7 @@ impl Session {
         let Command::Explain { shards, analyze, format, inner } = &statement.command else {
             return Err(PgError::internal("not an EXPLAIN").into());
         };
+        self.pinned_map.note_planned(false);
         if let Command::Execute { .. } = &inner.command {
             return Box::pin(self.explain_execution(statement, inner, text, bound.is_some())).await;
         }

@@ -35,7 +35,9 @@ enum Source {
 impl Session {
     /// At Bind.
     pub(in crate::session) async fn copies_several(&mut self, statement: &Analysis, text: &str) -> Result<bool, Failure> {
-        match self.source_of_copy(statement, text).await {
+        let source = self.source_of_copy(statement, text).await;
+        self.pinned_map.forget_planned();
+        match source {
             Ok(Source::Shard) => Ok(false),
             Ok(Source::Refused | Source::Several(..)) => Ok(true),
             Err(failure) => Err(failure),
@@ -45,7 +47,10 @@ impl Session {
     /// Runs it where its rows are on several shards. False: they are on one.
     pub(in crate::session) async fn copy_out(&mut self, statement: &Analysis, text: &str, is_bound: bool) -> Result<bool, Failure> {
         let (copy, query, route) = match self.source_of_copy(statement, text).await? {
-            Source::Shard => return Ok(false),
+            Source::Shard => {
+                self.pinned_map.forget_planned();
+                return Ok(false);
+            }
             Source::Refused => {
                 let home = self.home()?.id;
                 let padded = in_its_place(text, statement.start, statement.alone(text));

@@ -18,6 +18,7 @@
 mod adding;
 mod outcome;
 mod placing;
+mod rows_by_map;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -28,17 +29,16 @@ use smallvec::SmallVec;
 
 use adding::Adding;
 use outcome::{first_failure, tag_of};
-use placing::{is_other_encoding, place_of};
+use placing::is_other_encoding;
 
 use crate::backend::{ConnectionError, Frame, Own, ShardText, StatementName};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
-use crate::execute::copy_in::{AddedCell, LineMap, Piece, PieceKind, Splitter};
-use crate::routing::{MapSource, Reach, StoredColumn, StoredPlace, place_stored};
+use crate::execute::copy_in::{LineMap, Piece, PieceKind, Splitter};
+use crate::routing::{Reach, StoredColumn, sharding_has_changed};
 use crate::session::writes::write::Writing;
 use crate::session::{Failure, Participant, Session, SessionEnd};
-use crate::shard_key::Format;
-use crate::shardmap::{Group, GroupId, MapInUse, ShardId};
+use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, shard_tag};
 
@@ -92,7 +92,8 @@ struct Split {
 }
 
 struct Sharding {
-    map: Arc<MapInUse>,
+    /// The newest that is known: rows are not planned by it, but placed one by one.
+    map: Arc<MapSnapshot>,
     group: Arc<Group>,
     /// Text that is not ASCII means something else than its bytes. Errors: even ASCII may.
     is_other_encoding: Result<bool, PgError>,
@@ -185,6 +186,7 @@ impl Session {
             true => self.begin_copies(&mut stream, text).await?,
             false => self.begin_longer_copies(&mut stream, text).await?,
         }
+        self.pinned_map.note_copy();
         let stop = match self.feed_copies(&mut stream).await {
             Ok(()) => None,
             // A message that does not belong there; a shard that has failed before skips it.
@@ -217,10 +219,10 @@ impl Session {
     async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
         let encoding = copy.encoding.as_deref().or_else(|| self.effective("client_encoding")).unwrap_or("UTF8");
         let is_other_encoding = is_other_encoding(encoding, copy);
-        let map = self.using.clone().unwrap_or_else(|| self.gateway.map.snapshot());
+        let map = self.gateway.map.snapshot();
         let sharding = match group {
             Some(group) => {
-                let group = map.group(group).cloned().ok_or_else(|| PgError::internal("the table's colocation group is gone"))?;
+                let group = map.group(group).cloned().ok_or_else(sharding_has_changed)?;
                 Some(Sharding { map, group, is_other_encoding })
             }
             None => None,
@@ -582,29 +584,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    async fn place_of_row(
-        &mut self,
-        copy: &CopyIn,
-        columns: &[StoredColumn<'_>],
-        sharding: &Sharding,
-        row: &[u8],
-        cells: &[AddedCell],
-    ) -> Result<StoredPlace, PgError> {
-        let Sharding { map, group, is_other_encoding } = sharding;
-        let is_other_encoding = is_other_encoding.clone()?;
-        let format = if copy.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
-        let place = place_of(copy, row, cells, is_other_encoding, |values| {
-            place_stored(&*self.gateway.map, map, group, columns, values, format)
-        });
-        Ok(match place {
-            StoredPlace::Unknown(key) => {
-                let mapped = self.gateway.map.find(group, &[key]).await?;
-                StoredPlace::mapped(map, group, mapped.into_iter().next().flatten())
-            }
-            place => place,
-        })
     }
 
     fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {

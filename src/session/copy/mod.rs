@@ -33,6 +33,7 @@ impl Session {
     /// True: the COPY has failed.
     pub(super) async fn copy_in(&mut self, index: usize) -> Result<bool, Failure> {
         self.swallow_sync(index);
+        self.pinned_map.note_copy();
         self.client.flush().await?;
         loop {
             // What it has said with its readiness is here already.

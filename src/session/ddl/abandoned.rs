@@ -47,7 +47,7 @@ impl Gateway {
         Box::pin(self.numbers.settle_alterations(ACTOR, &ids)).await?;
         // After the list of changes: one that has begun since then is seen when they are closed.
         self.map.refresh().await?;
-        let map = self.map.load();
+        let map = self.map.snapshot();
         if self.numbers.are_under_way(&ids).await? {
             return Ok(());
         }

@@ -23,7 +23,7 @@ impl Session {
         while self.context.catalog.held.may_concern(text) {
             if !is_under_way {
                 // Changes of the schema wait for those who hold an older map.
-                self.using = None;
+                self.pinned_map.unpin();
             }
             tokio::select! {
                 biased;

@@ -49,7 +49,7 @@ impl Session {
         let map = &self.gateway.map;
         map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
-        let behind = map.reached_by_all(epoch, self.using.as_ref(), Silent::Ignored, AWAITED_FOR).await.map_err(PgError::from)?;
+        let behind = map.reached_by_all(epoch, self.pinned_map.get(), Silent::Ignored, AWAITED_FOR).await.map_err(PgError::from)?;
         if !behind.is_empty() && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
             tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
         }
@@ -126,7 +126,7 @@ impl Session {
             if !is_redefined {
                 self.refresh_context().await?;
                 // By now there may be one.
-                is_redefined = self.using.as_ref().is_some_and(|map| !map.redefinitions.is_empty());
+                is_redefined = self.pinned_map.get().is_some_and(|map| !map.redefinitions.is_empty());
             }
             if is_redefined {
                 Box::pin(self.refresh_when_defined(text)).await?;
@@ -143,12 +143,11 @@ impl Session {
             let is_under_way = self.is_under_way();
             if !is_under_way {
                 // The change waits for those who hold an older map, and this one may say that it has not ended.
-                self.using = None;
+                self.pinned_map.unpin();
             }
             self.wait_while_redefined(text, is_under_way).await?;
             self.refresh_context().await?;
-            // A transaction keeps its map: the next change waits for it, or it has waited itself.
-            if is_under_way || self.using.as_ref().is_none_or(|map| !self.is_redefined(map, text)) {
+            if is_under_way || self.pinned_map.get().is_none_or(|map| !self.is_redefined(map, text)) {
                 return Ok(());
             }
         }

@@ -177,7 +177,7 @@ impl Gateway {
             return Ok(());
         }
         self.map.refresh().await?;
-        let map = self.map.load();
+        let map = self.map.snapshot();
         for declared in made.into_iter().filter(|declared| !map.sequences.contains_key(&declared.sequence)) {
             tracing::warn!(sequence = declared.sequence.1, "the map has forgotten a new sequence, which is declared again");
             self.map.store().declare_forgotten_sequence(actor, &declared.declaration()).await?;
@@ -193,8 +193,6 @@ impl Session {
             let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
             let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
-            // It would keep this proxy from following a newer map.
-            drop(map);
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let planned = self.context.map.epoch;
             let id = self.begin_schema_change(tag, proxy, planned).await?;

@@ -67,17 +67,24 @@ impl Session {
             client_tag::QUERY => self.query_at_once(),
             _ => None,
         };
-        if is_sent.is_none() {
-            return Ok(false);
-        }
+        let Some(bytes) = is_sent else { return Ok(false) };
+        let before = (self.client.output.len(), self.client.flushes);
         if let Err(failure) = self.drain(0).await {
             self.settle(failure)?;
+            // The general way has its turn, by a newer map.
+            if let Some(met) = self.cycle.take_move()
+                && Box::pin(self.finds_another_map(met, before)).await?
+            {
+                return Ok(false);
+            }
         }
+        self.client.input.advance(bytes);
         self.ready().await?;
         Ok(true)
     }
 
-    fn bind_at_once(&mut self) -> Option<()> {
+    /// How many bytes of the input are the cycle, when it has been sent.
+    fn bind_at_once(&mut self) -> Option<usize> {
         if !self.is_at_rest() {
             return None;
         }
@@ -112,11 +119,11 @@ impl Session {
         connection.output.sync();
         connection.expect(Reply::Sync, false);
         let (bytes, has_written) = (cycle.bytes, analysis.effect == Effect::Write);
-        self.begin_at_once(bytes, map, connection, has_written);
-        Some(())
+        self.begin_at_once((map, analysis.is_plain_read()), connection, has_written);
+        Some(bytes)
     }
 
-    fn query_at_once(&mut self) -> Option<()> {
+    fn query_at_once(&mut self) -> Option<usize> {
         // The unnamed statement and portal end with a Query: where there are any, the general way forgets them.
         if !self.is_at_rest() || self.statements.contains_key(&b""[..]) {
             return None;
@@ -134,8 +141,8 @@ impl Session {
         connection.output.query(&ShardText::proven(text.as_bytes(), proof));
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
-        self.begin_at_once(bytes, map, connection, analysis.effect == Effect::Write);
-        Some(())
+        self.begin_at_once((map, analysis.is_plain_read()), connection, analysis.effect == Effect::Write);
+        Some(bytes)
     }
 
     /// No transaction, no open cycle, nothing kept on any connection, and the context is what the settings say.
@@ -195,10 +202,12 @@ impl Session {
         Some((Arc::clone(&snapshot), connection, proof))
     }
 
-    fn begin_at_once(&mut self, bytes: usize, map: Arc<MapInUse>, connection: Pooled, has_written: bool) {
-        self.client.input.advance(bytes);
+    /// `map`: by which it was placed, and whether it is a plain read.
+    fn begin_at_once(&mut self, (map, is_plain_read): (Arc<MapInUse>, bool), connection: Pooled, has_written: bool) {
         self.row.set_state(b'A');
-        self.using = Some(map);
+        self.pinned_map.unpin();
+        self.pinned_map.pin(|| map);
+        self.pinned_map.note_planned(is_plain_read);
         self.participants.push(Participant { has_written, ..Participant::new(connection.pool().shard, connection) });
         self.gateway.counters.statement(RouteKind::SingleShard);
     }

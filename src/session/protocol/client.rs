@@ -6,10 +6,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 
@@ -18,6 +19,7 @@ use crate::error::PgError;
 use crate::execute::CopyRows;
 use crate::net::{ClientSocket, ClientStream};
 use crate::session::SessionEnd;
+use crate::shardmap::MapInUse;
 use crate::wire::{FrameHeader, originate};
 
 pub(in crate::session) struct Client {
@@ -35,6 +37,8 @@ pub(in crate::session) struct Client {
     diversion: Option<Diverted>,
     /// Rows of several shards go out as COPY data.
     pub copy_rows: Option<Box<CopyRows>>,
+    /// By which the statement was planned that several shards answer: dropped when all of them have begun.
+    pub map_until_rows: Option<Arc<MapInUse>>,
 }
 
 impl Client {
@@ -49,6 +53,7 @@ impl Client {
             is_at_end: false,
             diversion: None,
             copy_rows: None,
+            map_until_rows: None,
         }
     }
 
@@ -82,6 +87,13 @@ impl Client {
             (0..count).for_each(|_| originate::sync(&mut self.input));
             self.input.unsplit(rest);
         }
+    }
+
+    /// These messages come before what else has come.
+    pub fn put_back(&mut self, messages: &[Bytes]) {
+        let rest = self.input.split();
+        messages.iter().for_each(|message| self.input.extend_from_slice(message));
+        self.input.unsplit(rest);
     }
 
     /// Reads at least one byte. Gives the buffers back before it waits with nothing in them.

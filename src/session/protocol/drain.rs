@@ -9,10 +9,11 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use super::relay::{self, Noticed, Step};
-use super::statement::Portal;
+use super::statement::{Portal, Run};
 use crate::backend::{ConnectionError, Reply};
 use crate::error::PgError;
 use crate::session::ddl::every_shard::keep_frames;
+use crate::session::failure::is_of_gate;
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
@@ -88,7 +89,7 @@ impl Session {
     /// Portals of this pipeline on shards, which end with the transaction there and may still be executed.
     fn has_portals_waiting(&self) -> bool {
         self.portals.values().any(|portal| {
-            let Portal::Shard { shard, is_run: false, .. } = portal else { return false };
+            let Portal::Shard { shard, run: Run::NotYet | Run::InPart, .. } = portal else { return false };
             self.participants.iter().any(|participant| participant.shard == *shard && participant.needs_sync)
         })
     }
@@ -168,6 +169,9 @@ impl Session {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
+        if noticed.has_rows {
+            self.pinned_map.note_rows();
+        }
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
         }
@@ -176,6 +180,8 @@ impl Session {
             if self.is_aborted(crate::session::failure::sqlstate(&frame)) {
                 return Err(crate::session::shutting_down().into());
             }
+            let met = is_of_gate(&frame).then(|| self.gate_met());
+            self.cycle.note_move(met);
             let frame = self.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);
         }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
 use super::panicked::Running;
-use super::statement::{Portal, Statement};
+use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
@@ -117,6 +117,7 @@ impl Session {
         self.check_name_is_free(&name, parse.text.len())?;
         self.describe_if_fetch(&statement).await?;
         self.statements.insert(name.clone(), Arc::clone(&statement));
+        self.cycle.note_name(&name);
         let is_described = statement.description.get().is_some() || self.describe_own(&statement).is_some();
         if is_described || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
@@ -246,6 +247,7 @@ impl Session {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
         self.running = Running::Prepared(Arc::clone(&statement));
+        self.cycle.note_statement(statement.analysis().map(|analysis| &analysis.command));
         if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
             return Box::pin(self.bind_sequence_call(statement, body)).await;
         }
@@ -442,7 +444,7 @@ impl Session {
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
         let number = connection.unnamed_portal();
-        self.portals.insert(portal, Portal::Shard { shard, nested, number, is_run: false });
+        self.portals.insert(portal, Portal::Shard { shard, nested, number, run: Run::NotYet });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
     }
 
@@ -601,9 +603,14 @@ impl Session {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
         self.note_effects_of_portal(name)?;
+        if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
+            self.check_locks_are_right()?;
+        }
         match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
-            Portal::Shard { shard, nested, number, is_run } => {
-                *is_run |= limit <= 0;
+            Portal::Shard { shard, nested, number, run } => {
+                if *run != Run::Whole {
+                    *run = if limit <= 0 { Run::Whole } else { Run::InPart };
+                }
                 let (shard, nested, number) = (*shard, nested.clone(), *number);
                 self.gateway.counters.statement(RouteKind::SingleShard);
                 let write = |connection: &mut Connection| {
@@ -725,8 +732,9 @@ impl Session {
             self.batch.has_failed |= has_failed;
             return self.client.flush().await;
         }
+        has_failed |= self.batch.has_failed;
         self.end_batch(!must_abort).await?;
-        self.ready().await
+        self.end_cycle(has_failed).await
     }
 
     /// Nothing is owed any more. `is_right`: no shard has been told to undo what ran outside of a transaction.

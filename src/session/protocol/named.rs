@@ -55,6 +55,10 @@ impl<T: Weight> Named<T> {
         self.by_name.values()
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &T)> {
+        self.by_name.iter().map(|(name, value)| (&**name, value))
+    }
+
     pub fn insert(&mut self, name: Bytes, value: T) {
         self.bytes += value.bytes();
         if let Some(replaced) = self.by_name.insert(name, value) {

@@ -35,6 +35,8 @@ pub(in crate::session) struct Noticed {
     pub has_failed: bool,
     /// Where in the output the last of them begins.
     pub error_at: Option<usize>,
+    /// A row went to the client.
+    pub has_rows: bool,
     /// The error was about this text: it was not prepared.
     pub failed_parse: Option<StatementId>,
     /// Where in the output notices begin.
@@ -103,6 +105,7 @@ pub(in crate::session) fn step(
                 && matches!(header.tag, shard_tag::DATA_ROW | shard_tag::COPY_DATA)
             {
                 // A row larger than a buffer passes through in pieces.
+                noticed.has_rows = true;
                 connection.frame_bytes_left = header.total - rest.len();
                 run += rest.len();
             } else {
@@ -115,6 +118,7 @@ pub(in crate::session) fn step(
                 if let Reply::ExecuteNested(entry) = pending.reply {
                     connection.translate_row_of(entry, run + FRAME_HEADER_BYTES..run + header.total);
                 }
+                noticed.has_rows = true;
                 run += header.total;
             }
             shard_tag::NOTICE if pending.reply == Reply::Echo => {

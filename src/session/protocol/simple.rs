@@ -50,7 +50,7 @@ impl Session {
         if !self.open_cursors.is_empty() {
             self.close_cursor(b"").await?;
         }
-        self.ready().await
+        self.end_cycle(!is_right).await
     }
 
     /// What came before is answered first. False: there was an error, after which all is skipped until Sync.
@@ -73,10 +73,14 @@ impl Session {
                 Ok(())
             }
             [statement] => {
+                self.cycle.note_statement(Some(&statement.command));
                 self.check_not_failed(&statement.command)?;
                 self.run_statement(statement, text, &read).await
             }
-            _ => Box::pin(self.run_several(text, &read)).await,
+            _ => {
+                self.cycle.note_statement(None);
+                Box::pin(self.run_several(text, &read)).await
+            }
         }
     }
 

@@ -91,8 +91,8 @@ impl Weight for Arc<Statement> {
 #[derive(Clone)]
 pub(in crate::session) enum Portal {
     /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns. `number`: how
-    /// many unnamed portals that connection had seen then, this one among them. `is_run`: executed without a limit.
-    Shard { shard: ShardId, nested: NestedValues, number: u32, is_run: bool },
+    /// many unnamed portals that connection had seen then, this one among them.
+    Shard { shard: ShardId, nested: NestedValues, number: u32, run: Run },
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.
@@ -105,6 +105,15 @@ pub(in crate::session) enum Portal {
     Finished { statement: Arc<Statement>, bind: Bytes },
     /// Was run by the proxy, or has written on several shards: not a second time.
     Spent { statement: Arc<Statement>, bind: Bytes },
+}
+
+/// How far a portal on a shard has been executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum Run {
+    NotYet,
+    /// With a limit: there may be rows left.
+    InPart,
+    Whole,
 }
 
 impl Weight for Portal {

@@ -134,7 +134,9 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
+        self.client.map_until_rows = self.pinned_map.lend_until_rows();
         let merged = scatter(connections, spec, &mut self.client).await;
+        self.pinned_map.give_back(self.client.map_until_rows.take());
         match merged {
             Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
             Ok(ScatterEnd::Unranked(pieces)) => {

@@ -42,6 +42,10 @@ impl RowSink for Client {
         }
     }
 
+    fn begin(&mut self) {
+        self.map_until_rows = None;
+    }
+
     async fn send(&mut self) -> Result<(), SessionEnd> {
         if let Some(copy) = &mut self.copy_rows {
             copy.turn(&mut self.output);

@@ -456,6 +456,8 @@ impl Session {
         };
         let loaded = before(deadline, cancelled.as_mut(), Box::pin(watched)).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+        // What is left reads what has been gathered.
+        self.pinned_map.note_rows();
         *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);

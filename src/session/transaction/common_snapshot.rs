@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::shard_state;
 use super::snapshot::{is_away, take_snapshot};
+use super::snapshot_map::takes_snapshot;
 use crate::backend::STATEMENT_TIMEOUT;
 use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
@@ -29,7 +30,7 @@ use crate::session::reads::elsewhere::capitalised;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
-use crate::sql::analysis::{Analysis, Command, Isolation, Part};
+use crate::sql::analysis::{Analysis, Isolation, Part};
 
 /// Snapshots on all shards that were taken together.
 #[derive(Debug, Default)]
@@ -130,6 +131,7 @@ impl Session {
             self.let_spares_go(None).await?;
             let shards = self.online_shards();
             self.attach_all(&shards).await?;
+            let map = Box::pin(self.wait_until_none_held()).await?;
             let closed = self.close_barrier(&shards, deadline).await?;
             self.gateway.commits.failpoints.reach("snapshot_barrier").await;
             let taken = Box::pin(self.take_together(&shards)).await;
@@ -139,6 +141,7 @@ impl Session {
                 Ok(()) if self.are_all(&shards) => {
                     self.participants.iter_mut().for_each(|participant| participant.is_spare = false);
                     self.transaction.has_spares = false;
+                    self.transaction.snapshots.take_all(map, shards.iter().map(|shard| shard.id));
                     return Ok(());
                 }
                 opened => tracing::debug!(?opened, "snapshots of all shards do not count"),
@@ -231,11 +234,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Not SHOW, nor LOCK TABLE; a cursor has its own.
-fn takes_snapshot(command: &Command) -> bool {
-    !matches!(command, Command::Show(_) | Command::Lock | Command::Fetch { .. } | Command::CloseCursor(_) | Command::Notify)
 }
 
 /// Nothing but rows of sharded tables.

@@ -21,6 +21,7 @@ mod one_statement;
 pub(super) mod participant;
 pub(super) mod shard_state;
 pub(super) mod snapshot;
+pub(super) mod snapshot_map;
 pub(super) mod waits;
 
 use std::sync::Arc;
@@ -30,9 +31,10 @@ use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::{Alteration, Restart};
-use crate::routing::Touched;
+use crate::routing::Claims;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
+use crate::session::transaction::snapshot_map::Snapshots;
 use crate::sql::analysis::{Isolation, TransactionModes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +121,10 @@ pub(super) struct Transaction {
     pub decider: Option<Decider>,
     /// A shard that had joined was lost, and with it what was done there: the transaction can only end.
     lost: Option<Lost>,
-    /// What it has touched, with the owners of then.
-    pub touched: Touched,
+    /// What it has written or locked, with the owners of then. Of a pipeline outside of a block likewise.
+    pub claims: Claims,
+    /// With one snapshot for the whole transaction: the map that goes with it.
+    pub snapshots: Snapshots,
     /// The session's settings at BEGIN, to go back to.
     settings_before: Option<Arc<Settings>>,
 }
@@ -147,7 +151,8 @@ impl Transaction {
             listens: Vec::new(),
             decider: None,
             lost: None,
-            touched: Touched::default(),
+            claims: Claims::default(),
+            snapshots: Snapshots::default(),
             settings_before: None,
         }
     }
@@ -224,7 +229,8 @@ impl Transaction {
         self.listens.clear();
         self.decider = None;
         self.lost = None;
-        self.touched.clear();
+        self.claims.clear();
+        self.snapshots.clear();
         self.settings_before.take()
     }
 
@@ -255,6 +261,9 @@ impl Transaction {
     /// Back to the savepoint, which stays. Returns the settings at that point.
     pub fn rollback_to(&mut self, index: usize) -> Option<Arc<Settings>> {
         self.status = Status::Open;
+        if !matches!(self.common_snapshot, CommonSnapshot::Taken) {
+            self.snapshots.doubt();
+        }
         self.savepoints.truncate(index + 1);
         self.restarts.retain(|(depth, _)| *depth <= index);
         self.alterations.retain(|(depth, _)| *depth <= index);

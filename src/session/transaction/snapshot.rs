@@ -45,11 +45,10 @@ impl Session {
 
     /// Every shard takes its snapshot now. One that is away has none: the transaction cannot go there.
     pub(in crate::session) async fn open_snapshots(&mut self) -> Result<(), Failure> {
-        let snapshot = self.gateway.map.snapshot();
+        let snapshot = Box::pin(self.wait_until_none_held()).await?;
         let is_usable = |shard: &&Arc<Shard>| shard.is_home || (shard.state.is_ready() && shard.state != ShardState::Maintenance);
         let online = snapshot.shards.iter().filter(is_usable);
         let shards: Vec<Arc<Shard>> = online.cloned().collect();
-        drop(snapshot);
         if shards.len() < 2 || shards.len() > self.gateway.config.cross_shard.fan_out_max as usize {
             return Ok(());
         }
@@ -75,11 +74,12 @@ impl Session {
         for participant in self.participants.iter_mut().filter(|participant| joined.contains(&participant.shard)) {
             participant.connection.send().await;
         }
-        for shard in joined {
-            if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) {
+        for shard in &joined {
+            if let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) {
                 self.sync(index).await?;
             }
         }
+        self.transaction.snapshots.take_all(snapshot, joined);
         Ok(())
     }
 

@@ -77,6 +77,7 @@ impl Session {
         self.check_not_read_only(texts.0)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
+        self.staged_by = None;
         let moved = self.delete_and_insert(moving, texts, asked).await;
         self.is_staging = false;
         moved

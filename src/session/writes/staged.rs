@@ -199,6 +199,7 @@ impl Session {
         self.check_not_read_only(alone)?;
         self.check_text_is_exact()?;
         self.is_staging = true;
+        self.staged_by = None;
         let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
         self.is_staging = false;
         run

@@ -121,7 +121,7 @@ async fn a_gate_that_was_left_is_opened_when_every_proxy_has_followed() {
     let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY)").await;
     let other = connect_map(&d.cluster, false).await;
     // One of its statements is planned by the map as it was before.
-    let planned_before = other.snapshot();
+    let planned_before = other.in_use();
     let map = d.cluster.connect_map().await;
     let home = d.cluster.connect_shard(0).await;
     let declaring = async {

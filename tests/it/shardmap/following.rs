@@ -207,7 +207,7 @@ async fn the_lease_tells_the_epoch_that_no_statement_is_older_than() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let held = map.snapshot();
+    let held = map.in_use();
     reaches(held.epoch.counter).await;
     distribute_hash(&map, "t", 2).await;
     let renewals =

@@ -9,13 +9,12 @@ use crate::routing::StoredPlace;
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 
 impl StoredPlace {
-    /// The place of its shard among these.
+    /// The place of its shard among these. One that has its first partition of the table only now is not.
     pub(super) fn place_among(self, targets: &[Target]) -> Result<usize, PgError> {
         match self {
-            Self::On(shard) => targets.iter().position(|target| target.shard == shard).ok_or_else(|| {
-                PgError::new(SqlState::SERIALIZATION_FAILURE, "the sharding of a table has changed")
-                    .with_hint("Retry the transaction.")
-            }),
+            Self::On(shard, _) => {
+                targets.iter().position(|target| target.shard == shard).ok_or_else(crate::routing::sharding_has_changed)
+            }
             Self::Refused(error) => Err(error),
             Self::Unknown(_) => Err(PgError::internal("a lookup key was not looked up")),
         }

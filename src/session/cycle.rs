@@ -1,0 +1,189 @@
+//! What the client waits for, from its first message to ReadyForQuery, and the way back when a partition has moved meanwhile.
+//!
+//! A statement that is planned by a map from before a move may reach a shard after it. The shard's gate refuses it then, or the
+//! session sees by itself that an owner has changed. Where the statement is all of its transaction, nothing was applied; and where
+//! nothing of its answer has left, the client's messages are put back and handled again, by a newer map. Everybody else gets the
+//! `40001`.
+//!
+//! ```text
+//!   messages ─► planned ─► refused because of a move ─┬─ alone, unheard ─► wait for another map ─► the messages once more
+//!                                                     └─ otherwise ──────► 40001
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+
+use super::ddl::every_shard::keep_frames;
+use super::failure::is_of_gate;
+use super::resolve::HOLD_WAIT;
+use super::{Failure, Session, SessionEnd};
+use crate::routing::{self, MapSource};
+use crate::shardmap::Epoch;
+use crate::sql::analysis::Command;
+use crate::wire::shard_tag;
+
+#[derive(Default)]
+pub(super) struct Cycle {
+    /// Its messages, as long as they may be handled again.
+    messages: Vec<Bytes>,
+    bytes: usize,
+    /// Statements that were to be run.
+    statements: usize,
+    /// Names that were given to statements.
+    names: Vec<Bytes>,
+    /// How much the client had to be told before, and how often that had been sent.
+    before: (usize, u64),
+    /// It does what cannot be done again: it is not one query by itself, or is too long to be kept.
+    is_for_good: bool,
+    /// It has failed since a partition has moved, or is about to.
+    move_met: Option<MoveMet>,
+    /// How often its messages have been put back.
+    repeats: usize,
+}
+
+/// What has refused a statement.
+#[derive(Clone, Copy)]
+pub(super) enum MoveMet {
+    /// A shard's gate, where the map of this version has led to.
+    Gate(Option<Epoch>),
+    /// The session itself, by a newer map than it had begun with.
+    Session,
+}
+
+impl Cycle {
+    fn keep(&mut self, message: Bytes) {
+        self.bytes += message.len();
+        self.is_for_good |= self.bytes > KEPT_BYTES_MAX;
+        match self.is_for_good {
+            true => self.messages.clear(),
+            false => self.messages.push(message),
+        }
+    }
+
+    /// A statement is to be run.
+    #[inline]
+    pub fn note_statement(&mut self, command: Option<&Command>) {
+        self.statements += 1;
+        // What else there is may commit in the middle, or count for the session.
+        self.is_for_good |= !matches!(command, Some(Command::Query(_) | Command::Execute { .. }));
+        self.is_for_good |= self.statements > 1;
+    }
+
+    pub fn note_name(&mut self, name: &Bytes) {
+        if !name.is_empty() {
+            self.names.push(name.clone());
+        }
+    }
+
+    /// Of the error that comes last.
+    pub fn note_move(&mut self, met: Option<MoveMet>) {
+        self.move_met = met;
+    }
+
+    pub fn take_move(&mut self) -> Option<MoveMet> {
+        self.move_met.take()
+    }
+}
+
+impl Session {
+    /// An error is told.
+    pub(super) fn note_failure(&mut self, failure: &Failure) {
+        if !matches!(failure, Failure::Forwarded) {
+            self.cycle.note_move(self.move_met_by(failure));
+        }
+    }
+
+    fn move_met_by(&self, failure: &Failure) -> Option<MoveMet> {
+        match failure {
+            Failure::Error(error) if routing::is_of_move(error) => Some(MoveMet::Session),
+            Failure::Shard(frame) if is_of_gate(frame) => Some(self.gate_met()),
+            Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded | Failure::End(_) => None,
+        }
+    }
+
+    pub(super) fn gate_met(&self) -> MoveMet {
+        MoveMet::Gate(self.pinned_map.get().map(|map| map.epoch))
+    }
+
+    /// A message comes.
+    pub(super) fn note_message(&mut self, message: &Bytes) {
+        if !self.batch.is_open {
+            let repeats = std::mem::take(&mut self.cycle.repeats);
+            let before = (self.client.output.len(), self.client.flushes);
+            self.cycle = Cycle { before, repeats, is_for_good: self.transaction.is_open(), ..Cycle::default() };
+        }
+        self.cycle.keep(message.clone());
+    }
+
+    /// The end of a cycle: unless it is handled again, the client hears that it may go on.
+    pub(super) async fn end_cycle(&mut self, has_failed: bool) -> Result<(), SessionEnd> {
+        if let Some(met) = self.cycle.take_move()
+            && has_failed
+            && Box::pin(self.repeat_cycle(met)).await?
+        {
+            return Ok(());
+        }
+        self.cycle = Cycle::default();
+        self.ready().await
+    }
+
+    async fn repeat_cycle(&mut self, met: MoveMet) -> Result<bool, SessionEnd> {
+        let cycle = &self.cycle;
+        let is_alone = !cycle.is_for_good && cycle.statements == 1 && !self.transaction.is_open();
+        if !is_alone || cycle.repeats >= REPEATS_MAX || !self.finds_another_map(met, cycle.before).await? {
+            return Ok(false);
+        }
+        self.cycle.repeats += 1;
+        for name in std::mem::take(&mut self.cycle.names) {
+            self.statements.remove(&name);
+        }
+        let messages = std::mem::take(&mut self.cycle.messages);
+        self.client.put_back(&messages);
+        Ok(true)
+    }
+
+    /// The same for a cycle of the short way, whose messages have not been taken yet.
+    pub(super) async fn finds_another_map(&mut self, met: MoveMet, (told, flushes): (usize, u64)) -> Result<bool, SessionEnd> {
+        if flushes != self.client.flushes || told > self.client.output.len() {
+            return Ok(false);
+        }
+        self.release_idle();
+        self.pinned_map.unpin();
+        self.transaction.claims.clear();
+        self.transaction.decider = None;
+        // Answers from before may be waited for.
+        let refused = self.client.output.split_off(told);
+        self.client.flush().await?;
+        self.client.output.unsplit(refused);
+        let has_changed = match met {
+            MoveMet::Session | MoveMet::Gate(None) => true,
+            MoveMet::Gate(Some(planned_by)) => self.waits_for_another_map(planned_by).await?,
+        };
+        if has_changed {
+            tracing::debug!("a statement that met a move is run again");
+            keep_frames(&mut self.client.output, 0, |tag, _| tag == shard_tag::PARAMETER_STATUS);
+        }
+        Ok(has_changed)
+    }
+
+    /// `false`: there is none in time, or the client waits no longer.
+    async fn waits_for_another_map(&mut self, planned_by: Epoch) -> Result<bool, SessionEnd> {
+        let deadline = Instant::now() + HOLD_WAIT;
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        tokio::select! {
+            biased;
+            () = gateway.map.changed_since(planned_by) => Ok(true),
+            failure = patience.ends(&mut self.client, &cancel) => match failure {
+                Failure::End(end) => Err(end),
+                Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(false),
+            },
+            () = sleep_until(deadline) => Ok(false),
+        }
+    }
+}
+
+/// What a client sends for one statement is mostly far shorter.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+const REPEATS_MAX: usize = 5;

@@ -1,0 +1,174 @@
+//! From a statement's keys to its shards, for the session: waits while a partition is held, and takes note of what the transaction
+//! writes and locks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::route::{ROWS_AT_ONCE, Route};
+use super::writes::write::{Writing, WritingKind};
+use super::{Failure, Session};
+use crate::error::PgError;
+use crate::routing::{self, Inputs, PlacedRows, Resolution, Resolved, Target};
+use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionState, ShardId};
+use crate::sql::analysis::{Analysis, Effect, KeyCondition, Part, Scope};
+use crate::sql::is_access_share;
+
+/// What is looked for.
+struct Asked<'a> {
+    inputs: &'a Inputs<'a>,
+    /// Where a statement goes that touches no row.
+    preferred: Option<ShardId>,
+    /// It writes and locks nothing.
+    is_read: bool,
+    deadline: Instant,
+}
+
+impl Session {
+    pub(super) async fn resolve(&mut self, statement: &Analysis, parts: &[Part], inputs: &Inputs<'_>) -> Result<Target, Failure> {
+        let asked = Asked {
+            inputs,
+            preferred: self.shards_begun().next(),
+            is_read: statement.effect == Effect::Read,
+            deadline: Instant::now() + HOLD_WAIT,
+        };
+        let target = self.resolve_asked(parts, &asked).await?;
+        self.check_stage(&target)?;
+        // The rows of a COPY are claimed one by one.
+        if !asked.is_read && statement.copy_in.is_none() {
+            self.claim(&target);
+        }
+        Ok(target)
+    }
+
+    /// Waits while a partition is held.
+    async fn resolve_asked(&mut self, parts: &[Part], asked: &Asked<'_>) -> Result<Target, Failure> {
+        loop {
+            let own = self.transaction.snapshots.map();
+            let claims = &self.transaction.claims;
+            let resolution = Resolution { claims, by: own, preferred: asked.preferred, deadline: asked.deadline };
+            let held_by = match routing::resolve(&*self.gateway.map, parts, asked.inputs, &resolution).await? {
+                Resolved::Placed(target) => match self.compare_with_newest(&target, asked.is_read)? {
+                    None => return Ok(self.in_snapshot(target)),
+                    Some(held_by) => held_by,
+                },
+                Resolved::Held(epoch) => epoch,
+            };
+            Box::pin(self.wait_for_hold(held_by, asked.deadline.into())).await?;
+        }
+    }
+
+    /// All stages of a statement find the same owners: what one of them has read, or locked, the next one may write.
+    fn check_stage(&mut self, target: &Target) -> Result<(), PgError> {
+        if !self.is_staging {
+            return Ok(());
+        }
+        let first = self.staged_by.get_or_insert_with(|| Arc::clone(&target.map));
+        if Arc::ptr_eq(first, &target.map) || !routing::has_moved(first, &target.map, &target.touched) {
+            return Ok(());
+        }
+        Err(routing::partition_has_moved())
+    }
+
+    /// What comes later in the same transaction relies on it. By itself a statement of the simple protocol is all of its transaction.
+    fn claim(&mut self, target: &Target) {
+        if self.transaction.is_open() || self.batch.is_open {
+            self.transaction.claims.add(&target.map, &target.touched);
+        }
+    }
+
+    /// A cursor or a portal locks rows where they were when it was opened. By now others may change them elsewhere.
+    pub(super) fn check_locks_are_right(&self) -> Result<(), PgError> {
+        match self.transaction.claims.have_moved(&self.gateway.map.load()) {
+            true => Err(routing::partition_has_moved()),
+            false => Ok(()),
+        }
+    }
+
+    /// LOCK TABLE and TRUNCATE on every shard: no partition is held, and all of them are the transaction's. Which tables they name does
+    /// not matter enough to find out; a lock that keeps no writer out, such as that of a dump, is none.
+    pub(super) async fn claim_tables(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
+        if is_access_share(statement.alone(text)) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + HOLD_WAIT;
+        loop {
+            let map = self.gateway.map.snapshot();
+            let is_held = |partition: &Partition| partition.state == PartitionState::Held;
+            let waits = |group: &Arc<Group>| {
+                let claims = &self.transaction.claims;
+                group.partitions.iter().any(|partition| is_held(partition) && !claims.pass(group, partition))
+            };
+            if !map.groups.values().any(waits) {
+                map.groups.values().for_each(|group| self.transaction.claims.add_group(group));
+                return Ok(());
+            }
+            self.wait_for_hold(map.epoch, deadline.into()).await?;
+        }
+    }
+
+    /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.
+    pub(super) async fn route_rows(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        let Scope::Placed { parts, .. } = &statement.scope else { return Err(PgError::internal("rows without a place").into()) };
+        let group = parts.iter().find_map(|part| match part {
+            Part::Sharded { group, .. } => Some(*group),
+            Part::Home => None,
+        });
+        let group = group.ok_or_else(|| PgError::internal("rows without a shard key"))?;
+        let rows = statement.split_rows.clone().unwrap_or_default();
+        let deadline = Instant::now() + HOLD_WAIT;
+        let placed = loop {
+            match self.place_rows(group, &rows, inputs, deadline).await? {
+                Some(placed) => break placed,
+                // The map has changed the group while they were placed.
+                None if Instant::now() >= deadline => return Err(routing::held_too_long().into()),
+                None => {}
+            }
+        };
+        let (reach, shard_of_row) = placed.into_parts();
+        Ok(Route::Write(Arc::new(Writing { reach, kind: WritingKind::Rows(shard_of_row) })))
+    }
+
+    /// `None`: not all of them by one version of the group.
+    async fn place_rows(
+        &mut self,
+        group: GroupId,
+        rows: &[KeyCondition],
+        inputs: &Inputs<'_>,
+        deadline: Instant,
+    ) -> Result<Option<PlacedRows>, Failure> {
+        let mut placed = PlacedRows::default();
+        let mut targets: Option<Target> = None;
+        for (index, condition) in rows.iter().enumerate() {
+            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
+            let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
+            let asked = Asked { inputs, preferred, is_read: false, deadline };
+            let target = self.resolve_asked(&part, &asked).await?;
+            self.check_stage(&target)?;
+            placed.push(&target).ok_or_else(|| PgError::internal("a row belongs to several shards"))?;
+            match &mut targets {
+                None => targets = Some(target),
+                Some(all) if !has_same_group(&all.map, &target.map, group) => return Ok(None),
+                Some(all) => {
+                    all.touched.partitions.extend(target.touched.partitions);
+                    all.touched.groups.extend(target.touched.groups);
+                }
+            }
+        }
+        if let Some(all) = &targets {
+            self.claim(all);
+        }
+        Ok(Some(placed))
+    }
+}
+
+/// Nothing of the group differs between these versions of the map.
+fn has_same_group(one: &Arc<MapSnapshot>, other: &Arc<MapSnapshot>, group: GroupId) -> bool {
+    let is_same = |(one, other): (&Arc<Group>, &Arc<Group>)| Arc::ptr_eq(one, other);
+    Arc::ptr_eq(one, other) || one.group(group).zip(other.group(group)).is_some_and(is_same)
+}
+
+/// A statement waits this long for a partition that is held by a move.
+pub(super) const HOLD_WAIT: Duration = Duration::from_secs(5);
