@@ -175,7 +175,7 @@ impl Session {
         tokio::select! {
             biased;
             () = gateway.map.changed_since(planned_by) => Ok(true),
-            failure = patience.ends(&mut self.client, &cancel) => match failure {
+            failure = patience.ends(&cancel) => match failure {
                 Failure::End(end) => Err(end),
                 Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(false),
             },

@@ -133,7 +133,7 @@ impl Session {
         tokio::select! {
             biased;
             () = gateway.map.changed_since(held_by) => Ok(()),
-            failure = patience.ends(&mut self.client, &cancel) => Err(failure),
+            failure = patience.ends(&cancel) => Err(failure),
             () = sleep_until(deadline) => Err(held_too_long().into()),
         }
     }

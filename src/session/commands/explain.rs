@@ -8,9 +8,7 @@
 mod document;
 mod head;
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::{Buf, Bytes};
 
@@ -448,18 +446,8 @@ impl Session {
                 Ok(_) => {}
                 Err(error) => return Err(self.participant_lost(index, &error)),
             }
-            let client = &mut self.client;
-            let filled = poll_fn(|context| {
-                if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
-                    return Poll::Ready(Ok(filled));
-                }
-                client.poll_gone(context).map(Err)
-            })
-            .await;
-            match filled {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(self.participant_lost(index, &error)),
-                Err(end) => return Err(end.into()),
+            if let Err(error) = participant.connection.fill().await {
+                return Err(self.participant_lost(index, &error));
             }
         }
     }

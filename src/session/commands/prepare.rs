@@ -17,7 +17,7 @@ use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::protocol::describe::{Description, unless_gone};
+use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::ask::Request;
 use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
@@ -103,7 +103,7 @@ impl Session {
         if !is_ours {
             let mut connection = self.checkout(&home, &self.settings_now()).await?;
             self.cancel.started(&connection);
-            let answered = unless_gone(&mut self.client, async { Ok(connection.simple(&text).await) }).await?;
+            let answered = connection.simple(&text).await;
             connection.is_pinned |= was_interrupted(&answered);
             release(&self.cancel, connection);
             return answered.map_err(|error| crate::session::settings::setting::refused(&home.name, error));
@@ -113,7 +113,7 @@ impl Session {
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         self.cancel.started(&participant.connection);
-        let answered = unless_gone(&mut self.client, async { Ok(participant.connection.simple(&text).await) }).await?;
+        let answered = participant.connection.simple(&text).await;
         participant.connection.is_pinned |= was_interrupted(&answered);
         match answered {
             Ok(rows) => Ok(rows),

@@ -11,7 +11,7 @@ use crate::backend::{Connection, ConnectionError, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::execute::{CopyModel, CopyRows};
 use crate::routing::Inputs;
-use crate::session::protocol::describe::{error_frame, frame, unless_gone};
+use crate::session::protocol::describe::{error_frame, frame};
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::gather::{moved, release};
 use crate::session::route::Route;
@@ -143,7 +143,7 @@ impl Session {
                 let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
                 self.cancel.started(&participant.connection);
                 let heard = model(&mut participant.connection, &covered);
-                match unless_gone(&mut self.client, async { Ok(heard.await) }).await? {
+                match heard.await {
                     Ok(heard) => heard,
                     Err(error) => return Err(self.participant_lost(index, &error)),
                 }
@@ -152,8 +152,7 @@ impl Session {
                 let settings = self.settings_now();
                 let mut connection = self.checkout(&home, &settings).await?;
                 self.cancel.started(&connection);
-                let heard = model(&mut connection, &covered);
-                let heard = unless_gone(&mut self.client, async { Ok(heard.await) }).await?;
+                let heard = model(&mut connection, &covered).await;
                 release(&self.cancel, connection);
                 heard.map_err(|error| lost(&home.name, &error))?
             }

@@ -10,12 +10,11 @@
 //!                             └─ ROLLBACK, also to a savepoint before it
 //! ```
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::{Failure, Session, SessionEnd, lost};
+use super::super::{Failure, Session, lost};
 use super::gathered::GatheredCursor;
 use super::{Cursors, Source};
 use crate::backend::{ConnectionError, Own};
@@ -92,14 +91,7 @@ impl Session {
         // It has had temporary tables: no other client gets it.
         cursor.scratch.is_pinned = true;
         self.cancel.started(&cursor.scratch);
-        let client = &mut self.client;
-        let commit = Own::Transaction.text("COMMIT");
-        let committed: Result<Result<_, ConnectionError>, SessionEnd> = tokio::select! {
-            biased;
-            committed = cursor.scratch.simple(&commit) => Ok(committed),
-            end = poll_fn(|context| client.poll_gone(context)) => Err(end),
-        };
-        let committed = committed?;
+        let committed = cursor.scratch.simple(&Own::Transaction.text("COMMIT")).await;
         self.cancel.ended(&cursor.scratch);
         match committed {
             Ok(_) => Ok(()),

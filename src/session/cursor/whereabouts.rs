@@ -10,7 +10,7 @@ use super::super::gateway::MAP_DATABASE;
 use super::super::{Failure, Participant, Session};
 use crate::catalog::quoted_literal;
 use crate::error::PgError;
-use crate::session::protocol::describe::{Description, describe_unnamed_on, unless_gone};
+use crate::session::protocol::describe::{Description, describe_unnamed_on};
 use crate::session::protocol::statement::{Portal, Statement};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Command;
@@ -103,7 +103,7 @@ impl Session {
         participant.needs_sync = false;
         self.cancel.started(&participant.connection);
         let described = describe_unnamed_on(&mut participant.connection, &statement.key.text);
-        match unless_gone(&mut self.client, async { Ok(described.await) }).await? {
+        match described.await {
             Ok(described) => described.map_err(Failure::Shard),
             Err(error) => Err(self.participant_lost(index, &error)),
         }

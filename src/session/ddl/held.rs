@@ -28,7 +28,7 @@ impl Session {
             tokio::select! {
                 biased;
                 looked = gateway.look_for_held() => looked?,
-                failure = patience.ends(&mut self.client, &cancel) => return Err(failure),
+                failure = patience.ends(&cancel) => return Err(failure),
                 () = until(held_until) => return Err(not_known().into()),
             }
             self.refresh_context().await?;

@@ -12,7 +12,6 @@
 //! may be waiting for it.
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use crate::backend::STATEMENT_TIMEOUT;
 use crate::catalog::{mentions, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::cancel::CancelTarget;
-use crate::session::protocol::client::Client;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
@@ -165,7 +163,7 @@ impl Session {
             tokio::select! {
                 biased;
                 _ = epochs.changed() => {}
-                failure = patience.ends(&mut self.client, &cancel) => return Err(failure),
+                failure = patience.ends(&cancel) => return Err(failure),
                 () = until(held_until) => return Ok(()),
                 () = sleep(LEASE_CHECK) => {}
             }
@@ -199,7 +197,7 @@ pub(in crate::session) struct Patience {
 
 impl Patience {
     /// Comes when the client waits no longer. Cancel safe.
-    pub(in crate::session) async fn ends(&self, client: &mut Client, cancel: &CancelTarget) -> Failure {
+    pub(in crate::session) async fn ends(&self, cancel: &CancelTarget) -> Failure {
         tokio::select! {
             biased;
             () = cancel.cancelled() => canceled("user request").into(),
@@ -207,7 +205,6 @@ impl Patience {
             () = until(self.lock_timeout) => {
                 PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into()
             }
-            end = poll_fn(|context| client.poll_gone(context)) => end.into(),
         }
     }
 }

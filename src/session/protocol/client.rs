@@ -117,22 +117,6 @@ impl Client {
         }
     }
 
-    /// Looks whether the client has gone while a statement runs. Reads ahead a little, no more than the limit.
-    pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<SessionEnd> {
-        if self.input.len() >= READ_AHEAD_BYTES_MAX {
-            return Poll::Pending;
-        }
-        match self.poll_fill(context) {
-            Poll::Ready(Err(end)) => Poll::Ready(end),
-            Poll::Ready(Ok(())) => {
-                // More may follow: ask to be polled again.
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
     /// Sends everything in `output`. Cancel safe.
     pub async fn flush(&mut self) -> Result<(), SessionEnd> {
         self.flushes += u64::from(!self.output.is_empty());
@@ -213,8 +197,6 @@ impl From<io::Error> for SessionEnd {
 const IDLE_BUFFER_BYTES: usize = 512;
 /// A client cannot make us reserve more than this ahead of what it has sent.
 const FRAME_RESERVE_BYTES_MAX: usize = 1024 * 1024;
-/// Read ahead of a running statement, to notice a client that has gone.
-const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long a session that is over waits for a client that does not read.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(3);
 

@@ -4,12 +4,10 @@
 //! the next client that prepares the text costs no trip. Outside the session's transaction, unless it has touched the home
 //! shard, where it may have changed the schema.
 
-use std::future::{Future, poll_fn};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::client::Client;
 use super::statement::Statement;
 use super::told::hold_to;
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Own, Pooled, Reply, StatementName, is_record, is_user_type};
@@ -101,7 +99,7 @@ impl Session {
                 let prepared_max = self.gateway.prepared_max();
                 self.cancel.started(&participant.connection);
                 let described = describe_on(&mut participant.connection, statement, prepared_max);
-                unless_gone(&mut self.client, described).await?
+                described.await?
             }
             false => match self.describe_outside(&home, statement).await {
                 Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
@@ -206,8 +204,7 @@ impl Session {
         self.learn_oids(&mut connection, shard).await?;
         let prepared_max = self.gateway.prepared_max();
         self.cancel.started(&connection);
-        let described = describe_on(&mut connection, statement, prepared_max);
-        let described = unless_gone(&mut self.client, described).await;
+        let described = describe_on(&mut connection, statement, prepared_max).await;
         if !matches!(described, Err(Failure::End(_))) {
             release(&self.cancel, connection);
         }
@@ -245,18 +242,6 @@ pub(in crate::session) enum Aside {
     /// The connection of the temporary tables, outside of a transaction.
     Kept(usize),
     Outside(Pooled),
-}
-
-/// Waits for a shard, unless the client goes; its session then cancels what the shard still does.
-pub(in crate::session) async fn unless_gone<T>(
-    client: &mut Client,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::select! {
-        biased;
-        done = work => done,
-        end = poll_fn(|context| client.poll_gone(context)) => Err(end.into()),
-    }
 }
 
 async fn run_own(connection: &mut Connection, sql: &str) -> Result<(), Failure> {

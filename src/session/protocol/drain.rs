@@ -1,16 +1,13 @@
 //! Waits for a shard's answers and sends them on, until everything that is owed has come.
 //!
-//! While it waits it notices a client that has gone: the statement is cancelled and the connection closed, as the client can no
-//! longer take the answer. A client that does not read holds back the shard, not the proxy's memory.
-
-use std::future::poll_fn;
-use std::task::Poll;
+//! A client that does not read holds back the shard, not the proxy's memory. One that has gone is noticed by who watches over the
+//! session's whole work ([`crate::session::interrupted`]).
 
 use bytes::Bytes;
 
 use super::relay::{self, Noticed, Step};
 use super::statement::{Portal, Run};
-use crate::backend::{ConnectionError, Reply};
+use crate::backend::Reply;
 use crate::error::PgError;
 use crate::session::ddl::every_shard::keep_frames;
 use crate::session::failure::is_of_gate;
@@ -229,18 +226,9 @@ impl Session {
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
-        let client = &mut self.client;
-        let filled: Result<Result<(), ConnectionError>, SessionEnd> = poll_fn(|context| {
-            if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
-                return Poll::Ready(Ok(filled));
-            }
-            client.poll_gone(context).map(Err)
-        })
-        .await;
-        match filled {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.participant_lost(index, &error)),
-            Err(end) => Err(end.into()),
+        match participant.connection.fill().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.participant_lost(index, &error)),
         }
     }
 

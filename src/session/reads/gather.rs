@@ -6,7 +6,6 @@
 //! back to their pools when their part is over; on an error those that are in the middle of something are cancelled, and closed
 //! unless they are the session's own.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -445,16 +444,8 @@ impl Session {
         // A cancel request may find every backend between two statements, where it does nothing.
         let target = Arc::clone(&self.cancel);
         let mut cancelled = pin!(target.cancelled());
-        let client = &mut self.client;
         let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
-        let watched = async {
-            tokio::select! {
-                biased;
-                loaded = loading => loaded,
-                end = poll_fn(|context| client.poll_gone(context)) => Err(GatherError::Gone(Ended::Session(end))),
-            }
-        };
-        let loaded = before(deadline, cancelled.as_mut(), Box::pin(watched)).await?;
+        let loaded = before(deadline, cancelled.as_mut(), Box::pin(loading)).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
         // What is left reads what has been gathered.
         self.pinned_map.note_rows();

@@ -12,7 +12,6 @@
 //! LOCK TABLE takes no snapshot, and what it has waited for is to be seen in the one that is taken next: before the snapshots it
 //! is what it is in any transaction of one shard.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,7 +199,6 @@ impl Session {
     ) -> Result<Result<Closed, BarrierError>, Failure> {
         let limit = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
         let (target, barrier) = (Arc::clone(&self.cancel), Arc::clone(&self.gateway.barrier));
-        let client = &mut self.client;
         let timed_out = async {
             match limit {
                 Some(limit) => sleep_until(limit).await,
@@ -212,7 +210,6 @@ impl Session {
             closed = barrier.close(shards.to_vec(), deadline) => Ok(closed),
             () = target.cancelled() => Err(cancelled("canceling statement due to user request")),
             () = timed_out => Err(cancelled("canceling statement due to statement timeout")),
-            end = poll_fn(|context| client.poll_gone(context)) => Err(end.into()),
         }
     }
 

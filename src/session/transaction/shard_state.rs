@@ -99,7 +99,7 @@ impl Session {
             tokio::select! {
                 biased;
                 _ = epochs.changed() => {}
-                failure = patience.ends(&mut self.client, &cancel) => return Err(failure),
+                failure = patience.ends(&cancel) => return Err(failure),
                 () = sleep_until(deadline) => return Ok(false),
             }
         }

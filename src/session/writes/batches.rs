@@ -137,23 +137,14 @@ impl Session {
         Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
     }
 
-    /// Between two parts a cancel request finds no shard at work, and nobody else looks at the time or whether the client is there.
+    /// Between two parts a cancel request finds no shard at work, and nobody else looks at the time.
     pub(in crate::session) async fn check_goes_on(&mut self, watch: &mut Watch<'_, '_>) -> Result<(), Failure> {
-        let client = &mut self.client;
-        let (is_cancelled, gone) = poll_fn(|context| {
-            let gone = match client.poll_gone(context) {
-                Poll::Ready(end) => Some(end),
-                Poll::Pending => None,
-            };
-            Poll::Ready((watch.cancelled.as_mut().poll(context).is_ready(), gone))
-        })
-        .await;
+        let is_cancelled = poll_fn(|context| Poll::Ready(watch.cancelled.as_mut().poll(context).is_ready())).await;
         let ended = |reason: &str| PgError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {reason}"));
-        match (gone, watch.deadline) {
-            (Some(end), _) => Err(end.into()),
-            (None, _) if is_cancelled => Err(ended("user request").into()),
-            (None, Some(deadline)) if Instant::now() >= deadline => Err(ended("statement timeout").into()),
-            (None, _) => Ok(()),
+        match watch.deadline {
+            _ if is_cancelled => Err(ended("user request").into()),
+            Some(deadline) if Instant::now() >= deadline => Err(ended("statement timeout").into()),
+            Some(_) | None => Ok(()),
         }
     }
 }

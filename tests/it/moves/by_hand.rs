@@ -118,9 +118,11 @@ impl Moving {
             let script = format!(
                 "SET session_replication_role = replica;
                  CREATE TABLE shardgate.by_hand_gate (is_open bool);
+                 CREATE SEQUENCE shardgate.by_hand_refused;
                  CREATE FUNCTION shardgate.by_hand_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
                      IF (CASE WHEN TG_OP = 'DELETE' THEN OLD.id ELSE NEW.id END) IN ({ids})
                         AND NOT EXISTS (SELECT FROM shardgate.by_hand_gate) THEN
+                         PERFORM nextval('shardgate.by_hand_refused');
                          RAISE EXCEPTION 'the partition of this key is being moved' USING ERRCODE = '40001', CONSTRAINT = 'shardgate_gate';
                      END IF;
                      RETURN NULL;
@@ -136,6 +138,25 @@ impl Moving {
     pub async fn close_gate(&self) {
         self.shards[self.owner()].batch_execute("DELETE FROM shardgate.by_hand_gate").await.expect("closed");
         self.open_gate(self.target()).await;
+    }
+
+    /// How often gates have refused a row.
+    pub async fn refusals(&self) -> i64 {
+        let mut count = 0;
+        for shard in &self.shards[..2] {
+            let sql = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM shardgate.by_hand_refused";
+            count += shard.query_one(sql, &[]).await.expect("a count").get::<_, i64>(0);
+        }
+        count
+    }
+
+    /// They have refused one more.
+    pub async fn until_refused(&self, before: i64) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.refusals().await == before {
+            assert!(Instant::now() < deadline, "no gate refuses the statement");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub async fn open_gate(&self, shard: usize) {

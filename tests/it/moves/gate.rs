@@ -68,10 +68,11 @@ async fn a_statement_that_a_gate_refuses_is_run_again_by_a_newer_map() {
     moving.stage.assert_log_is_clean();
 }
 
-/// The statement leaves, and is refused or on its way there when the set changes its owner.
+/// The statement leaves and is refused, and the set changes its owner.
 async fn after_the_switch(moving: &Moving, client: &mut WireClient, balance: i32) -> String {
+    let before = moving.refusals().await;
     client.flush().await;
-    moving.until_at_work("reader").await;
+    moving.until_refused(before).await;
     moving.switch(balance).await;
     let told = client.transcript().await;
     moving.until_online().await;
