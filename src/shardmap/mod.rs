@@ -30,6 +30,7 @@ use crate::shard_key::Key;
 
 mod cache;
 mod changes;
+mod claims;
 mod current;
 mod cuts;
 mod encoding;
@@ -48,6 +49,7 @@ mod store;
 mod watch;
 
 pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
