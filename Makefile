@@ -8,7 +8,7 @@ DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS))
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-stop test test-only lint bench soak fuzz
+.PHONY: help setup build demo demo-move demo-stop test test-only lint bench soak fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -23,6 +23,10 @@ demo: setup ## a local cluster with the book catalogue (DETACH=1, PORT=6432, SHA
 	@echo "building shardgate and shard-rebalance (five to seven minutes the first time, on two cores)"
 	$(CARGO) build --profile demo --locked --bins
 	@$(BINARIES)/shardgate demo $(DEMO_ARGUMENTS)
+
+demo-move: setup ## partitions move under pgbench, and what the clients saw (MOVE_SECONDS=40 MOVE_RATE=500 MOVE_CLIENTS=8)
+	$(CARGO) build --profile demo --locked --bins
+	@sh scripts/demo-move.sh $(BINARIES)
 
 demo-stop: ## ends what `make demo DETACH=1` started
 	@if [ -x $(BINARIES)/shardgate ]; then $(BINARIES)/shardgate demo stop; else echo "no demo was built here"; fi

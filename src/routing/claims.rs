@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::shard_set::Touched;
-use crate::shardmap::{Group, MapSnapshot, Partition, PartitionId, PartitionState, Strategy};
+use crate::shardmap::{CountedClaim, Group, MapSnapshot, Partition, PartitionId, PartitionState, Strategy};
 
 /// Grows until the transaction ends. What is taken back to a savepoint stays in it.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ struct Claim {
     /// With the owners of then.
     group: Arc<Group>,
     partitions: Claimed,
+    /// Whoever holds the group waits for it.
+    _counted: CountedClaim,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,8 @@ impl Claims {
     fn of(&mut self, group: &Arc<Group>) -> &mut Claim {
         let known = self.claims.iter().position(|claim| Arc::ptr_eq(&claim.group, group));
         let place = known.unwrap_or_else(|| {
-            self.claims.push(Claim { group: Arc::clone(group), partitions: Claimed::These(SmallVec::new()) });
+            let _counted = group.claims.enter();
+            self.claims.push(Claim { group: Arc::clone(group), partitions: Claimed::These(SmallVec::new()), _counted });
             self.claims.len() - 1
         });
         &mut self.claims[place]

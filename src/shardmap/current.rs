@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::cache::{LookupCache, LookupKey};
+use super::claims::Superseded;
 use super::loader::Change;
 use super::model::{Epoch, GroupId, MapSnapshot, PartitionId};
 
@@ -54,6 +55,7 @@ pub(super) struct Current {
     epoch: watch::Sender<Epoch>,
     /// Earlier snapshots, oldest first, with their epochs; those that nobody holds any more are swept out.
     superseded: Mutex<Vec<(Epoch, Weak<MapInUse>)>>,
+    claims: Superseded,
 }
 
 impl Current {
@@ -64,6 +66,7 @@ impl Current {
             cache: LookupCache::new(lookup_cache_entries),
             writing: Mutex::new(()),
             superseded: Mutex::new(Vec::new()),
+            claims: Superseded::default(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Current {
             }
             // Before the swap: until then the old one is found as the current snapshot, so there is no gap.
             self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
+            self.claims.supersede(&old, &change.snapshot);
             self.cache.forget(&change.keys);
             self.snapshot.store(Arc::new(MapInUse::new(change.snapshot)));
         }
@@ -117,6 +121,12 @@ impl Current {
         let mut superseded = self.superseded.lock();
         superseded.retain(|(_, snapshot)| snapshot.strong_count() > 0);
         superseded.iter().map(|(epoch, _)| *epoch).fold(current, Epoch::min)
+    }
+
+    /// No transaction that has written or locked in a group before it was held is left. Ask for [`Current::reached`] first: what a
+    /// statement of an earlier version claims it claims before it ends.
+    pub(super) fn is_drained(&self) -> bool {
+        self.claims.are_drained(&self.snapshot.load())
     }
 
     /// The same, as if nobody held this snapshot once.

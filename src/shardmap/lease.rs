@@ -52,11 +52,20 @@ pub struct Lease {
     clients: AtomicI64,
     /// Counter of the epoch that the last renewal has told as reached.
     told_reached: AtomicI64,
+    /// The same of the one by which the held groups are drained; 0: they are not.
+    told_drained: AtomicI64,
 }
 
 impl Lease {
     pub(super) fn new(proxy_id: ProxyId, address: String) -> Self {
-        Self { proxy_id, address, valid_until: AtomicI64::new(0), clients: AtomicI64::new(0), told_reached: AtomicI64::new(0) }
+        Self {
+            proxy_id,
+            address,
+            valid_until: AtomicI64::new(0),
+            clients: AtomicI64::new(0),
+            told_reached: AtomicI64::new(0),
+            told_drained: AtomicI64::new(0),
+        }
     }
 
     /// One that is always valid, for maps without a database.
@@ -135,9 +144,10 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
 fn is_awaited(shared: &Shared, since_change: Duration) -> bool {
     let map = shared.current.load();
     let is_behind = || shared.lease.told_reached() < map.epoch.counter;
+    let is_full = || shared.lease.told_drained.load(Ordering::Relaxed) < map.epoch.counter;
     let is_held = || map.groups.values().any(|group| !group.held().is_empty());
     since_change < AWAITED_FOR && !map.redefinitions.is_empty() && is_behind()
-        || since_change < HOLD_AWAITED_FOR && is_behind() && is_held()
+        || since_change < HOLD_AWAITED_FOR && (is_behind() || is_full()) && is_held()
 }
 
 /// One renewal. Not cancel safe in that the row may be renewed without the lease getting longer, which harms nobody.
@@ -145,7 +155,8 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     let lease = &shared.lease;
     let sent_at = boot_time();
     let (seen, reached) = (shared.current.load().epoch, shared.current.reached());
-    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, seen, reached));
+    let drained = if shared.current.is_drained() { reached.counter } else { 0 };
+    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, seen, (reached, drained)));
     let Some(epoch) = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))? else {
         // The row is gone. Whoever changed the map meanwhile did not wait for us: all we know may be old.
         lease.end();
@@ -155,6 +166,7 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
         return Ok(());
     };
     lease.told_reached.store(reached.counter, Ordering::Relaxed);
+    lease.told_drained.store(drained, Ordering::Relaxed);
     let known = shared.current.load().epoch;
     if epoch < known {
         lease.end();
@@ -179,7 +191,7 @@ impl Store {
              )
              INSERT INTO shardgate_map.proxy (proxy_id, address, process) VALUES ($1, $2, $4)
              ON CONFLICT (proxy_id) DO UPDATE
-             SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, last_seen = clock_timestamp()",
+             SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, drained = 0, last_seen = clock_timestamp()",
         )
         .bind(lease.proxy_id.0)
         .bind(&lease.address)
@@ -189,10 +201,10 @@ impl Store {
     }
 
     /// Gives the map's epoch; `None`: the row is gone.
-    async fn renew_proxy(&self, lease: &Lease, seen: Epoch, reached: Epoch) -> Result<Option<Epoch>, StoreError> {
+    async fn renew_proxy(&self, lease: &Lease, seen: Epoch, (reached, drained): (Epoch, i64)) -> Result<Option<Epoch>, StoreError> {
         let row: Option<(i64, i64)> = sqlx::query_as(
             "UPDATE shardgate_map.proxy p
-             SET incarnation = $2, counter = $3, clients = $4, seen_incarnation = $5, seen_counter = $6,
+             SET incarnation = $2, counter = $3, clients = $4, seen_incarnation = $5, seen_counter = $6, drained = $7,
                  renewals = p.renewals + 1, last_seen = clock_timestamp()
              FROM shardgate_map.cluster c
              WHERE p.proxy_id = $1
@@ -204,6 +216,7 @@ impl Store {
         .bind(lease.clients.load(Ordering::Relaxed))
         .bind(seen.incarnation)
         .bind(seen.counter)
+        .bind(drained)
         .fetch_optional(&self.pool()?)
         .await
         .map_err(StoreError::reading)?;

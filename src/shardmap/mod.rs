@@ -30,7 +30,9 @@ use crate::shard_key::Key;
 
 mod cache;
 mod changes;
+mod claims;
 mod current;
+mod cuts;
 mod encoding;
 mod error;
 mod lease;
@@ -47,6 +49,8 @@ mod store;
 mod watch;
 
 pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use claims::{ClaimCount, CountedClaim};
+pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::changes::SchemaChangeId;
+use super::claims::ClaimCount;
 use crate::catalog::mentions;
 use crate::shard_key::{KeyColumn, KeyType};
 
@@ -138,6 +139,8 @@ pub struct Group {
     pub default_partition: Option<PartitionId>,
     /// Rows of the group may lie on shards that do not own them: a partition moves.
     pub has_residues: bool,
+    /// By this version of the group.
+    pub claims: ClaimCount,
     /// Positions in `partitions`, sorted by partition id.
     by_id: Vec<u32>,
     /// Hash only: where each partition but the first one begins. Side by side, as every statement searches here.
@@ -329,8 +332,19 @@ impl Group {
             Some(Bound::Key(_)) | None => None,
         });
         let hash_lows = hash_lows.collect();
-        let group =
-            Self { id, strategy, key_types, partitions, default_partition, by_id, hash_lows, owners, held, has_residues: false };
+        let group = Self {
+            id,
+            strategy,
+            key_types,
+            partitions,
+            default_partition,
+            by_id,
+            hash_lows,
+            owners,
+            held,
+            has_residues: false,
+            claims: ClaimCount::default(),
+        };
         match default_partition {
             Some(default) if strategy != Strategy::Lookup || group.partition(default).is_none() => {
                 Err(InvalidGroup::UnknownDefault)

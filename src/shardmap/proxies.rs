@@ -48,6 +48,7 @@ struct ProxyRow {
     incarnation: i64,
     counter: i64,
     renewals: i64,
+    drained: i64,
     /// Seconds since it was heard of last.
     silent: f64,
     /// Of [`process`].
@@ -147,6 +148,12 @@ impl Store {
         Ok(self.proxies().await?.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect())
     }
 
+    /// As [`Store::proxies_behind`], and those that have transactions which pass the hold of this epoch.
+    pub async fn proxies_not_drained(&self, held: Epoch) -> Result<Vec<ProxyBehind>, StoreError> {
+        let is_behind = |row: &ProxyRow| (row.reached() < held || row.drained < held.counter) && !row.is_gone();
+        Ok(self.proxies().await?.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect())
+    }
+
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
         Ok(self.proxies().await?.into_iter().map(|row| (row.proxy_id, row.renewals)).collect())
@@ -177,7 +184,7 @@ impl Store {
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
         sqlx::query_as(
-            "SELECT proxy_id, address, incarnation, counter, renewals, process,
+            "SELECT proxy_id, address, incarnation, counter, renewals, drained, process,
                     extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
              FROM shardgate_map.proxy",
         )

@@ -9,7 +9,7 @@ use crate::support::Cluster;
 const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
 
 /// The state and error of the last move, once `is_it` holds.
-async fn until_move(cluster: &Cluster, is_it: impl Fn(&str, &str) -> bool) -> (String, String) {
+pub async fn until_move(cluster: &Cluster, is_it: impl Fn(&str, &str) -> bool) -> (String, String) {
     let map = cluster.connect_map().await;
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -113,4 +113,37 @@ async fn doctor_finds_and_removes_what_is_left_over() {
         cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
     let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
     assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[tokio::test]
+async fn an_open_writer_delays_the_cut_over_and_sees_every_row() {
+    let (cluster, proxy) = started(TABLE).await;
+    let mut writer = proxy.connect().await;
+    let transaction = writer.transaction().await.expect("begin");
+    assert_eq!(transaction.execute("UPDATE t SET v = 'w'", &[]).await.expect("every row"), 1000);
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--max-pause", "200ms", "--manual-cutover", "--detach"])
+        .await;
+    // It waits before the copy for what has written already; new writers hold it up at the cut-over.
+    until_move(&cluster, |_, error| error.contains("lock timeout") || error.contains("transactions that write")).await;
+    transaction.commit().await.expect("commit");
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let transaction = writer.transaction().await.expect("begin");
+    assert_eq!(transaction.execute("UPDATE t SET v = 'x'", &[]).await.expect("every row"), 1000);
+    let map = cluster.connect_map().await;
+    map.execute("UPDATE shardgate_map.move SET asked = 'cutover'", &[]).await.expect("asked");
+    let attempts = "SELECT attempts FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while map.query_one(attempts, &[]).await.expect("attempts").get::<_, i32>(0) < 3 {
+        // It passes the hold, and reads by one owner of each row.
+        let count: i64 = transaction.query_one("SELECT count(*) FROM t WHERE v = 'x'", &[]).await.expect("count").get(0);
+        assert_eq!(count, 1000);
+        assert!(Instant::now() < deadline, "the cut-over is not tried");
+    }
+    assert_eq!(transaction.execute("UPDATE t SET v = 'y'", &[]).await.expect("every row"), 1000);
+    transaction.commit().await.expect("commit");
+    until_move(&cluster, |state, _| state == "done").await;
+    let count: i64 = writer.query_one("SELECT count(*) FROM t WHERE v = 'y'", &[]).await.expect("count").get(0);
+    assert_eq!(count, 1000);
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }

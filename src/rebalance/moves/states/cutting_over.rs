@@ -24,7 +24,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
     moving.the_move.state = MoveState::CuttingOver;
-    let outcome = timeout_at(began + budget, Box::pin(fence(moving, began + budget))).await;
+    let outcome = timeout_at(began + budget, Box::pin(fence(moving, held, began + budget))).await;
     let refused = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_)))) => return Err(stop),
@@ -60,12 +60,10 @@ pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Resu
     Ok(())
 }
 
-async fn fence(moving: &mut Moving, deadline: Instant) -> Result<(), Stop> {
+async fn fence(moving: &mut Moving, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
     moving.reach("held").await;
-    // Later than the hold, or the hold itself.
-    let epoch = moving.store.epoch().await?;
     let incarnations = (moving.source.incarnation().await?, moving.target.incarnation().await?);
-    all_reached(moving, epoch).await?;
+    all_drained(moving, epoch).await?;
     moving.reach("drained").await;
     let number = close(moving, deadline).await?;
     moving.reach("fenced").await;
@@ -82,9 +80,9 @@ async fn fence(moving: &mut Moving, deadline: Instant) -> Result<(), Stop> {
     Ok(())
 }
 
-/// As [`Moving::all_reached`], at a quicker pace.
-async fn all_reached(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
-    while !moving.store.proxies_behind(epoch).await?.is_empty() {
+/// As [`Moving::all_reached`], at a quicker pace; and no transaction is left that passes the hold.
+async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
+    while !moving.store.proxies_not_drained(epoch).await?.is_empty() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     Ok(())
