@@ -12,7 +12,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardgate::rebalance::doctor::{DoctorOptions, doctor};
 use shardgate::rebalance::history::{HistoryOptions, history};
-use shardgate::rebalance::move_verbs::{self, MoveRequest};
+use shardgate::rebalance::move_verbs::{self, IsolationRequest, MoveRequest};
+use shardgate::rebalance::partition_verbs::{self, Cuts};
 use shardgate::rebalance::plan::Cost;
 use shardgate::rebalance::plan_verbs::{self, PlanOptions};
 use shardgate::rebalance::units::parse_duration;
@@ -71,21 +72,39 @@ enum Verb {
         /// The shard that is to own them
         #[arg(long, value_name = "SHARD")]
         to: String,
-        /// Longest time for which statements may wait at the cut-over; it is tried again until it fits
-        #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_duration)]
-        max_pause: Duration,
-        /// Wait for the verb "cutover" when everything is copied and compared
-        #[arg(long)]
-        manual_cutover: bool,
-        /// Keep the source's rows until the verb "finish"
-        #[arg(long, conflicts_with = "finish")]
-        keep: bool,
-        /// Delete the source's rows after the switch and wait for it (this is done without it too)
-        #[arg(long)]
-        finish: bool,
-        /// Leave the driving to the proxies
-        #[arg(long)]
-        detach: bool,
+        #[command(flatten)]
+        how: HowToMove,
+    },
+    /// Give one key a partition of its own, and move it to a shard, online
+    Isolate {
+        /// The sharded table, with its schema if need be; the key moves in all tables of its colocation group
+        #[arg(long, value_name = "TABLE")]
+        table: String,
+        /// The shard key, after its key function; of several columns written as a row: (eu,42)
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+        key: String,
+        /// The shard that is to own it
+        #[arg(long, value_name = "SHARD")]
+        to: String,
+        #[command(flatten)]
+        how: HowToMove,
+    },
+    /// Cut a partition into pieces, which stay on its shard
+    #[command(group(clap::ArgGroup::new("where").required(true).args(["at", "into"])))]
+    Split {
+        #[arg(long, value_name = "ID")]
+        partition: i32,
+        /// Where the upper piece begins: a key of a range partition, a hash of a hash partition
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+        at: Option<String>,
+        /// Into this many equal pieces of the hash space
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
+        into: Option<u32>,
+    },
+    /// Make two neighbouring partitions of one shard one; of lookup partitions any two of one shard
+    Merge {
+        #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1, required = true)]
+        partitions: Vec<i32>,
     },
     /// One move: how far it is, and what an abort would do now
     Show { move_id: i32 },
@@ -111,6 +130,33 @@ enum Verb {
         #[arg(long, value_name = "N")]
         last: Option<u32>,
     },
+}
+
+/// Of `move` and `isolate`.
+#[derive(Args)]
+struct HowToMove {
+    /// Longest time for which statements may wait at the cut-over; it is tried again until it fits
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_duration)]
+    max_pause: Duration,
+    /// Wait for the verb "cutover" when everything is copied and compared
+    #[arg(long)]
+    manual_cutover: bool,
+    /// Keep the source's rows until the verb "finish"
+    #[arg(long, conflicts_with = "finish")]
+    keep: bool,
+    /// Delete the source's rows after the switch and wait for it (this is done without it too)
+    #[arg(long)]
+    finish: bool,
+    /// Leave the driving to the proxies
+    #[arg(long)]
+    detach: bool,
+}
+
+impl HowToMove {
+    fn options(&self) -> MoveOptions {
+        let max_pause_ms = u64::try_from(self.max_pause.as_millis()).unwrap_or(u64::MAX);
+        MoveOptions { max_pause_ms, manual_cutover: self.manual_cutover, keep: self.keep }
+    }
 }
 
 /// Of `plan`.
@@ -181,11 +227,28 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                 plan_verbs::plan(map, &options, out.as_deref()).await?;
             }
             Verb::Apply { file } => plan_verbs::apply(map, &file, common.json).await?,
-            Verb::Move { partition, to, max_pause, manual_cutover, keep, finish: _, detach } => {
-                let max_pause_ms = u64::try_from(max_pause.as_millis()).unwrap_or(u64::MAX);
-                let options = MoveOptions { max_pause_ms, manual_cutover, keep };
-                let request = MoveRequest { partitions: partition, target: to, options, is_detached: detach };
+            Verb::Move { partition, to, how } => {
+                let request = MoveRequest { partitions: partition, target: to, options: how.options(), is_detached: how.detach };
                 move_verbs::start(map, &request, common.json).await?;
+            }
+            Verb::Isolate { table, key, to, how } => {
+                let request = IsolationRequest { table, key, target: to, options: how.options(), is_detached: how.detach };
+                move_verbs::isolate(map, &request, common.json).await?;
+            }
+            Verb::Split { partition, at, into } => {
+                let cuts = match (at, into) {
+                    (Some(at), _) => Cuts::At(at),
+                    (None, pieces) => Cuts::Into(pieces.unwrap_or_default()),
+                };
+                partition_verbs::split(map, partition, &cuts, common.json).await?;
+            }
+            Verb::Merge { partitions } => {
+                let [a, b] = partitions[..] else {
+                    CommandLine::command()
+                        .error(ErrorKind::WrongNumberOfValues, "merge takes two partitions: --partitions A,B")
+                        .exit()
+                };
+                partition_verbs::merge(map, (a, b), common.json).await?;
             }
             Verb::Show { move_id } => move_verbs::show(map, move_id, common.json).await?,
             Verb::Abort { move_id } => move_verbs::ask(map, move_id, Some(Asked::Abort), common.json).await?,

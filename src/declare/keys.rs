@@ -1,6 +1,6 @@
-//! Keys and partitions: `map_key`, `map_keys`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`.
+//! Keys and partitions: `map_key`, `map_keys`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`, and planning moves.
 //!
-//! Changes of the map only; no row moves. The map's stored functions refuse what would leave rows behind.
+//! Changes of the map only; what is planned a proxy does. The map's stored functions refuse what would leave rows behind.
 
 use std::sync::Arc;
 
@@ -9,8 +9,10 @@ use super::functions::no_shard;
 use super::names::{Name, nearest};
 use super::{Caller, Control};
 use crate::error::{PgError, SqlState};
-use crate::shard_key::{Key, KeyColumn, KeyFunction, KeyType};
-use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, PartitionId, Strategy, Table, TableKind};
+use crate::shard_key::{Key, KeyColumn, KeyType};
+use crate::shardmap::{
+    Bound, Group, GroupId, Isolation, MapSnapshot, MoveOptions, PartitionId, Strategy, Table, TableKind, refuse_impossible_key,
+};
 
 /// A sharded table as the map knows it.
 struct ShardedTable {
@@ -97,7 +99,7 @@ pub(super) async fn map(control: &Control, caller: &Caller, arguments: &Argument
     let table = find(control, caller, arguments.text("table_name")?).await?;
     require_lookup(&table)?;
     let key = Key::parse_text(&table.group.key_types, arguments.text("key")?)?;
-    refuse_impossible(&table, &key)?;
+    refuse_impossible_key(&table.table, &key)?;
     let shard = arguments.text("shard")?;
     let partition = control.map.store().map_key(&caller.user, table.name(), &key, &table.group.key_types, shard).await?;
     control.reached().await?;
@@ -109,33 +111,11 @@ pub(super) async fn map_many(control: &Control, caller: &Caller, arguments: &Arg
     require_lookup(&table)?;
     let parse = |text: &String| Key::parse_text(&table.group.key_types, text);
     let keys = arguments.texts("keys")?.iter().map(parse).collect::<Result<Vec<Key>, PgError>>()?;
-    keys.iter().try_for_each(|key| refuse_impossible(&table, key))?;
+    keys.iter().try_for_each(|key| refuse_impossible_key(&table.table, key))?;
     let (types, shard) = (&table.group.key_types, arguments.text("shard")?);
     let mapped = control.map.store().map_keys(&caller.user, table.name(), &keys, types, shard).await?;
     control.reached().await?;
     Ok(mapped)
-}
-
-/// A mapping of `'12'` where the key is `right(isbn, 1)` would never be used: most likely the user gave the column's value.
-fn refuse_impossible(table: &ShardedTable, key: &Key) -> Result<(), PgError> {
-    for (column, datum) in table.key().iter().zip(key.data()) {
-        let Some(function) = column.function.as_ref().filter(|function| is_idempotent(function)) else { continue };
-        if function.apply(datum).is_some_and(|again| again != *datum) {
-            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "the key cannot be a result of the key function")
-                .with_detail(format!("The shard key of table \"{}\" is {}.", table.table.name, function.to_sql(&column.column)))
-                .with_hint("Give the function's result, not the column's value."));
-        }
-    }
-    Ok(())
-}
-
-/// Gives its own results again.
-fn is_idempotent(function: &KeyFunction) -> bool {
-    match function {
-        KeyFunction::Left(length) | KeyFunction::Right(length) => *length >= 0,
-        KeyFunction::Substr(from, _) => *from == 1,
-        KeyFunction::Modulo(_) | KeyFunction::DateTrunc(_) => true,
-    }
 }
 
 pub(super) async fn set_default(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<i32, PgError> {
@@ -150,7 +130,7 @@ pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) 
     let partition = PartitionId(arguments.integer("partition")?);
     let snapshot = control.fresh_snapshot().await?;
     let (group, _) = snapshot.partition(partition).ok_or_else(|| unknown_partition(partition))?;
-    let at = parse_bound(group, arguments.text("at")?)?;
+    let at = Bound::parse(group, arguments.text("at")?)?;
     let upper = control.map.store().split_partition(user, group, partition, &at).await?;
     control.reached().await?;
     Ok(upper.0)
@@ -159,24 +139,6 @@ pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) 
 fn unknown_partition(partition: PartitionId) -> PgError {
     PgError::new(SqlState::UNDEFINED_OBJECT, format!("partition {} does not exist", partition.0))
         .with_hint("SELECT partition_id, low, high FROM shardgate.partitions lists the partitions.")
-}
-
-/// Hash: a hash; range: a key.
-fn parse_bound(group: &Group, text: &str) -> Result<Bound, PgError> {
-    match group.strategy {
-        Strategy::Hash => text.trim().parse().map(Bound::Hash).map_err(|_| {
-            PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "a hash partition is split at a hash, which is a bigint")
-                .with_hint("SELECT low, high FROM shardgate.partitions shows the hashes where partitions begin.")
-        }),
-        Strategy::Range => parse_range_bound(&group.key_types, text),
-        // The map has its own words for it.
-        Strategy::Lookup => Ok(Bound::Key(Box::default())),
-    }
-}
-
-/// The first columns of a longer key are enough: `(eu)`.
-pub(super) fn parse_range_bound(key_types: &[KeyType], text: &str) -> Result<Bound, PgError> {
-    Ok(Bound::Key(Key::parse_text(key_types, text)?.ordered_bytes()))
 }
 
 pub(super) async fn merge(control: &Control, user: &str, arguments: &Arguments) -> Result<i32, PgError> {
@@ -192,6 +154,15 @@ pub(super) async fn plan_move(control: &Control, user: &str, partitions: &[i32],
     let target = arguments.text("to_shard")?;
     let planned = control.map.store().plan_move(user, &partitions, target, &MoveOptions::default(), None).await?;
     Ok(planned.0)
+}
+
+/// The same for one key, which gets a partition of its own first; no number where it is on that shard already.
+pub(super) async fn plan_isolation(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Option<i32>, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    let isolation = Isolation { table: table.name(), key: arguments.text("key")?, shard: arguments.text("shard")? };
+    let planned = control.map.store().plan_isolation(&caller.user, isolation, &MoveOptions::default(), None).await?;
+    control.reached().await?;
+    Ok(planned.map(|id| id.0))
 }
 
 pub(super) async fn locate(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Vec<Option<String>>, PgError> {

@@ -235,6 +235,9 @@ async fn run(
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
         Function::MovePartition => keys::plan_move(control, user, &[arguments.integer("partition")?], arguments).await.map(number),
         Function::MovePartitions => keys::plan_move(control, user, &arguments.integers("partitions")?, arguments).await.map(number),
+        Function::IsolateKey => {
+            Box::pin(keys::plan_isolation(control, caller, arguments)).await.map(|planned| vec![planned.map(|id| id.to_string())])
+        }
         Function::Locate => keys::locate(control, caller, arguments).await,
         Function::DeclareFunction => Box::pin(functions::declare(control, caller, arguments)).await.map(void),
         Function::UniqueId => control.unique_id().await.map(|id| vec![Some(id.to_string())]),

@@ -16,7 +16,6 @@ use super::checks::{Candidate, CandidateKind, Obstacle};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::key::TableKey;
-use super::keys::parse_range_bound;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
 use super::turn::{Turn, Unmade, repeated};
@@ -326,7 +325,7 @@ fn new_group(
 fn range_lows(key_types: &[KeyType], bounds: &[String]) -> Result<Vec<Option<Bound>>, PgError> {
     let mut lows = vec![None];
     for text in bounds {
-        let bound = parse_range_bound(key_types, text)?;
+        let bound = Bound::parse_key(key_types, text)?;
         if lows.last().is_some_and(|before: &Option<Bound>| before.as_ref() >= Some(&bound)) {
             return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "the bounds of the partitions do not ascend")
                 .with_detail(format!("\"{text}\" is not greater than the bound before it."))

@@ -23,6 +23,7 @@ pub(super) enum Function {
     MergePartitions,
     MovePartition,
     MovePartitions,
+    IsolateKey,
     Locate,
     DeclareFunction,
     UniqueId,
@@ -84,7 +85,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 17] = [
+    pub(super) const ALL: [Function; 18] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -97,6 +98,7 @@ impl Function {
         Function::MergePartitions,
         Function::MovePartition,
         Function::MovePartitions,
+        Function::IsolateKey,
         Function::Locate,
         Function::DeclareFunction,
         Function::UniqueId,
@@ -122,6 +124,7 @@ impl Function {
             Function::MergePartitions => "merge_partitions",
             Function::MovePartition => "move_partition",
             Function::MovePartitions => "move_partitions",
+            Function::IsolateKey => "isolate_key",
             Function::Locate => "locate",
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
@@ -146,6 +149,7 @@ impl Function {
             | Function::MergePartitions
             | Function::MovePartition
             | Function::MovePartitions
+            | Function::IsolateKey
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => false,
@@ -192,7 +196,7 @@ impl Function {
                 }
             }
             Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
-            Function::MapKey => {
+            Function::MapKey | Function::IsolateKey => {
                 const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
             }
             Function::MapKeys => {
@@ -245,14 +249,15 @@ impl Function {
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable => one(oid::VOID),
             // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
-            // the move.
+            // the move, or NULL where nothing has to move.
             Function::MapKey
             | Function::MapKeys
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
             | Function::MovePartition
-            | Function::MovePartitions => one(oid::INT4),
+            | Function::MovePartitions
+            | Function::IsolateKey => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

@@ -13,6 +13,7 @@ pub mod history;
 mod layout;
 pub mod move_verbs;
 pub mod moves;
+pub mod partition_verbs;
 pub mod plan;
 pub mod plan_verbs;
 mod render;

@@ -13,11 +13,23 @@ use tokio::time::sleep;
 use super::moves::drive::Driver;
 use super::{RebalanceError, units};
 use crate::failpoint::Failpoints;
-use crate::shardmap::{Asked, Move, MoveId, MoveOptions, MoveState, PartitionId, Store};
+use crate::shardmap::{Asked, Isolation, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind};
 
 #[derive(Clone, Debug)]
 pub struct MoveRequest {
     pub partitions: Vec<i32>,
+    pub target: String,
+    pub options: MoveOptions,
+    /// Leave the driving to the proxies.
+    pub is_detached: bool,
+}
+
+/// One key that is to have a partition of its own on another shard.
+#[derive(Clone, Debug)]
+pub struct IsolationRequest {
+    /// As `shardgate.tables` shows it, with or without its schema.
+    pub table: String,
+    pub key: String,
     pub target: String,
     pub options: MoveOptions,
     /// Leave the driving to the proxies.
@@ -110,13 +122,51 @@ pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Resul
     let partitions: Vec<PartitionId> = request.partitions.iter().copied().map(PartitionId).collect();
     let driving = (!request.is_detached).then_some(driver.id);
     let id = driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?;
-    if request.is_detached {
-        let planned = require(&driver.store, id).await?;
+    follow_planned(&driver, id, request.is_detached, is_json).await
+}
+
+async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, is_json: bool) -> Result<(), RebalanceError> {
+    let planned = require(&driver.store, id).await?;
+    if is_detached {
         return show_one(&planned, is_json);
     }
-    let options = request.options.clone();
-    let until = move |now: &Move| options.keep && now.journal.get("replication_ended").is_some();
-    follow(&driver, id, until, is_json).await
+    let keeps = planned.options.keep;
+    follow(driver, id, move |now: &Move| keeps && now.journal.get("replication_ended").is_some(), is_json).await
+}
+
+/// Gives one key a partition of its own, and moves it as [`start`] does. A key that is there already stays.
+pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -> Result<(), RebalanceError> {
+    let driver = driver(map_url).await?;
+    let (schema, name) = sharded_table(&driver.store.load().await?.snapshot, &request.table)?;
+    let isolation = Isolation { table: (&schema, &name), key: &request.key, shard: &request.target };
+    let driving = (!request.is_detached).then_some(driver.id);
+    match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
+        Some(id) => follow_planned(&driver, id, request.is_detached, is_json).await,
+        None => {
+            let mut out = io::stdout().lock();
+            match is_json {
+                true => writeln!(out, "{}", serde_json::json!({ "move_id": null, "target": request.target }))?,
+                false => writeln!(out, "The key is on shard {} already: nothing is to be moved.", request.target)?,
+            }
+            Ok(out.flush()?)
+        }
+    }
+}
+
+/// The sharded table of this name, with its schema in front or without.
+fn sharded_table(map: &MapSnapshot, wanted: &str) -> Result<(String, String), RebalanceError> {
+    let sharded = map.tables.values().filter(|table| matches!(table.kind, TableKind::Sharded { .. }));
+    let names = |table: &&std::sync::Arc<crate::shardmap::Table>| {
+        table.name == wanted || wanted.strip_prefix(&table.schema).and_then(|rest| rest.strip_prefix('.')) == Some(&table.name)
+    };
+    let found: Vec<(String, String)> = sharded.filter(names).map(|table| (table.schema.clone(), table.name.clone())).collect();
+    match &found[..] {
+        [table] => Ok(table.clone()),
+        [] => Err(RebalanceError::Refused(format!(
+            "table \"{wanted}\" is not sharded; SELECT * FROM shardgate.tables lists the tables"
+        ))),
+        [_, _, ..] => Err(RebalanceError::Refused(format!("there are several tables \"{wanted}\"; give the schema: SCHEMA.TABLE"))),
+    }
 }
 
 /// Says what is wanted of a move, and drives it until that is so.

@@ -87,6 +87,20 @@ impl KeyFunction {
         }
     }
 
+    /// Whether the function may have this result; `true` where that cannot be told.
+    pub fn can_give(&self, result: &KeyDatum) -> bool {
+        !self.is_idempotent() || self.apply(result).is_none_or(|again| again == *result)
+    }
+
+    /// Gives its own results again.
+    fn is_idempotent(&self) -> bool {
+        match self {
+            Self::Left(length) | Self::Right(length) => *length >= 0,
+            Self::Substr(from, _) => *from == 1,
+            Self::Modulo(_) | Self::DateTrunc(_) => true,
+        }
+    }
+
     /// The function as an SQL expression over `column` (quoted already), as PostgreSQL reads it back.
     pub fn to_sql(&self, column: &str) -> String {
         match self {

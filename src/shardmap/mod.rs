@@ -32,6 +32,7 @@ mod cache;
 mod changes;
 mod claims;
 mod current;
+mod cuts;
 mod encoding;
 mod error;
 mod lease;
@@ -49,6 +50,7 @@ mod watch;
 
 pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
 pub use claims::{ClaimCount, CountedClaim};
+pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
 pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};

@@ -3,6 +3,7 @@
 mod aborts;
 mod kills;
 mod operators;
+mod partitions;
 mod under_load;
 
 use std::process::{Command, Output};

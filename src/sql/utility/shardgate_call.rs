@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 17] = [
+const FUNCTIONS: [&str; 18] = [
     "add_shard",
     "alter_shard",
     "create_distributed_table",
@@ -23,6 +23,7 @@ const FUNCTIONS: [&str; 17] = [
     "declare_function",
     "distribute_table",
     "drop_shard",
+    "isolate_key",
     "locate",
     "map_key",
     "map_keys",

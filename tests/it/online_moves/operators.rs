@@ -9,7 +9,7 @@ use crate::support::Cluster;
 const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
 
 /// The state and error of the last move, once `is_it` holds.
-async fn until_move(cluster: &Cluster, is_it: impl Fn(&str, &str) -> bool) -> (String, String) {
+pub async fn until_move(cluster: &Cluster, is_it: impl Fn(&str, &str) -> bool) -> (String, String) {
     let map = cluster.connect_map().await;
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

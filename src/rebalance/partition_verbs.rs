@@ -1,0 +1,124 @@
+//! The verbs that cut and join partitions: changes of the map only, the rows stay where they are.
+//!
+//! A split at a place and a merge can be given again; a split into N pieces cannot be told from one that is wanted once more.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::RebalanceError;
+use crate::shardmap::{Bound, Group, MapSnapshot, PartitionId, Store, Strategy, equal_pieces};
+
+/// Where a partition is to be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cuts {
+    /// As a person writes it: a key of a range partition, a hash of a hash partition.
+    At(String),
+    /// Equal pieces of the hash space.
+    Into(u32),
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Piece {
+    partition_id: i32,
+    shard: String,
+    /// `None`: from the beginning, to the end.
+    low: Option<String>,
+    high: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Done {
+    /// It was so already.
+    is_unchanged: bool,
+    pieces: Vec<Piece>,
+}
+
+pub async fn split(map_url: &str, partition: i32, cuts: &Cuts, is_json: bool) -> Result<(), RebalanceError> {
+    let store = open(map_url).await?;
+    let id = PartitionId(partition);
+    let map = store.load().await?.snapshot;
+    let (group, whole) = map.partition(id).ok_or_else(|| unknown(id))?;
+    let bounds = match cuts {
+        Cuts::At(text) => Bound::parse(group, text).map(|bound| vec![bound]),
+        Cuts::Into(count) => equal_pieces(group, id, *count),
+    };
+    let bounds = bounds.map_err(|error| RebalanceError::from(crate::shardmap::StoreError::Refused(error)))?;
+    let begins = |bound: &Bound| group.partitions.iter().any(|partition| partition.low.as_ref() == Some(bound));
+    let is_outside = |bound: &Bound| {
+        whole.low.as_ref().is_some_and(|low| bound <= low) || (!begins(bound) && group.high(id).is_some_and(|high| bound >= high))
+    };
+    if bounds.iter().any(is_outside) {
+        return Err(RebalanceError::Refused(format!(
+            "cannot split partition {partition} at its edge or outside of it: it reaches from {} to {}",
+            shown(group, whole.low.as_ref()).unwrap_or_else(|| "the beginning".to_owned()),
+            shown(group, group.high(id)).unwrap_or_else(|| "the end".to_owned())
+        )));
+    }
+    let made = store.split_group(ACTOR, group, &bounds).await?;
+    let map = store.load().await?.snapshot;
+    let group = map.group(group.id).map(|group| &**group).ok_or_else(|| unknown(id))?;
+    let of_split = |low: Option<&Bound>| low == whole.low.as_ref() || low.is_some_and(|low| bounds.contains(low));
+    let pieces = group.partitions.iter().filter(|partition| of_split(partition.low.as_ref()));
+    let pieces = pieces.map(|partition| piece(&map, group, partition.id)).collect();
+    print(&Done { is_unchanged: made == 0, pieces }, is_json)
+}
+
+/// The one that remains has both.
+pub async fn merge(map_url: &str, (a, b): (i32, i32), is_json: bool) -> Result<(), RebalanceError> {
+    let store = open(map_url).await?;
+    let (a, b) = (PartitionId(a), PartitionId(b));
+    let map = store.load().await?.snapshot;
+    let (kept, gone) = if map.partition(a).is_some() { (a, b) } else { (b, a) };
+    let is_done = map.partition(gone).is_none() && store.was_merged(kept, gone).await?;
+    let remaining = if is_done { kept } else { store.merge_partitions(ACTOR, a, b).await? };
+    let map = store.load().await?.snapshot;
+    let (group, _) = map.partition(remaining).ok_or_else(|| unknown(remaining))?;
+    print(&Done { is_unchanged: is_done, pieces: vec![piece(&map, group, remaining)] }, is_json)
+}
+
+async fn open(map_url: &str) -> Result<Store, RebalanceError> {
+    let store = Store::new(map_url)?;
+    store.check().await?;
+    Ok(store)
+}
+
+fn unknown(id: PartitionId) -> RebalanceError {
+    RebalanceError::Refused(format!("partition {} does not exist; \"shard-rebalance status --partitions\" lists them", id.0))
+}
+
+fn piece(map: &MapSnapshot, group: &Group, id: PartitionId) -> Piece {
+    let partition = group.partition(id);
+    let shard = partition.and_then(|partition| map.shard(partition.shard));
+    let high = if group.strategy == Strategy::Lookup { None } else { group.high(id) };
+    Piece {
+        partition_id: id.0,
+        shard: shard.map(|shard| shard.name.clone()).unwrap_or_default(),
+        low: shown(group, partition.and_then(|partition| partition.low.as_ref())),
+        high: shown(group, high),
+    }
+}
+
+fn shown(group: &Group, bound: Option<&Bound>) -> Option<String> {
+    bound.map(|bound| bound.to_text(&group.key_types))
+}
+
+fn print(done: &Done, is_json: bool) -> Result<(), RebalanceError> {
+    let mut out = io::stdout().lock();
+    if is_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(done)?)?;
+        return Ok(out.flush()?);
+    }
+    if done.is_unchanged {
+        writeln!(out, "It is so already; nothing was changed.")?;
+    }
+    for piece in &done.pieces {
+        let low = piece.low.as_deref().unwrap_or("the beginning");
+        let high = piece.high.as_deref().unwrap_or("the end");
+        writeln!(out, "partition {} on {}: from {low} to {high}", piece.partition_id, piece.shard)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// For the history of the map.
+const ACTOR: &str = "shard-rebalance";
