@@ -19,7 +19,7 @@ use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, sup
 use crate::backend::catalog_reader::{self, CatalogError, WhenHeld};
 use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
+use crate::shardmap::{MapSnapshot, MoveState, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
@@ -54,6 +54,7 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
     if is_done(&turn.snapshot, new)? {
         return Ok(());
     }
+    refuse_beside_moves(control, new.name).await?;
     let mut shard = ShardConnection::open_new(new.name, new.url).await?;
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
     let new = &NewShard { identity: Some(&uuid), ..new.clone() };
@@ -65,6 +66,22 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
     shard.close().await;
     turn.end().await;
     result
+}
+
+/// The home shard's schema has the gates of a move, which are nothing to copy.
+async fn refuse_beside_moves(control: &Control, name: &str) -> Result<(), PgError> {
+    let moves = control.map.store().running_moves().await?;
+    match moves.iter().find(|running| running.state != MoveState::Planned) {
+        None => Ok(()),
+        Some(running) => {
+            Err(PgError::new(SqlState::OBJECT_IN_USE, format!("shard \"{name}\" cannot be added while move {} runs", running.id.0))
+                .with_detail(format!("Its state is \"{}\". Nothing was changed.", running.state.name()))
+                .with_hint(format!(
+                    "Repeat it when the move has ended; \"shard-rebalance show {}\" says how far it is.",
+                    running.id.0
+                )))
+        }
+    }
 }
 
 /// The home shard. Overtaken by another one it is the second shard.

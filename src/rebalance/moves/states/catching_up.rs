@@ -13,6 +13,10 @@ use super::{copying, cutting_over};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
+    if cutting_over::has_switched(moving).await? {
+        // The map has failed over to a server that has not heard of the cut-over at all.
+        return cutting_over::switch_again(moving).await;
+    }
     if moving.the_move.journal.get("verified").is_none() {
         catch_up(moving).await?;
         return moving.advance(MoveState::Verifying, json!({})).await;

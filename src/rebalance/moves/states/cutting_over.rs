@@ -47,8 +47,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
 /// The driver of the hold is gone, or has given it up: back, unless the set has switched after all.
 pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let id = moving.the_move.id;
-    let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", id.0);
-    if moving.target.value::<bool>(&decided).await? {
+    if has_switched(moving).await? {
         // The map has forgotten it: it has failed over to a server that had not heard of the switch.
         let incarnation = moving.store.epoch().await?.incarnation;
         switch(moving, Epoch { incarnation, counter: 0 }).await?;
@@ -58,6 +57,20 @@ pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Resu
     moving.store.release_move(&moving.actor, id, moving.term, reason).await?;
     moving.the_move.state = MoveState::CatchingUp;
     Ok(())
+}
+
+/// The target has been told that it owns the set: nothing goes back.
+pub(in super::super) async fn has_switched(moving: &mut Moving) -> Result<bool, Stop> {
+    let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
+    Ok(moving.target.value(&decided).await?)
+}
+
+/// Of a map that has forgotten that it was held.
+pub(in super::super) async fn switch_again(moving: &mut Moving) -> Result<(), Stop> {
+    let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
+    moving.the_move.state = MoveState::CuttingOver;
+    switch(moving, held).await?;
+    switched::take_over(moving, None).await
 }
 
 async fn fence(moving: &mut Moving, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
