@@ -9,7 +9,7 @@
 //! what PostgreSQL computes over rows of several shards; `writes`, rows that are numbered and dated, and their kind;
 //! `partitioned`, declaratively partitioned tables; `actions`, what foreign keys and partitions do unseen; `unseen`, what functions,
 //! triggers and policies read, and values that are computed once; `collations`, text in other orders than that of its bytes;
-//! `merges`, what rows are sorted and grouped by when they are put together; `staying`, rows that are brought to the shards of others. The
+//! `moving`, what might see rows that are being moved; `merges`, what rows are sorted and grouped by when they are put together; `staying`, rows that are brought to the shards of others. The
 //! others are told in databases with such an order too.
 
 mod answer;
@@ -99,6 +99,14 @@ const STAYING: Scene = Scene {
     rows: include_str!("parity/staying/rows.sql"),
     declare: include_str!("parity/staying/declare.sql"),
     locate: "SELECT shardgate.locate('facts', '1')",
+};
+
+/// What is particular about rows that lie where they are not owned.
+const MOVING: Scene = Scene {
+    schema: include_str!("parity/moving/schema.sql"),
+    rows: include_str!("parity/moving/rows.sql"),
+    declare: include_str!("parity/moving/declare.sql"),
+    locate: "SELECT shardgate.locate('m_t', '1')",
 };
 
 #[tokio::test]

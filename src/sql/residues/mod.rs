@@ -37,6 +37,7 @@ use crate::sql::parse::tokens::Tokens;
 
 mod condition;
 mod from_clause;
+mod long_lists;
 mod places;
 mod proof;
 #[cfg(test)]
@@ -142,12 +143,23 @@ fn exclude(text: &str, context: &Context, groups: &[GroupId]) -> Result<Option<(
     if additions.splices.is_empty() {
         return Ok(None);
     }
+    let (before, after) = abridged(text, &additions.splices);
     let (covered, shifts) = spliced(text, additions.splices);
-    if proof::holds(text, &covered, &additions.conditions)? {
+    if proof::holds(&before, &after, &additions.conditions)? {
         Ok(Some((covered, shifts)))
     } else {
         Err(uncoverable("The text with the conditions does not read as the statement with them."))
     }
+}
+
+/// Both texts without the most of their long lists.
+fn abridged(text: &str, splices: &[Splice]) -> (String, String) {
+    let mut cuts = long_lists::cuts(&Tokens::of(text));
+    // Nothing is put into a list of constants.
+    cuts.retain(|cut| splices.iter().all(|splice| splice.end <= cut.start || splice.start >= cut.end));
+    let before = spliced(text, cuts.clone()).0;
+    cuts.extend_from_slice(splices);
+    (before, spliced(text, cuts).0)
 }
 
 /// Insertions in the order of the text; of several at one place the earlier one comes first.

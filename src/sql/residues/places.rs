@@ -31,13 +31,13 @@ pub struct Additions {
 
 /// `tree`: of `text`. `groups`: those that have residues.
 pub fn additions(text: &str, tree: &Tree, context: &Context, groups: &[GroupId]) -> Result<Additions, PgError> {
-    if may_spell_names(text) {
-        return Err(uncoverable("It spells names by code points."));
-    }
     let tokens = Tokens::of(text);
     let mut walk = Walk { tokens: &tokens, context, groups, found: Additions::default(), one_row_names: 0 };
     for statement in tree.stmts() {
         walk.command(statement)?;
+    }
+    if !walk.found.splices.is_empty() && may_spell_names(text) {
+        return Err(uncoverable("It spells names by code points."));
     }
     Ok(walk.found)
 }
@@ -87,6 +87,9 @@ impl<'w> Walk<'w> {
 
     /// Anywhere in the text, in whatever schema.
     fn names_such_a_table(&self) -> bool {
+        if may_spell_names(self.tokens.text()) {
+            return true;
+        }
         let names: BTreeSet<String> = (0..self.tokens.count()).filter_map(|token| self.tokens.identifier(token)).collect();
         self.context.catalog.relations.values().any(|relation| {
             names.contains(&relation.name)

@@ -123,6 +123,16 @@ fn positions_are_those_of_the_text_before() {
 }
 
 #[test]
+fn a_long_list_is_covered_in_the_time_of_reading_it() {
+    let context = context();
+    let map = residues(&context);
+    let numbers = (0..50_000).map(|number| format!("({number}, 'x')")).collect::<Vec<_>>().join(", ");
+    let text = format!("SELECT * FROM t JOIN (VALUES {numbers}) AS v (a, b) ON v.a = t.x WHERE x = 1");
+    let found = covered(&text, &context, &map).expect("covered");
+    assert_eq!(shortened(&found), text.replace("WHERE x = 1", "WHERE <public.t.id> AND (x = 1)"));
+}
+
+#[test]
 fn a_text_serves_the_groups_that_it_was_covered_for() {
     let context = context();
     let (map, mut part) = (residues(&context), residues(&context));

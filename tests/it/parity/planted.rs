@@ -3,15 +3,27 @@
 //! Every scene again, in a world where each shard holds altered copies of the rows that the other shards own, as in the middle of a
 //! move of everything. What is refused for that reason alone is listed with its reason, and nothing else may differ.
 
-use super::runner::{Mode, Runner};
+use super::runner::{ALL_MODES, Mode, Runner};
 use super::world::World;
-use super::{ACTIONS, GATHER, GENERAL, KEYS, MERGES, PARTITIONED, STAYING, UNSEEN, WRITES, run_files};
+use super::{ACTIONS, GATHER, GENERAL, KEYS, MERGES, MOVING, PARTITIONED, STAYING, UNSEEN, WRITES, run_files};
+use crate::support::volume;
+
+/// A query, and a prepared statement.
+const SOME_MODES: &[Mode] = &[Mode::Simple, Mode::Binary];
 
 async fn run(world: &mut World, name: &str) {
     let mut runner = Runner::new(world).await;
-    runner.modes = &[Mode::Simple, Mode::Binary];
+    runner.modes = volume(SOME_MODES, ALL_MODES);
     run_files(&mut runner, name, None).await;
     runner.tally.finish_but_for(&format!("{name}, planted"), name, UNCOVERED);
+}
+
+#[tokio::test]
+async fn whatever_they_are_asked() {
+    let mut world = World::start_planted(MOVING).await;
+    let mut runner = Runner::new(&mut world).await;
+    run_files(&mut runner, "moving", None).await;
+    runner.tally.finish_but_for("moving, planted", "moving", UNCOVERED);
 }
 
 #[tokio::test]

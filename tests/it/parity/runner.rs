@@ -22,7 +22,7 @@ pub enum Mode {
     Declared,
 }
 
-const ALL_MODES: &[Mode] = &[Mode::Simple, Mode::Text, Mode::Binary, Mode::BinaryResults, Mode::Declared];
+pub const ALL_MODES: &[Mode] = &[Mode::Simple, Mode::Text, Mode::Binary, Mode::BinaryResults, Mode::Declared];
 
 #[derive(Default)]
 pub struct Tally {

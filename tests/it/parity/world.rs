@@ -182,7 +182,7 @@ impl World {
         if is_planted {
             self.plant().await;
             // Reads the map anew.
-            proxy.rows(scene.locate).await;
+            proxy.rows("SELECT shardgate.alter_shard('shard1', capacity => 1)").await;
         }
         self.plain_names = names(&mut self.direct[PLAIN_SIDE]).await;
         self.home_names = names(&mut self.direct[HOME_SIDE]).await;
@@ -358,6 +358,7 @@ const HOME_SIDE: usize = 1;
 const PLAIN: &str = "plain";
 /// Bounds between the partitions of range tables.
 const SPLITS: &[(&str, &[&str])] = &[
+    ("m_days", &["'2024-01-08'", "'2024-01-15'", "'2024-01-22'"]),
     ("orders", &["'2024-02-01'", "'2024-04-01'", "'2024-06-01'", "'2025-01-01'"]),
     ("readings", &["'4', '-infinity'", "'7', '2024-06-01 03:00:00'"]),
     ("r_int2", &["'-100'", "'100'"]),

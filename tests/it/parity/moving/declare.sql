@@ -1,0 +1,13 @@
+SELECT shardgate.reference_table('m_r');
+SELECT shardgate.distribute_table('m_t', 'id', partitions => 12);
+SELECT shardgate.distribute_table('m_u', 'id', colocate_with => 'm_t');
+SELECT shardgate.distribute_table('m_l', 'code', 'lookup');
+SELECT shardgate.distribute_table('m_pair', 'a, b', partitions => 7);
+SELECT shardgate.distribute_table('m_days', 'day', 'range');
+SELECT shardgate.distribute_table('m_kept', 'id', partitions => 9);
+SELECT shardgate.map_key('m_l', 'A', 'shard0');
+SELECT shardgate.map_key('m_l', 'B', 'shard1');
+SELECT shardgate.map_key('m_l', 'C', 'shard2');
+SELECT shardgate.map_key('m_l', 'D', 'shard0');
+SELECT shardgate.map_key('m_l', 'E', 'shard1');
+SELECT shardgate.map_key('m_l', 'F', 'shard2');

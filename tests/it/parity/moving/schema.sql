@@ -1,0 +1,23 @@
+DO $$ BEGIN CREATE ROLE parity_mover; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+CREATE TABLE m_r (x int PRIMARY KEY, name text);
+CREATE TABLE m_t (id bigint, x int NOT NULL, note text);
+CREATE TABLE m_u (id bigint, y int, note text);
+CREATE TABLE m_l (code text, n int NOT NULL);
+CREATE TABLE m_pair (a int, b bigint, c int);
+CREATE TABLE m_days (day date, n int);
+CREATE TABLE m_kept (id bigint, x int);
+GRANT SELECT (id, x), UPDATE (x), DELETE ON m_t TO parity_mover;
+GRANT SELECT ON m_r, m_u TO parity_mover;
+-- What a user may put before PostgreSQL's own operators and functions.
+CREATE SCHEMA theirs;
+GRANT USAGE ON SCHEMA theirs TO PUBLIC;
+CREATE FUNCTION theirs.inside(bigint, int8multirange) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN true; END $$;
+CREATE FUNCTION theirs.same(bigint, bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN true; END $$;
+CREATE FUNCTION theirs.same(int, int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN true; END $$;
+CREATE FUNCTION theirs.same(text, text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN true; END $$;
+CREATE OPERATOR theirs.<@ (LEFTARG = bigint, RIGHTARG = int8multirange, FUNCTION = theirs.inside);
+CREATE OPERATOR theirs.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = theirs.same);
+CREATE OPERATOR theirs.= (LEFTARG = int, RIGHTARG = int, FUNCTION = theirs.same);
+CREATE OPERATOR theirs.= (LEFTARG = text, RIGHTARG = text, FUNCTION = theirs.same);
+CREATE FUNCTION theirs.hashint8extended(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 0::bigint';
+CREATE FUNCTION theirs.unnest(text[]) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS 'SELECT NULL::text';
