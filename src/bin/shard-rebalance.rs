@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use shardgate::rebalance::apply::apply;
 use shardgate::rebalance::doctor::{DoctorOptions, doctor};
 use shardgate::rebalance::history::{HistoryOptions, history};
 use shardgate::rebalance::move_verbs::{self, IsolationRequest, MoveRequest};
@@ -47,7 +48,7 @@ enum Verb {
         #[arg(long)]
         partitions: bool,
     },
-    /// The moves that would make the shards even; changes nothing
+    /// The splits and moves that would make the shards even; changes nothing
     Plan {
         /// What to even out; "rows" counts them, which reads every sharded table
         #[arg(long, value_enum, default_value = "bytes")]
@@ -62,7 +63,7 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Do exactly the moves of a plan that was written with "plan --out"
+    /// Do exactly what a plan says that was written with "plan --out"
     Apply { file: PathBuf },
     /// Move a set of partitions of one group from their shard to another, online
     Move {
@@ -226,7 +227,7 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                 let options = PlanOptions { cost, threshold, drained: drain, deadline: common.deadline, is_json: common.json };
                 plan_verbs::plan(map, &options, out.as_deref()).await?;
             }
-            Verb::Apply { file } => plan_verbs::apply(map, &file, common.json).await?,
+            Verb::Apply { file } => apply(map, &file, common.deadline, common.json).await?,
             Verb::Move { partition, to, how } => {
                 let request = MoveRequest { partitions: partition, target: to, options: how.options(), is_detached: how.detach };
                 move_verbs::start(map, &request, common.json).await?;

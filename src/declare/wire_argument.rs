@@ -24,7 +24,7 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         oid::FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::BPCHAR | oid::UNKNOWN | 0 => text(bytes).map(Argument::Text),
         texts if TEXT_ARRAYS.contains(&texts) => array(bytes, text).map(Argument::Array),
-        oid::INT4_ARRAY => array(bytes, |element| number_text(element)).map(Argument::Array),
+        oid::INT4_ARRAY => array(bytes, number_text).map(Argument::Array),
         _ => Err(PgError::new(
             SqlState::UNDEFINED_FUNCTION,
             format!("no function of the schema \"shardgate\" takes type {type_oid}"),

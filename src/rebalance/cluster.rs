@@ -66,6 +66,9 @@ pub(super) struct RegisteredPartition {
     pub(super) group_id: i32,
     pub(super) shard_id: i32,
     pub(super) state: String,
+    pub(super) strategy: String,
+    /// Where it begins, as stored; lookup: `None`.
+    pub(super) low: Option<Vec<u8>>,
 }
 
 /// A row of `shardgate.moves` that has not ended.
@@ -136,14 +139,15 @@ async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::
         sqlx::query_as("SELECT shard_id, group_id, count(*) FROM shardgate_map.partition GROUP BY shard_id, group_id")
             .fetch_all(&mut *transaction)
             .await?;
-    let partitions = match detail {
-        Detail::Partitions | Detail::Keys => {
-            sqlx::query_as("SELECT partition_id, group_id, shard_id, state FROM shardgate_map.partition ORDER BY partition_id")
-                .fetch_all(&mut *transaction)
-                .await?
-        }
-        Detail::Shards => Vec::new(),
-    };
+    let partitions =
+        match detail {
+            Detail::Partitions | Detail::Keys => sqlx::query_as(
+                "SELECT partition_id, group_id, shard_id, state, strategy, low FROM shardgate_map.partition ORDER BY partition_id",
+            )
+            .fetch_all(&mut *transaction)
+            .await?,
+            Detail::Shards => Vec::new(),
+        };
     let layout = match detail {
         Detail::Keys => Some(layout::read(&mut transaction).await?),
         Detail::Shards | Detail::Partitions => None,

@@ -76,7 +76,7 @@ async fn keys(connection: &mut PgConnection, group: i32) -> Result<HashMap<Vec<u
 }
 
 /// A bound as it is stored: eight bytes, the sign bit flipped; none is the beginning.
-fn hash(low: &[u8]) -> i64 {
+pub(super) fn hash(low: &[u8]) -> i64 {
     <[u8; 8]>::try_from(low).map_or(i64::MIN, |bytes| (u64::from_be_bytes(bytes) ^ (1 << 63)).cast_signed())
 }
 

@@ -4,11 +4,13 @@
 //! gathers plain data, then prints it: as a table with units for people, or as JSON for machines. What changes something is in
 //! [`moves`].
 
+pub mod apply;
 mod cluster;
 mod connection;
 mod counts;
 pub mod doctor;
 mod error;
+mod estimates;
 pub mod history;
 mod layout;
 pub mod move_verbs;

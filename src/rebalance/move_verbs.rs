@@ -116,12 +116,20 @@ fn bytes(count: i64) -> String {
     units::bytes(u64::try_from(count).unwrap_or_default())
 }
 
-/// Plans a move and drives it to its end; with `keep`, to the switch.
+/// Plans a move and drives it to its end; with `keep`, to the switch. One that does just that and runs already is followed.
 pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Result<(), RebalanceError> {
     let driver = driver(map_url).await?;
     let partitions: Vec<PartitionId> = request.partitions.iter().copied().map(PartitionId).collect();
     let driving = (!request.is_detached).then_some(driver.id);
-    let id = driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?;
+    let mut wanted = partitions.clone();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let running = driver.store.running_moves().await?;
+    let id = match running.iter().find(|running| running.partitions == wanted && running.target == request.target) {
+        // Asked for again.
+        Some(same) => same.id,
+        None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
+    };
     follow_planned(&driver, id, request.is_detached, is_json).await
 }
 

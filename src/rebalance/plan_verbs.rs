@@ -1,6 +1,6 @@
-//! `plan` and `apply`: what should move, and doing exactly that.
+//! `plan`: what should move.
 //!
-//! A plan is a file that a person may read and keep. It says from which state of the map it was made; `apply` does nothing of it
+//! A plan is a file that a person may read and keep. It says from which state of the map it was made; [`super::apply`] does nothing of it
 //! that does not fit the map any more.
 
 use std::io::{self, Write};
@@ -9,11 +9,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::RebalanceError;
-use super::move_verbs::{self, MoveRequest};
-use super::plan::{self, Cost, PlannedMove, PlannedPartition, PlannedShard};
+use super::estimates::Estimates;
+use super::plan::{self, Cost, PlannedMove, PlannedPartition, PlannedShard, PlannedSplit};
 use super::status::{Status, StatusOptions, status};
 use super::units;
-use crate::shardmap::{MoveOptions, Store};
+use crate::shard_key::{Key, KeyDatum};
+use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Store};
 
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
@@ -32,14 +33,54 @@ pub struct Plan {
     pub by: Cost,
     pub threshold: f64,
     pub made_at: String,
+    /// As they were when the plan was made.
+    pub shards: Vec<PlannedSize>,
+    pub groups: Vec<PlannedGroup>,
+    /// First these, then the moves.
+    pub splits: Vec<PlannedSplit>,
     pub moves: Vec<PlannedMove>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedSize {
+    pub shard: String,
+    /// Of the sharded tables.
+    pub bytes: u64,
+}
+
+/// A group of which something moves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedGroup {
+    pub colocation_group: i32,
+    /// See [`layout`].
+    pub layout: String,
+}
+
+/// A digest of where the group's partitions begin, these places left out; of a lookup group, of their numbers.
+pub(super) fn layout(group: &Group, without: &[Bound]) -> String {
+    let stays = group.partitions.iter().filter(|partition| partition.low.as_ref().is_none_or(|low| !without.contains(low)));
+    let place = |low: &Bound| low.to_stored().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let name = |partition: &crate::shardmap::Partition| match group.strategy {
+        crate::shardmap::Strategy::Lookup => partition.id.0.to_string(),
+        crate::shardmap::Strategy::Hash | crate::shardmap::Strategy::Range => partition.low.as_ref().map(place).unwrap_or_default(),
+    };
+    let names: Vec<String> = stays.map(name).collect();
+    format!("{:016x}", Key::new(vec![KeyDatum::Text(names.join(",").into())]).hash())
 }
 
 /// Prints the plan, and writes it to a file where one is given. Changes nothing else.
 pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>) -> Result<(), RebalanceError> {
     let status_options = StatusOptions { is_exact: options.cost == Cost::Rows, with_partitions: true, deadline: options.deadline };
     let status = status(map_url, &status_options).await?;
-    let made = make(&status, options)?;
+    let store = Store::new(map_url)?;
+    store.check().await?;
+    let map = store.load().await?.snapshot;
+    if (map.epoch.incarnation, map.epoch.counter) != (status.epoch.incarnation, status.epoch.counter) {
+        return Err(RebalanceError::Refused("the map has changed while the sizes were read; plan again".to_owned()));
+    }
+    let made = make(&status, &map, &Estimates::of(&store.past_moves().await?), options)?;
     if let Some(path) = out {
         std::fs::write(path, serde_json::to_string_pretty(&made)? + "\n")?;
     }
@@ -53,7 +94,7 @@ pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>) -> R
     Ok(())
 }
 
-fn make(status: &Status, options: &PlanOptions) -> Result<Plan, RebalanceError> {
+fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &PlanOptions) -> Result<Plan, RebalanceError> {
     if let Some(drained) = &options.drained
         && !status.shards.iter().any(|shard| shard.name == *drained)
     {
@@ -68,6 +109,7 @@ fn make(status: &Status, options: &PlanOptions) -> Result<Plan, RebalanceError> 
         .iter()
         .map(|shard| PlannedShard {
             name: shard.name.clone(),
+            region: shard.region.clone(),
             capacity: shard.capacity,
             takes: shard.state == "online" && !is_drained(&shard.name),
             is_drained: is_drained(&shard.name) || shard.state == "draining",
@@ -95,11 +137,34 @@ fn make(status: &Status, options: &PlanOptions) -> Result<Plan, RebalanceError> 
                 shard: partition.shard.clone(),
                 bytes,
                 cost: cost(bytes, rows),
+                // By count no part of a partition is less than the whole.
+                hashes: partition.hashes.filter(|_| options.cost != Cost::Count),
             }
         })
         .collect();
-    let moves = plan::plan(&shards, &partitions, options.threshold);
-    Ok(Plan { by: options.cost, threshold: options.threshold, made_at: status.taken_at.clone(), moves })
+    let plan::Changes { splits, mut moves } = plan::plan(&shards, &partitions, options.threshold);
+    for planned in &mut moves {
+        planned.expected_seconds = estimates.seconds(planned.bytes);
+        planned.expected_pause_ms = estimates.pause_ms;
+    }
+    let mut moving: Vec<i32> = moves.iter().map(|planned| planned.colocation_group).collect();
+    moving.sort_unstable();
+    moving.dedup();
+    let group = |id: i32| {
+        let found = map.group(GroupId(id))?;
+        Some(PlannedGroup { colocation_group: id, layout: layout(found, &[]) })
+    };
+    let size =
+        |shard: &super::status::ShardStatus| PlannedSize { shard: shard.name.clone(), bytes: shard.bytes.unwrap_or_default() };
+    Ok(Plan {
+        by: options.cost,
+        threshold: options.threshold,
+        made_at: status.taken_at.clone(),
+        shards: status.shards.iter().map(size).collect(),
+        groups: moving.into_iter().filter_map(group).collect(),
+        splits,
+        moves,
+    })
 }
 
 fn lines(made: &Plan) -> String {
@@ -107,54 +172,36 @@ fn lines(made: &Plan) -> String {
         return "The shards are even enough: nothing is to be moved.\n".to_owned();
     }
     let total: u64 = made.moves.iter().map(|planned| planned.bytes).sum();
-    let mut text = format!("{} moves, {}\n", made.moves.len(), units::bytes(total));
+    let mut text = format!("{} splits, {} moves, {}\n", made.splits.len(), made.moves.len(), units::bytes(total));
+    for split in &made.splits {
+        text.push_str(&format!("  split partition {} of group {} at {}\n", split.partition, split.colocation_group, split.at));
+    }
     for planned in &made.moves {
-        let partitions: Vec<String> = planned.partitions.iter().map(ToString::to_string).collect();
+        let partitions = planned.partitions.iter().map(ToString::to_string);
+        let pieces = planned.pieces.iter().map(|at| format!("the piece from {at}"));
         text.push_str(&format!(
-            "  {} -> {}  {}  {} partitions of group {}: {}\n",
+            "  {} -> {}  {}{}  {} partitions of group {}: {}\n",
             planned.source,
             planned.target,
             units::bytes(planned.bytes),
-            planned.partitions.len(),
+            expected(planned),
+            planned.partitions.len() + planned.pieces.len(),
             planned.colocation_group,
-            partitions.join(",")
+            partitions.chain(pieces).collect::<Vec<_>>().join(", ")
         ));
+    }
+    let budget = MoveOptions::default().max_pause_ms;
+    text.push_str(&format!("No pause is longer than {budget} ms: a cut-over that does not fit is given up and tried again.\n"));
+    if made.moves.iter().any(|planned| planned.expected_seconds.is_none()) {
+        text.push_str("Where no time is given, no move of that size has been done on this cluster yet.\n");
     }
     text
 }
 
-/// Does the moves of a plan one after the other. What was done of it before is left out.
-pub async fn apply(map_url: &str, path: &Path, is_json: bool) -> Result<(), RebalanceError> {
-    let text = std::fs::read_to_string(path)?;
-    let made: Plan = serde_json::from_str(&text).map_err(|error| {
-        RebalanceError::Refused(format!("{} is not a plan of \"shard-rebalance plan --out\": {error}", path.display()))
-    })?;
-    let store = Store::new(map_url)?;
-    store.check().await?;
-    for planned in &made.moves {
-        if is_done(&store, planned).await? {
-            continue;
-        }
-        let options = MoveOptions::default();
-        let request =
-            MoveRequest { partitions: planned.partitions.clone(), target: planned.target.clone(), options, is_detached: false };
-        move_verbs::start(map_url, &request, is_json).await?;
-    }
-    Ok(())
-}
-
-/// Refused where the partitions are neither where the plan found them nor where it puts them.
-async fn is_done(store: &Store, planned: &PlannedMove) -> Result<bool, RebalanceError> {
-    let map = store.load().await?.snapshot;
-    let mut owners = planned.partitions.iter().map(|id| {
-        let shard = map.partition(crate::shardmap::PartitionId(*id)).and_then(|(_, partition)| map.shard(partition.shard));
-        (id, shard.map(|shard| shard.name.clone()))
-    });
-    let drifted = owners.clone().find(|(_, shard)| ![Some(&planned.source), Some(&planned.target)].contains(&shard.as_ref()));
-    if let Some((id, _)) = drifted {
-        return Err(RebalanceError::Refused(format!(
-            "the map has changed since the plan was made: partition {id} is elsewhere; plan again"
-        )));
-    }
-    Ok(owners.all(|(_, shard)| shard.as_ref() == Some(&planned.target)))
+/// As moves took until now.
+fn expected(planned: &PlannedMove) -> String {
+    let duration = |seconds: f64| units::duration(std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let time = planned.expected_seconds.map(|seconds| format!(", about {}", duration(seconds)));
+    let pause = planned.expected_pause_ms.map(|pause| format!(", pause about {pause:.0} ms"));
+    [time, pause].into_iter().flatten().collect()
 }

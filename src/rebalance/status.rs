@@ -12,6 +12,8 @@ use tokio::time::timeout;
 
 use super::RebalanceError;
 use super::cluster::{self, Cluster, Detail, MapEpoch, Move, OpenTransaction, RegisteredPartition, RegisteredShard};
+use super::layout;
+use super::plan::HashSlice;
 use super::sizes::{self, ShardSizes};
 
 #[derive(Clone, Debug)]
@@ -75,7 +77,8 @@ pub struct TableStatus {
 }
 
 /// One partition, by what its shard holds of it. Unless rows are exact, rows and bytes are those of the group's tables on its
-/// shard, divided evenly over the group's partitions there: right for keys that hash evenly, a guess for ranges and lookups.
+/// shard, divided over the group's partitions there: by their part of the hash space, right for keys that hash evenly; evenly for
+/// ranges and lookups, a guess.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartitionStatus {
     pub partition_id: i32,
@@ -85,6 +88,9 @@ pub struct PartitionStatus {
     pub rows: Option<u64>,
     /// Never measured: each table's bytes by the partition's share of its rows.
     pub bytes: Option<u64>,
+    /// Of a hash partition.
+    #[serde(skip)]
+    pub hashes: Option<HashSlice>,
 }
 
 /// How far the fullest shard is above its fair share by capacity, as a share of it: 0 is even, 0.25 is a quarter too much.
@@ -240,7 +246,8 @@ fn partition_statuses(cluster: &Cluster, sizes: &[Result<ShardSizes, RebalanceEr
         .zip(sizes)
         .map(|(shard, sizes)| (shard.shard_id, (shard.name.as_str(), sizes.as_ref().ok())))
         .collect();
-    let shares = even_shares(cluster, &shards);
+    let hashes = hash_slices(cluster);
+    let shares = even_shares(cluster, &shards, &hashes);
     cluster
         .partitions
         .iter()
@@ -248,7 +255,7 @@ fn partition_statuses(cluster: &Cluster, sizes: &[Result<ShardSizes, RebalanceEr
             let sizes = shards.get(&partition.shard_id).and_then(|(_, sizes)| *sizes);
             let share = match sizes.and_then(|sizes| counted_share(cluster, partition, sizes)) {
                 Some(counted) => counted,
-                None => shares.get(&(partition.shard_id, partition.group_id)).copied().unwrap_or_default(),
+                None => shares.get(&partition.partition_id).copied().unwrap_or_default(),
             };
             PartitionStatus {
                 partition_id: partition.partition_id,
@@ -257,6 +264,7 @@ fn partition_statuses(cluster: &Cluster, sizes: &[Result<ShardSizes, RebalanceEr
                 state: partition.state.clone(),
                 rows: share.rows,
                 bytes: share.bytes,
+                hashes: hashes.get(&partition.partition_id).copied(),
             }
         })
         .collect()
@@ -283,17 +291,52 @@ struct Share {
     bytes: Option<u64>,
 }
 
-/// (shard, group) → what each of the group's partitions there has when all have the same.
-fn even_shares(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>) -> BTreeMap<(i32, i32), Share> {
-    let share = |((shard, group), partitions): (&(i32, i32), &u64)| {
-        let sizes = shards.get(shard).and_then(|(_, sizes)| *sizes);
-        let of_group = || sizes.map(|sizes| cluster.tables.iter().zip(&sizes.tables).filter(|(table, _)| table.group_id == *group));
-        let rows: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.and_then(|size| size.rows)).sum());
-        let bytes: Option<u64> = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.bytes)).sum());
-        let divided = |sum: Option<u64>| sum.and_then(|sum| sum.checked_div(*partitions));
-        ((*shard, *group), Share { rows: divided(rows), bytes: divided(bytes) })
+/// Partition → its hashes.
+fn hash_slices(cluster: &Cluster) -> BTreeMap<i32, HashSlice> {
+    let hashed = cluster.partitions.iter().filter(|partition| partition.strategy == "hash");
+    let mut lows: Vec<(i32, Option<i64>, i32)> = hashed
+        .map(|partition| {
+            let low = partition.low.as_deref().filter(|low| !low.is_empty()).map(layout::hash);
+            (partition.group_id, low, partition.partition_id)
+        })
+        .collect();
+    lows.sort_unstable();
+    let next = |at: usize, group: i32| lows.get(at + 1).filter(|(of, _, _)| *of == group).and_then(|(_, low, _)| *low);
+    let slice = |(at, (group, low, id)): (usize, &(i32, Option<i64>, i32))| (*id, HashSlice::between(*low, next(at, *group)));
+    lows.iter().enumerate().map(slice).collect()
+}
+
+/// Partition → what it has of its shard's part of the group.
+fn even_shares(
+    cluster: &Cluster,
+    shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>,
+    hashes: &BTreeMap<i32, HashSlice>,
+) -> BTreeMap<i32, Share> {
+    let weight = |id: i32| hashes.get(&id).map_or(1, |hashes| hashes.width());
+    let mut weights: BTreeMap<(i32, i32), u128> = BTreeMap::new();
+    for partition in &cluster.partitions {
+        *weights.entry((partition.shard_id, partition.group_id)).or_default() += weight(partition.partition_id);
+    }
+    let totals: BTreeMap<(i32, i32), Share> = weights.keys().map(|place| (*place, total(cluster, shards, *place))).collect();
+    let share = |partition: &RegisteredPartition| {
+        let place = (partition.shard_id, partition.group_id);
+        let total = totals.get(&place).copied().unwrap_or_default();
+        let part = |sum: u64| {
+            let share = u128::from(sum) * weight(partition.partition_id) / weights.get(&place).copied().unwrap_or(1);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        (partition.partition_id, Share { rows: total.rows.map(part), bytes: total.bytes.map(part) })
     };
-    cluster.partition_counts.iter().map(share).collect()
+    cluster.partitions.iter().map(share).collect()
+}
+
+/// What a shard has of a group's tables.
+fn total(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>, (shard, group): (i32, i32)) -> Share {
+    let sizes = shards.get(&shard).and_then(|(_, sizes)| *sizes);
+    let of_group = || sizes.map(|sizes| cluster.tables.iter().zip(&sizes.tables).filter(|(table, _)| table.group_id == group));
+    let rows = of_group().and_then(|tables| tables.map(|(_, size)| size.and_then(|size| size.rows)).sum());
+    let bytes = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.bytes)).sum());
+    Share { rows, bytes }
 }
 
 const PREPARING: &str = "preparing";

@@ -163,6 +163,15 @@ pub struct Move {
     pub error: Option<String>,
 }
 
+/// What a move that was done has taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PastMove {
+    pub bytes: u64,
+    /// From its beginning to its switch.
+    pub seconds: f64,
+    pub pause_ms: Option<f64>,
+}
+
 /// How far a move is; `None`: as before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -202,6 +211,21 @@ impl Store {
     /// Those that have not ended, by id.
     pub async fn running_moves(&self) -> Result<Vec<Move>, StoreError> {
         self.moves_where("m.state NOT IN ('done', 'aborted') AND $1 = 0", 0).await
+    }
+
+    /// The last ones that were done without waiting for a person, the newest first.
+    pub async fn past_moves(&self) -> Result<Vec<PastMove>, StoreError> {
+        let sql = "SELECT m.bytes_expected, extract(epoch FROM m.switched_at - m.started_at)::float8, m.pause_ms
+                   FROM shardgate_map.move m
+                   WHERE m.state = 'done' AND m.bytes_expected IS NOT NULL AND m.switched_at IS NOT NULL
+                     AND NOT coalesce((m.options ->> 'manual_cutover')::bool, false)
+                   ORDER BY m.move_id DESC LIMIT 50";
+        let rows = sqlx::query(sql).fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        let past = |row: &sqlx::postgres::PgRow| {
+            let bytes = u64::try_from(read::<i64>(row, 0)?).unwrap_or_default();
+            Ok(PastMove { bytes, seconds: read(row, 1)?, pause_ms: read(row, 2)? })
+        };
+        rows.iter().map(past).collect()
     }
 
     async fn moves_where(&self, condition: &str, argument: i32) -> Result<Vec<Move>, StoreError> {

@@ -4,6 +4,7 @@ mod aborts;
 mod kills;
 mod operators;
 mod partitions;
+mod plans;
 mod under_load;
 
 use std::process::{Command, Output};

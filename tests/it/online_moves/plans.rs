@@ -1,0 +1,68 @@
+//! `plan` and `apply`: from one PostgreSQL to three even shards, with partitions that have to be cut for it.
+
+use serde_json::Value;
+
+use super::{leftovers, partitions_on, rebalance, text};
+use crate::support::{Cluster, Proxy, ProxyOptions};
+
+/// One shard with 12,000 rows in four partitions, and two empty ones.
+async fn started() -> (Cluster, Proxy) {
+    let cluster = Cluster::start(3).await;
+    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let admin = proxy.connect().await;
+    for (shard, name) in [(0, "a"), (1, "b"), (2, "c")] {
+        let add = format!("SELECT shardgate.add_shard('{name}', '{}')", cluster.shard_url(shard));
+        admin.batch_execute(&add).await.expect("add_shard");
+        if shard == 0 {
+            let tables = "CREATE TABLE t (id bigint PRIMARY KEY, v text);
+                          INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 12000) g";
+            admin.batch_execute(tables).await.expect("a table");
+            admin.batch_execute("SELECT shardgate.distribute_table('t', 'id', partitions => 4)").await.expect("distribute_table");
+        }
+    }
+    (cluster, proxy)
+}
+
+#[tokio::test]
+async fn four_partitions_become_three_even_shards() {
+    let (cluster, proxy) = started().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("plan.json").to_string_lossy().into_owned();
+    let shown = rebalance(&cluster, &["plan", "--out", &file]).await;
+    let told = text(&shown.stdout);
+    assert!(
+        told.starts_with("2 splits, 2 moves") && told.contains("the piece from") && told.contains("No pause is longer"),
+        "{told}"
+    );
+    assert!(told.contains("no move of that size has been done"), "{told}");
+    // What somebody else has cut meanwhile is not what was planned.
+    let partition = partitions_on(&proxy, "t", "a").await[3].to_string();
+    let split = rebalance(&cluster, &["split", "--partition", &partition, "--into", "2", "--json"]).await;
+    let pieces: Value = serde_json::from_slice(&split.stdout).expect("JSON");
+    let refused = rebalance(&cluster, &["apply", &file]).await;
+    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused.stdout));
+    assert!(text(&refused.stderr).contains("plan again"), "{}", text(&refused.stderr));
+    let both = format!("{partition},{}", pieces["pieces"][1]["partition_id"]);
+    assert!(rebalance(&cluster, &["merge", "--partitions", &both]).await.status.success());
+    // Twice: what is done is left out.
+    for _ in 0..2 {
+        let applied = rebalance(&cluster, &["apply", &file]).await;
+        assert!(applied.status.success(), "{}\n{}", text(&applied.stdout), text(&applied.stderr));
+    }
+    let moves: i64 =
+        cluster.connect_map().await.query_one("SELECT count(*) FROM shardgate_map.move", &[]).await.expect("count").get(0);
+    assert_eq!(moves, 2);
+    for shard in 0..3 {
+        let rows: i64 = cluster.connect_shard(shard).await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+        assert!((3700..=4300).contains(&rows), "shard {shard} has {rows} rows");
+    }
+    let count: i64 = proxy.connect().await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+    assert_eq!(count, 12_000);
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    // Now there are moves to go by. Unequal pieces count by their part of the hash space.
+    let drained = rebalance(&cluster, &["plan", "--drain", "c", "--json"]).await;
+    let plan: Value = serde_json::from_slice(&drained.stdout).expect("JSON");
+    let moves = plan["moves"].as_array().expect("moves");
+    assert!(!moves.is_empty() && moves.iter().all(|planned| planned["expected_pause_ms"].is_f64()), "{plan}");
+    assert!(moves.iter().all(|planned| planned["expected_seconds"].is_f64()), "{plan}");
+}
