@@ -18,6 +18,7 @@ use shardgate::rebalance::partition_verbs::{self, Cuts};
 use shardgate::rebalance::plan::Cost;
 use shardgate::rebalance::plan_verbs::{self, PlanOptions};
 use shardgate::rebalance::units::parse_duration;
+use shardgate::rebalance::verify_verb;
 use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
 use shardgate::shardmap::{Asked, MoveOptions};
 
@@ -119,6 +120,15 @@ enum Verb {
     Cutover { move_id: i32 },
     /// Delete the source's rows of a move that keeps them
     Finish { move_id: i32 },
+    /// Compare rows that lie twice: both sides of a running move, or else the copies of reference tables. Exit 1 where they differ
+    Verify {
+        /// A move whose copy is complete and which has not switched
+        #[arg(long = "move", value_name = "MOVE", conflicts_with = "partition")]
+        move_id: Option<i32>,
+        /// The move of this partition
+        #[arg(long, value_name = "ID")]
+        partition: Option<i32>,
+    },
     /// What is left over or inconsistent on the shards: slots, publications, subscriptions, gates, rows. Exit 1 where something is
     Doctor {
         /// Remove what is left of moves that have ended
@@ -257,6 +267,7 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Resume { move_id } => move_verbs::ask(map, move_id, None, common.json).await?,
             Verb::Cutover { move_id } => move_verbs::ask(map, move_id, Some(Asked::Cutover), common.json).await?,
             Verb::Finish { move_id } => move_verbs::ask(map, move_id, Some(Asked::Finish), common.json).await?,
+            Verb::Verify { move_id, partition } => verify_verb::verify(map, move_id, partition, common.json).await?,
             Verb::Doctor { fix } => {
                 let options = DoctorOptions { fixes: fix, is_json: common.json };
                 return Ok(if doctor(map, options).await? { ExitCode::FAILURE } else { ExitCode::SUCCESS });

@@ -25,6 +25,9 @@ pub enum RebalanceError {
     Aborted { move_id: i32, reason: String },
     #[error("move {move_id} waits for a person: {reason}")]
     NeedsPerson { move_id: i32, reason: String },
+    /// Rows that should be the same are not.
+    #[error("{0}")]
+    Differs(String),
     #[error("could not write the output")]
     Output(#[source] io::Error),
     #[error("could not write the output as JSON")]
@@ -42,6 +45,7 @@ impl RebalanceError {
             | RebalanceError::Deadline { .. }
             | RebalanceError::NotInitialised
             | RebalanceError::Refused(_)
+            | RebalanceError::Differs(_)
             | RebalanceError::Aborted { .. }
             | RebalanceError::NeedsPerson { .. }
             | RebalanceError::Query { .. } => None,

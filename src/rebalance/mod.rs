@@ -22,6 +22,7 @@ mod render;
 mod sizes;
 pub mod status;
 pub mod units;
+pub mod verify_verb;
 mod watch;
 
 pub use error::RebalanceError;

@@ -20,6 +20,7 @@
 //! the move stands. Every act on a shard is one message that proves its driver's term ([`site`]).
 
 pub mod background;
+pub(super) mod comparison;
 pub mod drive;
 pub mod preflight;
 

@@ -15,6 +15,28 @@ use super::moving::Moving;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 
+/// Two sites with the same rows, of which the target comes after the source.
+pub(super) trait Sides {
+    fn source(&mut self) -> &mut Site;
+    fn target(&mut self) -> &mut Site;
+    /// Waits until the target has what the source has now.
+    async fn catch_up(&mut self) -> Result<(), Stop>;
+}
+
+impl Sides for Moving {
+    fn source(&mut self) -> &mut Site {
+        &mut self.source
+    }
+
+    fn target(&mut self) -> &mut Site {
+        &mut self.target
+    }
+
+    async fn catch_up(&mut self) -> Result<(), Stop> {
+        marker::round_trip(self).await.map(drop)
+    }
+}
+
 /// Gives the number of rows. Differences abort the move.
 pub(super) async fn compare(moving: &mut Moving) -> Result<i64, Stop> {
     let mut rows = 0;
@@ -24,15 +46,15 @@ pub(super) async fn compare(moving: &mut Moving) -> Result<i64, Stop> {
     Ok(rows)
 }
 
-async fn compare_table(moving: &mut Moving, table: &MovedTable) -> Result<i64, Stop> {
-    let columns = table.columns(&mut moving.source).await?;
+pub(super) async fn compare_table(sides: &mut impl Sides, table: &MovedTable) -> Result<i64, Stop> {
+    let columns = table.columns(sides.source()).await?;
     let mut rows = 0;
     let mut open: Option<BTreeSet<i32>> = None;
     for round in 0..ROUNDS_OF_BUCKETS {
-        let before = buckets(&mut moving.source, table, &columns, open.as_ref()).await?;
-        marker::round_trip(moving).await?;
-        let target = buckets(&mut moving.target, table, &columns, open.as_ref()).await?;
-        let after = buckets(&mut moving.source, table, &columns, open.as_ref()).await?;
+        let before = buckets(sides.source(), table, &columns, open.as_ref()).await?;
+        sides.catch_up().await?;
+        let target = buckets(sides.target(), table, &columns, open.as_ref()).await?;
+        let after = buckets(sides.source(), table, &columns, open.as_ref()).await?;
         if round == 0 {
             rows = after.values().map(|(count, _)| count).sum();
         }
@@ -42,18 +64,18 @@ async fn compare_table(moving: &mut Moving, table: &MovedTable) -> Result<i64, S
         }
         open = Some(unsettled);
     }
-    compare_rows(moving, table, &columns, &open.unwrap_or_default()).await?;
+    compare_rows(sides, table, &columns, &open.unwrap_or_default()).await?;
     Ok(rows)
 }
 
 /// Row by row. A row that was written and written back in between looks like a difference once, not in each of the rounds.
-async fn compare_rows(moving: &mut Moving, table: &MovedTable, columns: &Columns, buckets: &BTreeSet<i32>) -> Result<(), Stop> {
-    let mut suspects: Option<BTreeMap<String, Sides>> = None;
+async fn compare_rows(sides: &mut impl Sides, table: &MovedTable, columns: &Columns, buckets: &BTreeSet<i32>) -> Result<(), Stop> {
+    let mut suspects: Option<BTreeMap<String, Contrast>> = None;
     for _ in 0..ROUNDS_OF_ROWS {
-        let before = row_hashes(&mut moving.source, table, columns, buckets).await?;
-        marker::round_trip(moving).await?;
-        let target = row_hashes(&mut moving.target, table, columns, buckets).await?;
-        let after = row_hashes(&mut moving.source, table, columns, buckets).await?;
+        let before = row_hashes(sides.source(), table, columns, buckets).await?;
+        sides.catch_up().await?;
+        let target = row_hashes(sides.target(), table, columns, buckets).await?;
+        let after = row_hashes(sides.source(), table, columns, buckets).await?;
         let mut differing = differing(&before, &target, &after);
         if let Some(earlier) = &suspects {
             differing.retain(|key, sides| earlier.get(key) == Some(sides));
@@ -68,7 +90,7 @@ async fn compare_rows(moving: &mut Moving, table: &MovedTable, columns: &Columns
 }
 
 /// What source and target have of a row.
-type Sides = (Option<String>, Option<String>);
+type Contrast = (Option<String>, Option<String>);
 
 /// By bucket: how many rows, and the sum of their hashes. By row: its hash.
 type Contents<K, V> = BTreeMap<K, V>;
@@ -89,7 +111,7 @@ fn differing(
     before: &Contents<String, String>,
     target: &Contents<String, String>,
     after: &Contents<String, String>,
-) -> BTreeMap<String, Sides> {
+) -> BTreeMap<String, Contrast> {
     let unsettled = unsettled(before, target, after);
     let differs = unsettled.into_iter().filter(|key| before.get(key) == after.get(key));
     differs.map(|key| (key.clone(), (before.get(&key).cloned(), target.get(&key).cloned()))).collect()

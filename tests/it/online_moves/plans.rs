@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::operators::until_move;
 use super::{leftovers, partitions_on, rebalance, text};
 use crate::support::{Cluster, Proxy, ProxyOptions};
 
@@ -65,4 +66,40 @@ async fn four_partitions_become_three_even_shards() {
     let moves = plan["moves"].as_array().expect("moves");
     assert!(!moves.is_empty() && moves.iter().all(|planned| planned["expected_pause_ms"].is_f64()), "{plan}");
     assert!(moves.iter().all(|planned| planned["expected_seconds"].is_f64()), "{plan}");
+}
+
+#[tokio::test]
+async fn what_lies_twice_is_compared_row_by_row() {
+    let (cluster, proxy) = started().await;
+    let client = proxy.connect().await;
+    client
+        .batch_execute("CREATE TABLE languages (code text PRIMARY KEY, name text); INSERT INTO languages VALUES ('de', 'German'), ('en', 'English')")
+        .await
+        .expect("a table");
+    client.batch_execute("SELECT shardgate.reference_table('languages')").await.expect("reference_table");
+    let same = rebalance(&cluster, &["verify", "--json"]).await;
+    let compared: Value = serde_json::from_slice(&same.stdout).expect("JSON");
+    assert!(compared.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(|one| one["rows"] == 2)), "{compared}");
+    let spoil = "UPDATE languages SET name = 'Deutsch' WHERE code = 'de'";
+    cluster.connect_shard(2).await.batch_execute(spoil).await.expect("spoilt");
+    let differs = rebalance(&cluster, &["verify"]).await;
+    assert_eq!(differs.status.code(), Some(1));
+    assert!(text(&differs.stderr).contains("languages") && text(&differs.stderr).contains("(de)"), "{}", text(&differs.stderr));
+    // Of a partition there is one copy, unless it moves.
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let alone = rebalance(&cluster, &["verify", "--partition", &partition]).await;
+    assert_eq!(alone.status.code(), Some(3));
+    assert!(text(&alone.stderr).contains("is not being moved"), "{}", text(&alone.stderr));
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let same = rebalance(&cluster, &["verify", "--partition", &partition]).await;
+    assert!(same.status.success() && text(&same.stdout).contains("are the same"), "{}{}", text(&same.stdout), text(&same.stderr));
+    let copied = "SELECT min(id) FROM t";
+    let target = cluster.connect_shard(1).await;
+    let id: i64 = target.query_one(copied, &[]).await.expect("a copied row").get(0);
+    let spoil = format!("SET session_replication_role = replica; UPDATE t SET v = 'spoilt' WHERE id = {id}");
+    target.batch_execute(&spoil).await.expect("spoilt");
+    let differs = rebalance(&cluster, &["verify", "--move", "1"]).await;
+    assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
+    assert!(text(&differs.stderr).contains(&format!("({id})")), "{}", text(&differs.stderr));
 }
