@@ -147,7 +147,7 @@ enum Verb {
 #[derive(Args)]
 struct HowToMove {
     /// Longest time for which statements may wait at the cut-over; it is tried again until it fits
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_pause)]
     max_pause: Duration,
     /// Wait for the verb "cutover" when everything is copied and compared
     #[arg(long)]
@@ -167,6 +167,15 @@ impl HowToMove {
     fn options(&self) -> MoveOptions {
         let max_pause_ms = u64::try_from(self.max_pause.as_millis()).unwrap_or(u64::MAX);
         MoveOptions { max_pause_ms, manual_cutover: self.manual_cutover, keep: self.keep }
+    }
+}
+
+/// Statements wait for a cut-over for five seconds.
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    let pause = parse_duration(text)?;
+    match (Duration::from_millis(20)..=Duration::from_secs(4)).contains(&pause) {
+        true => Ok(pause),
+        false => Err("a pause is between 20ms and 4s: statements wait for five seconds at most".to_owned()),
     }
 }
 
