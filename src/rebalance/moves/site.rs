@@ -89,9 +89,26 @@ impl Site {
                     attempt += 1;
                     tokio::time::sleep(SHORT_LOCK_TIMEOUT).await;
                 }
+                Err(SiteError::Busy { shard, reason }) => {
+                    let open = self.open_transactions().await.unwrap_or_default();
+                    let reason = if open.is_empty() { reason } else { format!("{reason}; open transactions: {open}") };
+                    return Err(SiteError::Busy { shard, reason });
+                }
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Who may be in the way: users, processes, and for how long.
+    async fn open_transactions(&mut self) -> Result<String, SiteError> {
+        self.value(
+            "SELECT coalesce(string_agg(format('%s (pid %s, for %s s)', a.usename, a.pid,
+                                               extract(epoch FROM clock_timestamp() - a.xact_start)::int8), ', ' ORDER BY a.xact_start), '')
+             FROM pg_stat_activity a
+             WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend'
+               AND a.xact_start < clock_timestamp() - interval '1 s'",
+        )
+        .await
     }
 
     /// Statements in one message, outside of a term: reading, and what cannot be done in a transaction.
