@@ -119,6 +119,7 @@ struct TableFacts {
     all_tables_publications: Vec<String>,
     views: Vec<String>,
     cascading: Vec<String>,
+    grantees_without_key: Vec<String>,
 }
 
 fn facts_sql(table: &MovedTable) -> String {
@@ -138,7 +139,10 @@ fn facts_sql(table: &MovedTable) -> String {
                   WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
                     AND r.ev_class <> c.oid) AS views,
             array(SELECT f.conname::text FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid
-                    AND f.confupdtype IN ('c', 'n', 'd')) AS cascading
+                    AND f.confupdtype IN ('c', 'n', 'd')) AS cascading,
+            array(SELECT DISTINCT r.rolname::text FROM pg_attribute a, aclexplode(a.attacl) g, pg_roles r
+                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND g.privilege_type = 'SELECT' AND r.oid = g.grantee
+                    AND EXISTS (SELECT FROM unnest({key}) k WHERE NOT has_column_privilege(r.oid, c.oid, k::text, 'SELECT'))) AS grantees_without_key
          FROM pg_class c WHERE c.oid = {}",
         table.regclass()
     )
@@ -190,6 +194,15 @@ async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Find
         found.add(
             format!("views read table {name}: {}", facts.views.join(", ")),
             "A table under views cannot be moved yet: drop the views for the time of the move",
+        );
+    }
+    if !facts.grantees_without_key.is_empty() {
+        found.add(
+            format!("users may read columns of table {name}, but not its shard key: {}", facts.grantees_without_key.join(", ")),
+            format!(
+                "GRANT SELECT ({}) ON {name} to them: their statements over several shards leave out copies by the key",
+                table.key_columns().join(", ")
+            ),
         );
     }
     if !facts.cascading.is_empty() {

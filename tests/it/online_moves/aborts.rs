@@ -21,18 +21,24 @@ pub async fn started(tables: &str) -> (Cluster, Proxy) {
 #[tokio::test]
 async fn what_is_in_the_way_is_told_at_once_and_nothing_is_touched() {
     let tables = "CREATE TABLE t (id bigint UNIQUE, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 100) g;
-                  CREATE VIEW seen AS SELECT * FROM t";
+                  CREATE VIEW seen AS SELECT * FROM t; CREATE ROLE narrow; GRANT SELECT (v) ON t TO narrow";
     let (cluster, proxy) = started(tables).await;
     let partitions = partitions_on(&proxy, "t", "a").await;
     let refused = rebalance(&cluster, &["move", "--partition", &partitions[0].to_string(), "--to", "b"]).await;
     assert_eq!(refused.status.code(), Some(3), "{}", text(&refused.stdout));
     let told = text(&refused.stderr);
-    assert!(told.contains("replica identity") && told.contains("views read table \"public\".\"t\": public.seen"), "{told}");
+    assert!(
+        told.contains("replica identity")
+            && told.contains("but not its shard key: narrow")
+            && told.contains("views read table \"public\".\"t\": public.seen"),
+        "{told}"
+    );
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
     for (arguments, code, part) in [
         (vec!["move", "--partition", "999", "--to", "b"], 3, "999"),
         (vec!["move", "--partition", "1", "--to", "nowhere"], 3, "nowhere"),
         (vec!["move", "--to", "b"], 2, "--partition"),
+        (vec!["move", "--partition", "1", "--to", "b", "--max-pause", "1h"], 2, "between 20ms and 4s"),
         (vec!["show", "77"], 3, "there is no move 77"),
     ] {
         let output = rebalance(&cluster, &arguments).await;

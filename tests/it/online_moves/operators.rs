@@ -125,7 +125,7 @@ async fn an_open_writer_delays_the_cut_over_and_sees_every_row() {
     rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--max-pause", "200ms", "--manual-cutover", "--detach"])
         .await;
     // It waits before the copy for what has written already; new writers hold it up at the cut-over.
-    until_move(&cluster, |_, error| error.contains("lock timeout") || error.contains("transactions that write")).await;
+    until_move(&cluster, |_, error| error.contains("open transactions: postgres (pid ")).await;
     transaction.commit().await.expect("commit");
     until_move(&cluster, |_, error| error.contains("cutover")).await;
     let transaction = writer.transaction().await.expect("begin");
