@@ -54,7 +54,7 @@ pub struct PlannedSize {
 #[serde(deny_unknown_fields)]
 pub struct PlannedGroup {
     pub colocation_group: i32,
-    /// See [`layout`].
+    /// See `layout`.
     pub layout: String,
 }
 

@@ -17,7 +17,7 @@
 //! compare-and-set in the map; the source's rows are deleted when nobody can see them and nothing publishes it.
 //!
 //! A crash before the switch leads back, after it forward, in both cases without a person: [`drive`] begins where the map says
-//! the move stands. Every act on a shard is one message that proves its driver's term ([`site`]).
+//! the move stands. Every act on a shard is one message that proves its driver's term (`site`).
 
 pub mod background;
 pub(super) mod comparison;
