@@ -308,6 +308,18 @@ impl Store {
         self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0)).await
     }
 
+    /// The incarnation of the map that has held the set last.
+    pub async fn held_in(&self, id: MoveId) -> Result<Option<i64>, StoreError> {
+        sqlx::query_scalar(
+            "SELECT incarnation FROM shardgate_map.history WHERE change = 'hold_move' AND arguments ->> 'move' = $1::text
+             ORDER BY incarnation DESC, counter DESC LIMIT 1",
+        )
+        .bind(id.0.to_string())
+        .fetch_optional(&self.pool()?)
+        .await
+        .map_err(StoreError::reading)
+    }
+
     /// The hold ends, and the source owns the set as before.
     pub async fn release_move(&self, actor: &str, id: MoveId, term: Term, error: &str) -> Result<(), StoreError> {
         let query =

@@ -93,6 +93,12 @@ impl Driver {
         }
         let is_abort_asked = the_move.asked == Some(Asked::Abort);
         let (state, reason) = (the_move.state, the_move.error.clone());
+        if state == MoveState::CuttingOver {
+            let reason = reason.as_deref().unwrap_or("the driver of the cut-over was lost");
+            if Box::pin(cutting_over::release(self, (&the_move, term), reason)).await? {
+                return Ok(());
+            }
+        }
         let mut moving = Box::pin(Moving::open(self, (the_move, term), progress)).await?;
         // First of all: what an earlier driver has under way ends, or comes too late.
         moving.take_terms().await?;

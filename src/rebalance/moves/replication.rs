@@ -35,12 +35,29 @@ async fn end_subscription(moving: &mut Moving, name: &str) -> Result<(), Stop> {
         }
         sleep(POLL_INTERVAL).await;
     }
+    end_copy_slots(moving, &here).await?;
     moving.target.act(&format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}")).await?;
     Ok(())
 }
 
-/// Slots of the initial copy are dropped with it; those that a crash has left bear the subscription's number, and end with their
-/// connections.
+/// A table that is being copied has a slot of its own, which outlives its connection. It bears the subscription's number: so these go
+/// first, while that number can be read.
+async fn end_copy_slots(moving: &mut Moving, here: &str) -> Result<(), Stop> {
+    let prefix = format!("SELECT 'pg_' || oid || '_sync_' FROM pg_subscription WHERE {here}");
+    let prefix: String = moving.target.value(&prefix).await?;
+    // As an unsigned number, which the type of the function's answer is not.
+    let suffix =
+        "SELECT CASE WHEN system_identifier < 0 THEN system_identifier + 18446744073709551616 ELSE system_identifier END::text
+                  FROM (SELECT system_identifier::numeric FROM pg_control_system()) s";
+    let suffix: String = moving.target.value(suffix).await?;
+    let ours = format!("starts_with(slot_name, '{prefix}') AND slot_name LIKE '%\\_{suffix}'");
+    let slots = moving.source.rows::<(String,)>(&format!("SELECT slot_name::text FROM pg_replication_slots WHERE {ours}")).await?;
+    for (slot,) in slots {
+        end_slot(moving, &slot).await?;
+    }
+    Ok(())
+}
+
 async fn end_slot(moving: &mut Moving, name: &str) -> Result<(), Stop> {
     let exists = format!("SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{name}')");
     let deadline = Instant::now() + PATIENCE;

@@ -108,6 +108,30 @@ impl Stage {
         }
     }
 
+    async fn until_reached(&self, point: &str) {
+        let reached = self.path(&format!("move.{point}.reached"));
+        let deadline = Instant::now() + ENDED_WITHIN;
+        while !reached.exists() {
+            assert!(Instant::now() < deadline, "{point} is not reached");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until_state(&self, wanted: &str) {
+        let map = self.cluster.connect_map().await;
+        let deadline = Instant::now() + ENDED_WITHIN;
+        let last = "SELECT state FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+        while map.query_one(last, &[]).await.expect("a move").get::<_, String>(0) != wanted {
+            assert!(Instant::now() < deadline, "the move is not {wanted}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn ask(&self, what: &str) {
+        let map = self.cluster.connect_map().await;
+        map.execute("UPDATE shardgate_map.move SET asked = $1", &[&what]).await.expect("asked");
+    }
+
     /// Through the proxy all rows are there, once; nothing is left of the move.
     async fn is_whole(&self, client: &Client, point: &str, written: i64) {
         let row = client.query_one("SELECT count(*), sum(v)::bigint FROM t", &[]).await.expect("count");
@@ -181,12 +205,7 @@ async fn server_dies_at(cells: &[(&str, Part)]) {
         let partitions = partitions_on(&stage.proxy, "t", "a").await;
         stage.arm(point, "hold");
         let mut driver = stage.drive(&partitions[0].to_string(), &[]);
-        let reached = stage.path(&format!("move.{point}.reached"));
-        let deadline = Instant::now() + ENDED_WITHIN;
-        while !reached.exists() {
-            assert!(Instant::now() < deadline, "{point} is not reached");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        stage.until_reached(point).await;
         let server = match part {
             Part::Map => stage.cluster.map_server_mut(),
             Part::Source => stage.cluster.shard_server_mut(0),
@@ -219,4 +238,66 @@ async fn a_target_that_crashes_loses_nothing() {
 async fn a_map_that_crashes_loses_nothing() {
     let cells = ["gated", "held", "fenced", "switched", "online", "cleaning"].map(|point| (point, Part::Map));
     server_dies_at(&cells).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_is_lost_in_the_pause_keeps_nobody_waiting() {
+    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("fenced", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("fenced").await;
+    stage.cluster.shard_server_mut(1).kill().expect("killed");
+    stage.disarm("fenced");
+    // The source alone ends the hold, while the target is away.
+    stage.until_state("catching_up").await;
+    let client = stage.proxy.connect().await;
+    for id in 1..=500_i64 {
+        let updated = client.execute("UPDATE t SET v = v + 1 WHERE id = $1", &[&id]).await.expect("a write goes on");
+        assert_eq!(updated, 1);
+    }
+    stage.cluster.shard_server_mut(1).start_again().expect("started again");
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "target lost", 500).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_is_aborted_while_it_copies_leaves_no_slot() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("published", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("published").await;
+    // The copy has its slot and cannot read.
+    let holder = stage.cluster.connect_shard(0).await;
+    holder.batch_execute("BEGIN; LOCK TABLE t").await.expect("locked");
+    stage.disarm("published");
+    let slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_%'";
+    let source = stage.cluster.connect_shard(0).await;
+    let deadline = Instant::now() + ENDED_WITHIN;
+    while source.query_one(slots, &[]).await.expect("slots").get::<_, i64>(0) == 0 {
+        assert!(Instant::now() < deadline, "nothing is copied");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stage.ask("abort").await;
+    stage.until_state("aborting").await;
+    holder.batch_execute("ROLLBACK").await.expect("unlocked");
+    assert_eq!(stage.ended().await, "aborted");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "aborted while it copies", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_is_rewritten_ends_the_move() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("verified", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("verified").await;
+    stage.cluster.connect_shard(0).await.batch_execute("VACUUM FULL t").await.expect("rewritten");
+    stage.disarm("verified");
+    assert_eq!(stage.ended().await, "aborted");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "rewritten", 0).await;
 }

@@ -9,7 +9,7 @@ use super::super::marker;
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::stop::Stop;
-use super::{copying, cutting_over};
+use super::{copying, cutting_over, preparing};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -24,6 +24,10 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     back_off(moving.the_move.attempts).await;
     catch_up(moving).await?;
     wait_for_leave(moving).await?;
+    let shapes = preparing::shapes(moving).await?;
+    if moving.the_move.journal.get("shapes").and_then(serde_json::Value::as_str) != Some(&*shapes) {
+        return Err(Stop::Abort("a table of the move was changed, truncated or rewritten since it was prepared".to_owned()));
+    }
     cutting_over::run(moving).await
 }
 

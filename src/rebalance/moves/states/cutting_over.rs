@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::super::drive::Driver;
 use super::super::moving::Moving;
+use super::super::site::Site;
 use super::super::stop::Stop;
 use super::super::{marker, objects};
 use super::preparing::shapes_sql;
 use super::{copying, switched};
 use crate::catalog::quoted_literal;
-use crate::shardmap::{Epoch, MoveState};
+use crate::shardmap::{Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let began = Instant::now();
@@ -44,7 +46,24 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
 }
 
-/// The driver of the hold is gone, or has given it up: back, unless the set has switched after all.
+/// The driver of the hold is gone, or has given it up, and the map that has held the set says that it has not switched: under a higher
+/// term it will not. So the target is not asked: it may be what was lost, and statements would wait for it. `false`: another map has
+/// held it, which may have heard of a switch.
+pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move, Term), reason: &str) -> Result<bool, Stop> {
+    let (store, id) = (&driver.store, the_move.id);
+    if store.held_in(id).await? != Some(store.epoch().await?.incarnation) {
+        return Ok(false);
+    }
+    let map = store.load().await?.snapshot;
+    let source = map.shard_by_name(&the_move.source).ok_or_else(|| Stop::Again("the source is no shard any more".to_owned()))?;
+    let mut source = Box::pin(Site::open(source, id, term)).await?;
+    source.send(&objects::take_term(id, term.0)).await?;
+    source.act(&objects::open_gate(id)).await?;
+    store.release_move(&driver.actor, id, term, reason).await?;
+    Ok(true)
+}
+
+/// Of a map that has failed over since the hold: back, unless the target knows that the set has switched.
 pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let id = moving.the_move.id;
     if has_switched(moving).await? {
