@@ -33,7 +33,7 @@
 //! |---|---|
 //! | 6 | [`server`]: build, accept, drain, admin HTTP · [`demo`]: a local cluster of real servers |
 //! | 5 | [`session`]: what one client connection owns; the query cycle; relay to the client |
-//! | 4 | [`execute`]: single shard, scatter, merge, gather, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs |
+//! | 4 | [`execute`]: single shard, scatter, merge, gather, transactions · [`declare`]: the functions of the `shardgate` schema · [`rebalance`]: the operator's verbs, and moves of partitions |
 //! | 3 | [`plan`] (pure), [`routing`], [`backend`] (connections, pools, health, reading a shard's catalogue) |
 //! | 2 | [`sql`] (parse, analyse, rewrite; pure), [`shardmap`] (model, store, cache, watch) |
 //! | 1 | [`auth`], [`net`], [`telemetry`], [`config`], [`background`], [`failpoint`] |
@@ -54,6 +54,7 @@
 //! * **reach**: where a text runs, by which version of the map, and why it may run there: because its keys are pinned, because one
 //!   shard owns all that it reads, because it reads no sharded table, or because a hint names the shard. Where none of these holds it
 //!   is *covered*: it excludes rows that its shard does not own.
+//! * **residue**: a row on a shard that does not own it, while its partition moves: a copy at the target, a left-over at the source.
 //! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
 //!   that has joined the session's transaction.
 
