@@ -20,7 +20,7 @@ build: setup ## release binaries, in target/release or CARGO_TARGET_DIR; takes s
 	$(CARGO) build --release --locked --bins
 
 demo: setup ## a local cluster with the book catalogue (DETACH=1, PORT=6432, SHARDS=3)
-	@echo "building shardgate and shard-rebalance (five to seven minutes the first time, on two cores)"
+	@echo "building shardgate and shard-rebalance (about three minutes the first time, on two cores)"
 	$(CARGO) build --profile demo --locked --bins
 	@$(BINARIES)/shardgate demo $(DEMO_ARGUMENTS)
 

@@ -224,7 +224,7 @@ pub struct Pool {
     /// Set with the state locked.
     is_retired: AtomicBool,
     limits: PoolLimits,
-    counters: PoolCounters,
+    pub counters: PoolCounters,
     state: Mutex<State>,
     /// Told when a connection is lost.
     disturbed: Arc<Notify>,

@@ -50,13 +50,8 @@ pub async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken)
 }
 
 async fn serve_with(listener: TcpListener, admin: Admin, stop: CancellationToken, patience: Duration) -> io::Result<()> {
-    let metrics = admin.metrics.clone();
     let listener = BoundedListener { inner: listener, free: Arc::new(Semaphore::new(CONNECTIONS_MAX)), patience };
-    let serving = axum::serve(listener, router(admin)).with_graceful_shutdown(stop.cancelled_owned());
-    tokio::select! {
-        served = async { serving.await } => served,
-        never = upkeep(metrics) => match never {},
-    }
+    axum::serve(listener, router(admin)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 fn router(admin: Admin) -> Router {
@@ -77,15 +72,6 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
         Readiness::Ready => (StatusCode::OK, "ready\n".into()),
         Readiness::NotReady(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")),
         Readiness::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n".into()),
-    }
-}
-
-/// Recorded values would pile up if nobody scraped.
-async fn upkeep(metrics: Metrics) -> std::convert::Infallible {
-    let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);
-    loop {
-        ticks.tick().await;
-        metrics.upkeep();
     }
 }
 
@@ -173,7 +159,6 @@ impl AsyncWrite for BoundedStream {
 const CONNECTIONS_MAX: usize = 64;
 /// From accept, or from the last bytes of an answer, to the next answer's first.
 const PATIENCE: Duration = Duration::from_secs(10);
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// After an error of accept, which is mostly a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

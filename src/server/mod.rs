@@ -117,7 +117,7 @@ impl Server {
         warn_of_few_descriptors(files_max, &config, gateway.map.load().shards.len());
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
-        start_background(&gateway, &stop, &abort);
+        start_background(&gateway, &metrics, &stop, &abort);
         let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
 
         // The first socket finds the port; the others share it.
@@ -188,13 +188,14 @@ impl Server {
 }
 
 /// What recovers and breaks deadlocks goes on until the last session has ended.
-fn start_background(gateway: &Arc<Gateway>, stop: &CancellationToken, abort: &CancellationToken) {
+fn start_background(gateway: &Arc<Gateway>, metrics: &Metrics, stop: &CancellationToken, abort: &CancellationToken) {
     let (until_stop, until_abort) = ((Arc::clone(gateway), stop.clone()), (Arc::clone(gateway), abort.clone()));
     keep_running("clients watch", until_stop.clone(), |(gateway, stop)| clients_watch::run(gateway, stop));
     keep_running("pools watch", until_stop.clone(), |(gateway, stop)| pools_watch::run(gateway, stop));
     keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
     keep_running("shards watch", until_stop.clone(), |(gateway, stop)| shards_watch::run(gateway, stop));
-    keep_running("moves", until_stop.clone(), |(gateway, stop)| moves::run(gateway, stop));
+    let metrics = metrics.clone();
+    keep_running("moves", until_stop.clone(), move |(gateway, stop)| moves::run(gateway, metrics.clone(), stop));
     keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
     keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));
     keep_running("deadlocks", until_abort.clone(), |(gateway, abort)| deadlocks::run(gateway, abort));

@@ -1,20 +1,55 @@
-//! Moves go on while any proxy runs: each takes those that nobody drives.
+//! Moves go on while any proxy runs: each takes those that nobody drives, and shows all of them in its metrics.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoint::Failpoints;
 use crate::rebalance::moves::background;
 use crate::rebalance::moves::drive::Driver;
 use crate::session::Gateway;
+use crate::shardmap::{Move, MoveState};
+use crate::telemetry::{Metrics, names};
 
-pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
+pub(super) async fn run(gateway: Arc<Gateway>, metrics: Metrics, stop: CancellationToken) {
     let driver = Driver {
         store: gateway.map.store().clone(),
         id: gateway.map.lease().proxy_id().0,
         actor: "shardgate".to_owned(),
         points: Arc::new(Failpoints::from_environment()),
     };
-    Box::pin(background::keep_driving(driver, stop)).await;
+    let shown = MovesShown { metrics, between: Mutex::default() };
+    Box::pin(background::keep_driving(driver, |moves| shown.show(moves), stop)).await;
+}
+
+/// The moves that have not ended, as gauges.
+struct MovesShown {
+    metrics: Metrics,
+    /// Rows, bytes, and bytes of lag, by source and target: of all that were ever shown, for a gauge keeps what it was told.
+    between: Mutex<BTreeMap<(String, String), [i64; 3]>>,
+}
+
+impl MovesShown {
+    #[expect(clippy::cast_precision_loss, reason = "for the eye")]
+    fn show(&self, moves: &[Move]) {
+        for state in MoveState::ALL.into_iter().filter(|state| !state.is_over()) {
+            let count = moves.iter().filter(|the_move| the_move.state == state).count();
+            self.metrics.gauge(names::MOVES, &[(names::LABEL_STATE, state.name())]).set(count as f64);
+        }
+        let mut between = self.between.lock();
+        between.values_mut().for_each(|sums| *sums = [0; 3]);
+        for the_move in moves {
+            let sums = between.entry((the_move.source.clone(), the_move.target.clone())).or_default();
+            let more = [the_move.rows_copied, the_move.bytes_copied, the_move.lag_bytes.unwrap_or_default()];
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        for ((source, target), sums) in &*between {
+            let labels = [(names::LABEL_SOURCE, source.as_str()), (names::LABEL_TARGET, target.as_str())];
+            for (name, sum) in [names::MOVE_ROWS, names::MOVE_BYTES, names::MOVE_LAG_BYTES].into_iter().zip(sums) {
+                self.metrics.gauge(name, &labels).set(*sum as f64);
+            }
+        }
+    }
 }

@@ -82,6 +82,11 @@ impl Cycle {
         self.move_met = met;
     }
 
+    /// Its messages have been put back, and come once more.
+    pub fn is_repeated(&self) -> bool {
+        self.repeats > 0
+    }
+
     pub fn take_move(&mut self) -> Option<MoveMet> {
         self.move_met.take()
     }
@@ -104,6 +109,7 @@ impl Session {
     }
 
     pub(super) fn gate_met(&self) -> MoveMet {
+        self.gateway.counters.refused_by_gate();
         MoveMet::Gate(self.pinned_map.get().map(|map| map.epoch))
     }
 
@@ -136,6 +142,7 @@ impl Session {
             return Ok(false);
         }
         self.cycle.repeats += 1;
+        self.gateway.counters.repeated();
         for name in std::mem::take(&mut self.cycle.names) {
             self.statements.remove(&name);
         }

@@ -32,6 +32,7 @@ mod route;
 mod sequences;
 mod settings;
 mod stop;
+mod stopwatch;
 mod transaction;
 mod writes;
 
@@ -76,6 +77,7 @@ use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
 use settings::current_user::ShardUsers;
 use settings::effects::RunningEffects;
+use stopwatch::Stopwatch;
 use transaction::Transaction;
 use transaction::participant::Participant;
 
@@ -161,6 +163,7 @@ pub struct Session {
     cancel_key: CancelKey,
     /// For the log, if it panics.
     running: Running,
+    stopwatch: Stopwatch,
     /// Of a text with several statements: the characters before the one that runs.
     characters_before: usize,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
@@ -217,6 +220,7 @@ impl Session {
             row,
             held_shown: (0, 0),
             running: Running::Nothing,
+            stopwatch: Stopwatch::default(),
             characters_before: 0,
             is_staging: false,
             staged_by: None,
@@ -322,6 +326,7 @@ impl Session {
                     {
                         return end;
                     }
+                    self.start_stopwatch();
                     let served = match self.serve_at_once(header.tag).await {
                         Ok(false) => self.message(header).await,
                         Ok(true) => Ok(()),
@@ -596,6 +601,7 @@ impl Session {
         if !self.transaction.closed.is_empty() && self.transaction.has_failed_for_good() {
             Box::pin(self.reopen_after_failure()).await;
         }
+        self.stop_stopwatch();
         self.show_held();
         self.row.set_state(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());

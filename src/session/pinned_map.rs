@@ -135,11 +135,14 @@ impl Session {
     /// The wait alone: nothing that was planned is left.
     pub(super) async fn wait_while_held_by(&mut self, held_by: Epoch, deadline: Instant) -> Result<(), Failure> {
         let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
-        tokio::select! {
+        let began_at = Instant::now();
+        let waited = tokio::select! {
             biased;
             () = gateway.map.changed_since(held_by) => Ok(()),
             failure = patience.ends(&cancel) => Err(failure),
             () = sleep_until(deadline) => Err(held_too_long().into()),
-        }
+        };
+        gateway.counters.held(began_at.elapsed());
+        waited
     }
 }

@@ -428,12 +428,11 @@ impl Session {
 
     /// Counts a statement that is about to run by its route.
     #[inline]
-    pub(super) fn counted(&self, route: Result<Route, Failure>) -> Result<Route, Failure> {
+    pub(super) fn counted(&mut self, route: Result<Route, Failure>) -> Result<Route, Failure> {
         match &route {
-            Ok(Route::Shard(_)) => self.gateway.counters.statement(RouteKind::SingleShard),
-            Ok(Route::Scatter(_)) => self.gateway.counters.statement(RouteKind::Scatter),
-            Ok(Route::Write(_)) => self.gateway.counters.statement(RouteKind::Scatter),
-            Ok(Route::Gather(_)) => self.gateway.counters.statement(RouteKind::Gather),
+            Ok(Route::Shard(reach)) => self.count_statement(RouteKind::SingleShard, reach.shards().first().copied()),
+            Ok(Route::Scatter(_) | Route::Write(_)) => self.count_statement(RouteKind::Scatter, None),
+            Ok(Route::Gather(_)) => self.count_statement(RouteKind::Gather, None),
             Err(_) => {}
         }
         route

@@ -3,15 +3,19 @@
 //! Counting a statement is one atomic addition. Only errors are looked up by their class each time: there may be many classes,
 //! and an error costs far more than the look-up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ::metrics::{Counter, Histogram};
+use ::metrics::Counter;
 
+use super::histogram::Histogram;
 use super::metrics::Metrics;
 use super::names::{self, LABEL_CLASS, LABEL_KIND, LABEL_OUTCOME, LABEL_ROUTE, LABEL_SHARD};
 
 /// How a statement was routed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// In order of how much a statement takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteKind {
     /// Answered by the proxy itself, or run on every shard under its control.
     Local,
@@ -62,12 +66,19 @@ pub struct Counters {
     commits: Counter,
     rollbacks: Counter,
     session_panics: Counter,
-    login_seconds: Histogram,
+    repeats: Counter,
+    gate_refusals: Counter,
+    local_seconds: Arc<Histogram>,
+    scatter_seconds: Arc<Histogram>,
+    gather_seconds: Arc<Histogram>,
+    hold_seconds: Arc<Histogram>,
+    login_seconds: Arc<Histogram>,
 }
 
 impl Counters {
     pub fn new(metrics: &Metrics) -> Self {
         let route = |route| metrics.counter(names::STATEMENTS, &[(LABEL_ROUTE, route)]);
+        let seconds = |route| metrics.histogram(names::STATEMENT_SECONDS, &[(LABEL_ROUTE, route)]);
         let transaction = |outcome| metrics.counter(names::TRANSACTIONS, &[(LABEL_OUTCOME, outcome)]);
         Self {
             local: route("local"),
@@ -78,6 +89,12 @@ impl Counters {
             commits: transaction("commit"),
             rollbacks: transaction("rollback"),
             session_panics: metrics.counter(names::SESSION_PANICS, &[]),
+            repeats: metrics.counter(names::REPEATS, &[]),
+            gate_refusals: metrics.counter(names::GATE_REFUSALS, &[]),
+            local_seconds: seconds("local"),
+            scatter_seconds: seconds("scatter"),
+            gather_seconds: seconds("gather"),
+            hold_seconds: metrics.histogram(names::HOLD_SECONDS, &[]),
             login_seconds: metrics.histogram(names::LOGIN_SECONDS, &[]),
             metrics: metrics.clone(),
         }
@@ -98,6 +115,31 @@ impl Counters {
             RouteKind::Refused => &self.refused,
         };
         counter.increment(count);
+    }
+
+    /// A client has its answers. What went to one shard counts there: [`PoolCounters::answered`].
+    pub fn answered(&self, route: RouteKind, time: Duration) {
+        match route {
+            RouteKind::Local => self.local_seconds.record(time),
+            RouteKind::Scatter => self.scatter_seconds.record(time),
+            RouteKind::Gather => self.gather_seconds.record(time),
+            RouteKind::SingleShard | RouteKind::Refused => {}
+        }
+    }
+
+    /// A statement had to wait for a cut-over.
+    pub fn held(&self, time: Duration) {
+        self.hold_seconds.record(time);
+    }
+
+    /// A statement that met a move is run again.
+    pub fn repeated(&self) {
+        self.repeats.increment(1);
+    }
+
+    /// A shard's gate has refused a statement.
+    pub fn refused_by_gate(&self) {
+        self.gate_refusals.increment(1);
     }
 
     /// An error that goes to a client.
@@ -156,18 +198,27 @@ pub struct PoolCounters {
     connects: Counter,
     failures: Counter,
     losses: Counter,
-    wait_seconds: Histogram,
+    wait_seconds: Arc<Histogram>,
+    statement_seconds: Arc<Histogram>,
 }
 
 impl PoolCounters {
     pub fn new(metrics: &Metrics, shard: &str) -> Self {
+        let statements = [(LABEL_ROUTE, "single_shard"), (LABEL_SHARD, shard)];
         let connects = |outcome| metrics.counter(names::SHARD_CONNECTS, &[(LABEL_SHARD, shard), (LABEL_OUTCOME, outcome)]);
         Self {
             connects: connects("ok"),
             failures: connects("failed"),
             losses: metrics.counter(names::SHARD_LOSSES, &[(LABEL_SHARD, shard)]),
             wait_seconds: metrics.histogram(names::POOL_WAIT_SECONDS, &[(LABEL_SHARD, shard)]),
+            statement_seconds: metrics.histogram(names::STATEMENT_SECONDS, &statements),
         }
+    }
+
+    /// A client has its answers, all of them from this shard.
+    #[inline]
+    pub fn answered(&self, time: Duration) {
+        self.statement_seconds.record(time);
     }
 
     pub fn connected(&self) {

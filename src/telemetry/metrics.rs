@@ -3,12 +3,15 @@
 //! Not the `metrics` crate's global recorder: several proxies may live in one process, and a macro's look-up would cost more
 //! than what it counts. A counter that is had once and kept is one atomic addition.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
-use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use ::metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use parking_lot::Mutex;
 
+use super::histogram::Histogram;
 use super::names::{self, Kind};
 
 /// Cheap to clone; all clones count together.
@@ -18,21 +21,23 @@ pub struct Metrics {
     handle: PrometheusHandle,
     /// Gauges of other shards are not shown: the recorder keeps what it has once been told. `None`: all are.
     shards: Arc<Mutex<Option<Vec<String>>>>,
+    /// By name and labels, as they are written.
+    histograms: Arc<Mutex<BTreeMap<(&'static str, String), Arc<Histogram>>>>,
 }
 
 impl Metrics {
     pub fn new() -> Result<Self, BuildError> {
-        let recorder = PrometheusBuilder::new().set_buckets(&names::BUCKETS_SECONDS)?.build_recorder();
+        let recorder = PrometheusBuilder::new().build_recorder();
         for metric in names::ALL {
             let describe = match metric.kind {
                 Kind::Counter => PrometheusRecorder::describe_counter,
                 Kind::Gauge => PrometheusRecorder::describe_gauge,
-                Kind::Histogram => PrometheusRecorder::describe_histogram,
+                Kind::Histogram => continue,
             };
             describe(&recorder, metric.name.into(), Some(metric.unit), metric.help.into());
         }
         let handle = recorder.handle();
-        let metrics = Self { recorder: Arc::new(recorder), handle, shards: Arc::default() };
+        let metrics = Self { recorder: Arc::new(recorder), handle, shards: Arc::default(), histograms: Arc::default() };
         metrics.gauge(names::BUILD_INFO, &[(names::LABEL_VERSION, env!("CARGO_PKG_VERSION"))]).set(1.0);
         Ok(metrics)
     }
@@ -46,9 +51,10 @@ impl Metrics {
         self.recorder.register_gauge(&key(name, labels), &METADATA)
     }
 
-    /// Each recorded value is kept until the next scrape or [`Metrics::upkeep`]: not for what happens at every statement.
-    pub fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
-        self.recorder.register_histogram(&key(name, labels), &METADATA)
+    /// Looks the histogram up: keep it where it counts often.
+    pub fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Arc<Histogram> {
+        let labels: Vec<String> = labels.iter().map(|(label, value)| written(label, value)).collect();
+        Arc::clone(self.histograms.lock().entry((name, labels.join(","))).or_default())
     }
 
     /// The shards that there are; the gauges of those that are gone vanish.
@@ -58,7 +64,8 @@ impl Metrics {
 
     /// All of it in Prometheus's text format.
     pub fn render(&self) -> String {
-        let text = self.handle.render();
+        let mut text = self.handle.render();
+        self.render_histograms(&mut text);
         let kept = self.shards.lock();
         let Some(kept) = kept.as_ref() else { return text };
         let start = format!("{}=\"", names::LABEL_SHARD);
@@ -70,9 +77,16 @@ impl Metrics {
         text.split_inclusive('\n').filter(|line| !is_gone(line)).collect()
     }
 
-    /// Folds recorded values into their buckets. Whoever serves the metrics calls it every few seconds, scraped or not.
-    pub fn upkeep(&self) {
-        self.handle.run_upkeep();
+    fn render_histograms(&self, out: &mut String) {
+        let mut last = "";
+        for ((name, labels), histogram) in &*self.histograms.lock() {
+            if last != *name {
+                let help = names::ALL.iter().find(|metric| metric.name == *name).map_or("", |metric| metric.help);
+                let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
+                last = name;
+            }
+            histogram.render(name, labels, out);
+        }
     }
 }
 
@@ -82,10 +96,14 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// As it is written in Prometheus's text format.
 fn shard_label(shard: &str) -> String {
-    let escaped = shard.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("{}=\"{escaped}\"", names::LABEL_SHARD)
+    written(names::LABEL_SHARD, shard)
+}
+
+/// As it is written in Prometheus's text format.
+fn written(label: &str, value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{label}=\"{escaped}\"")
 }
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
@@ -98,6 +116,7 @@ const METADATA: Metadata<'static> = Metadata::new("shardgate", Level::INFO, None
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn two_proxies_count_apart() {
@@ -105,7 +124,7 @@ mod tests {
         let counter = one.counter(names::STATEMENTS, &[(names::LABEL_ROUTE, "single_shard")]);
         counter.increment(2);
         one.clone().counter(names::STATEMENTS, &[(names::LABEL_ROUTE, "single_shard")]).increment(1);
-        one.histogram(names::LOGIN_SECONDS, &[]).record(0.002);
+        one.histogram(names::LOGIN_SECONDS, &[]).record(Duration::from_millis(2));
         let text = one.render();
         for line in [
             "# HELP shardgate_statements_total Statements by route.",

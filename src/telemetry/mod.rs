@@ -5,6 +5,7 @@
 //! Neither carries keys, values, SQL literals or secrets.
 
 mod counters;
+mod histogram;
 mod logs;
 mod metrics;
 pub mod names;

@@ -27,6 +27,7 @@ pub const CONNECTIONS: &str = "shardgate_client_connections_total";
 pub const LOGIN_SECONDS: &str = "shardgate_login_seconds";
 pub const CANCELS: &str = "shardgate_cancel_requests_total";
 pub const STATEMENTS: &str = "shardgate_statements_total";
+pub const STATEMENT_SECONDS: &str = "shardgate_statement_seconds";
 pub const STATEMENT_ERRORS: &str = "shardgate_statement_errors_total";
 pub const READING_DISAGREEMENTS: &str = "shardgate_reading_disagreements_total";
 pub const SESSION_PANICS: &str = "shardgate_session_panics_total";
@@ -42,16 +43,26 @@ pub const MAP_LOADS: &str = "shardgate_map_loads_total";
 pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
 pub const LOOKUP_QUERIES: &str = "shardgate_lookup_queries_total";
 pub const LOOKUP_KEYS: &str = "shardgate_lookup_keys_total";
+pub const HOLD_SECONDS: &str = "shardgate_hold_seconds";
+pub const REPEATS: &str = "shardgate_repeated_statements_total";
+pub const GATE_REFUSALS: &str = "shardgate_gate_refusals_total";
+pub const MOVES: &str = "shardgate_moves";
+pub const MOVE_ROWS: &str = "shardgate_move_rows";
+pub const MOVE_BYTES: &str = "shardgate_move_bytes";
+pub const MOVE_LAG_BYTES: &str = "shardgate_move_lag_bytes";
 pub const PREPARED_TRANSACTIONS: &str = "shardgate_prepared_transactions";
 pub const PREPARED_SECONDS_MAX: &str = "shardgate_prepared_transactions_seconds_max";
 
 /// How a route was: `local`, `single_shard`, `scatter`, `gather`, `refused`.
 pub const LABEL_ROUTE: &str = "route";
+/// The shards that a move leads from and to, by name.
+pub const LABEL_SOURCE: &str = "source";
+pub const LABEL_TARGET: &str = "target";
 /// A shard's name.
 pub const LABEL_SHARD: &str = "shard";
 /// How it ended; the values are the metric's.
 pub const LABEL_OUTCOME: &str = "outcome";
-/// `active`, `idle`.
+/// Of connections `active`, `idle`; of moves as in `shardgate.moves`.
 pub const LABEL_STATE: &str = "state";
 /// The first two characters of an SQLSTATE.
 pub const LABEL_CLASS: &str = "class";
@@ -61,7 +72,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 24] = [
+pub const ALL: [Metric; 32] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -69,6 +80,10 @@ pub const ALL: [Metric; 24] = [
     histogram(LOGIN_SECONDS, "From accept to the first ReadyForQuery."),
     counter(CANCELS, "Cancel requests by outcome: forwarded, unknown, late."),
     counter(STATEMENTS, "Statements by route."),
+    histogram(
+        STATEMENT_SECONDS,
+        "What a client waits for, from the first message of a Query or a pipeline to ReadyForQuery, by route; of single_shard by shard.",
+    ),
     counter(STATEMENT_ERRORS, "Errors sent to clients by SQLSTATE class."),
     counter(READING_DISAGREEMENTS, "Statements whose two readings differ, so that they were not narrowed to fewer shards."),
     counter(SESSION_PANICS, "Sessions that ended by an error in the proxy itself: its log says where."),
@@ -84,6 +99,13 @@ pub const ALL: [Metric; 24] = [
     gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
     counter(LOOKUP_QUERIES, "Queries to the map database for lookup keys that were not in memory."),
     counter(LOOKUP_KEYS, "Lookup keys that these queries asked for."),
+    histogram(HOLD_SECONDS, "Waits of statements for a partition that is held by a move's cut-over."),
+    counter(REPEATS, "Statements that met a move and were run again by the proxy."),
+    counter(GATE_REFUSALS, "Statements that a shard's gate has refused because of a move: they were run again, or got 40001."),
+    gauge(MOVES, Unit::Count, "Moves by state, those that have ended left out."),
+    gauge(MOVE_ROWS, Unit::Count, "Rows that running moves have copied, by source and target."),
+    gauge(MOVE_BYTES, Unit::Bytes, "Bytes that running moves have copied, by source and target."),
+    gauge(MOVE_LAG_BYTES, Unit::Bytes, "WAL of the source that the target has not applied yet, of running moves."),
     gauge(PREPARED_TRANSACTIONS, Unit::Count, "Transactions over several shards that recovery's last look has found prepared."),
     gauge(PREPARED_SECONDS_MAX, Unit::Seconds, "Age of the oldest of these: more than a few seconds is a transaction in doubt."),
 ];

@@ -89,6 +89,31 @@ async fn statements_are_counted_by_route_in_both_protocols() {
 }
 
 #[tokio::test]
+async fn what_clients_wait_for_is_measured_by_route_and_shard() {
+    let (_cluster, proxy) = proxy().await;
+    let client = proxy.connect().await;
+    let series = [
+        "shardgate_statement_seconds_count{route=\"single_shard\",shard=\"shard0\"}",
+        "shardgate_statement_seconds_count{route=\"single_shard\",shard=\"shard1\"}",
+        "shardgate_statement_seconds_count{route=\"scatter\"}",
+        "shardgate_statement_seconds_count{route=\"gather\"}",
+        "shardgate_statement_seconds_count{route=\"local\"}",
+    ];
+    client.batch_execute("CREATE TABLE h (a int)").await.expect("a home table");
+    assert_growth(&proxy, series, [2.0, 1.0, 1.0, 1.0, 1.0], async || {
+        client.batch_execute("SELECT a FROM h").await.expect("home");
+        client.batch_execute("SELECT a FROM h").await.expect("home, by the short way");
+        client.batch_execute("SELECT k FROM l WHERE k = 'a'").await.expect("by key");
+        client.batch_execute("SELECT id FROM t; SELECT a FROM h").await.expect("the widest counts");
+        client.batch_execute("SELECT count(*) FROM t AS a, t AS b").await.expect("gathered");
+        client.batch_execute("SET work_mem = '5MB'").await.expect("the proxy itself");
+    })
+    .await;
+    let (_, body) = proxy.admin("/metrics").expect("the admin address answers");
+    assert!(body.contains("# TYPE shardgate_statement_seconds histogram"), "{body}");
+}
+
+#[tokio::test]
 async fn errors_are_counted_by_class_whoever_raised_them() {
     let (_cluster, proxy) = proxy().await;
     let client = proxy.connect().await;

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::drive::{Driver, Turn};
 use crate::shardmap::{Move, MoveId};
 
-/// Runs until cancelled; what it drives then is left to others.
-pub async fn keep_driving(driver: Driver, cancel: CancellationToken) {
+/// Runs until cancelled; what it drives then is left to others. `watch`: told again and again which moves have not ended.
+pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: CancellationToken) {
     let mut driven: BTreeSet<MoveId> = BTreeSet::new();
     let mut driving: JoinSet<MoveId> = JoinSet::new();
     loop {
@@ -30,6 +30,7 @@ pub async fn keep_driving(driver: Driver, cancel: CancellationToken) {
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
         let Ok(moves) = driver.store.running_moves().await else { continue };
+        watch(&moves);
         for the_move in moves.into_iter().filter(|the_move| !driven.contains(&the_move.id)).collect::<Vec<_>>() {
             driven.insert(the_move.id);
             driving.spawn(one_turn(driver.clone(), the_move));

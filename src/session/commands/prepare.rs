@@ -182,7 +182,7 @@ impl Session {
                 self.run_with_constants(&text, bind).await
             }
             Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
-                self.gateway.counters.statement(RouteKind::Gather);
+                self.count_statement(RouteKind::Gather, None);
                 // What PostgreSQL has to say against the arguments, with their places in this text.
                 self.evaluated(&execution, &types).await?;
                 self.gather_values(&prepared, &gathering, &parameters, bind).await
@@ -372,7 +372,7 @@ impl Session {
             Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
             Some(_) | None => originate::BIND_NOTHING.to_vec(),
         };
-        self.gateway.counters.statement(RouteKind::Scatter);
+        self.count_statement(RouteKind::Scatter, None);
         let request = Request::Executed { fragment: &fragment, text: &text, after_names: &after_names };
         let result = self.ask_several(reach, &request, &spec).await;
         let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {

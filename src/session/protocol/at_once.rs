@@ -208,8 +208,9 @@ impl Session {
         self.pinned_map.unpin();
         self.pinned_map.pin(|| map);
         self.pinned_map.note_planned(is_plain_read);
-        self.participants.push(Participant { has_written, ..Participant::new(connection.pool().shard, connection) });
-        self.gateway.counters.statement(RouteKind::SingleShard);
+        let shard = connection.pool().shard;
+        self.participants.push(Participant { has_written, ..Participant::new(shard, connection) });
+        self.count_statement(RouteKind::SingleShard, Some(shard));
     }
 }
 

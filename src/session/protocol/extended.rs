@@ -612,7 +612,7 @@ impl Session {
                     *run = if limit <= 0 { Run::Whole } else { Run::InPart };
                 }
                 let (shard, nested, number) = (*shard, nested.clone(), *number);
-                self.gateway.counters.statement(RouteKind::SingleShard);
+                self.count_statement(RouteKind::SingleShard, Some(shard));
                 let write = |connection: &mut Connection| {
                     connection.output.execute(name, limit);
                     if nested.is_empty() {
@@ -625,7 +625,7 @@ impl Session {
             }
             portal @ (Portal::Own { .. } | Portal::Write { .. }) => {
                 let is_write = matches!(portal, Portal::Write { .. });
-                self.gateway.counters.statement(if is_write { RouteKind::Scatter } else { RouteKind::Local });
+                self.count_statement(if is_write { RouteKind::Scatter } else { RouteKind::Local }, None);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }
@@ -637,7 +637,7 @@ impl Session {
             Portal::Spent { .. } => Err(cannot_be_run(name).into()),
             Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
                 let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
-                self.gateway.counters.statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter });
+                self.count_statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter }, None);
                 if let Some(index) = self.current_index() {
                     self.drain_with_flush(index).await?;
                 }

@@ -87,7 +87,7 @@ impl Session {
     /// The one statement of a text.
     async fn run_statement(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
         if crate::session::commands::command::is_own(&statement.command) {
-            self.gateway.counters.statement(RouteKind::Local);
+            self.count_statement(RouteKind::Local, None);
             return Box::pin(self.own_command(statement, text)).await;
         }
         if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
@@ -192,6 +192,7 @@ impl Session {
         if let Some(reach) = self.common_reach(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
             self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
+            self.note_route(RouteKind::SingleShard, reach.shards().first().copied());
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
             return self.run_on_shard(&reach, decisive, text).await;
         }

@@ -103,10 +103,20 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
-    // What belongs to a running move is not left over.
+    // What belongs to a running move is not left over. The metrics have it.
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
     rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
     until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_shown = || {
+        let (_, metrics) = proxy.admin("/metrics").expect("the admin address answers");
+        let lag = "shardgate_move_lag_bytes{source=\"a\",target=\"b\"} ";
+        metrics.contains("shardgate_moves{state=\"catching_up\"} 1\n") && metrics.contains(lag)
+    };
+    while !is_shown() {
+        assert!(Instant::now() < deadline, "{}", proxy.admin("/metrics").expect("the admin address answers").1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let during = rebalance(&cluster, &["doctor", "--fix"]).await;
     assert_eq!(during.status.code(), Some(0), "{}", text(&during.stdout));
     let id: i32 =
