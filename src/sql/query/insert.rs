@@ -45,7 +45,8 @@ impl<'c> Reader<'c> {
     pub fn insert<'n>(&mut self, insert: &'n nodes::InsertStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(insert.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let events = TriggerEvents { update: insert.on_conflict_clause().is_some(), ..TriggerEvents::INSERT };
+        let updates = |conflict: &nodes::OnConflictClause| conflict.action == nodes::OnConflictAction::ONCONFLICT_UPDATE;
+        let events = TriggerEvents { update: insert.on_conflict_clause().is_some_and(updates), ..TriggerEvents::INSERT };
         let target = self.target_or_view(insert.relation().ok_or_else(unknown_query)?, &mut frame, events)?;
         self.check_rows_of_view(&target);
         let columns = insert_columns(insert, &target);
