@@ -188,20 +188,22 @@ pub struct Connection {
     pub drawn_by: Option<(i32, u64)>,
     /// The session left something behind that no SET can undo.
     pub is_pinned: bool,
+    /// Of the proxy's lease when it was opened: see [`crate::shardmap::Membership`].
+    pub generation: i64,
 }
 
 impl Connection {
     pub fn new(stream: ShardStream, endpoint: &Arc<ShardEndpoint>, greeting: Greeting, runtime: usize) -> Self {
-        Self::after_login(stream, endpoint, greeting, runtime, false)
+        Self::after_login(stream, endpoint, greeting, runtime, 0)
     }
 
-    /// `has_query`: one was sent behind the login, and its answer may have begun to come.
+    /// `queries`: so many were sent behind the login, and their answers may have begun to come.
     pub(super) fn after_login(
         stream: ShardStream,
         endpoint: &Arc<ShardEndpoint>,
         greeting: Greeting,
         runtime: usize,
-        has_query: bool,
+        queries: usize,
     ) -> Self {
         let now = Instant::now();
         let parameters: Vec<(Arc<str>, Arc<str>)> =
@@ -242,11 +244,10 @@ impl Connection {
             is_cancel_pending: false,
             drawn_by: None,
             is_pinned: false,
+            generation: 0,
         };
         connection.input = greeting.leftover;
-        if has_query {
-            connection.protocol.asked(client_tag::QUERY, None);
-        }
+        (0..queries).for_each(|_| connection.protocol.asked(client_tag::QUERY, None));
         connection.check_received(0);
         connection
     }
@@ -595,6 +596,19 @@ impl Connection {
             && !self.is_pinned
             && !self.keeps_something()
             && !self.is_cancel_pending
+    }
+
+    /// The shard has ended it, which nobody has met yet as nothing was asked since. One system call.
+    pub fn has_ended_unseen(&mut self) -> bool {
+        while !self.owes() {
+            let before = self.input.len();
+            match self.stream.try_receive_now(&mut self.input) {
+                Ok(1..) => self.check_received(before),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(0) | Err(_) => return true,
+            }
+        }
+        false
     }
 
     /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so

@@ -15,6 +15,7 @@ mod open;
 mod output;
 mod pool;
 mod prepared;
+mod registration;
 mod reset;
 mod settings;
 mod shard_text;

@@ -35,7 +35,7 @@ use super::open::OpenError;
 use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::{BackendCredentials, ShardError};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::ShardId;
+use crate::shardmap::{Membership, ShardId};
 use crate::telemetry::{Metrics, PoolCounters};
 
 /// Limits of every pool.
@@ -77,6 +77,9 @@ pub enum CheckoutError {
     /// The shard has another address or state: ask its new pool.
     #[error("the pool of shard \"{shard}\" is retired")]
     Retired { shard: String },
+    /// Until the next generation of the lease.
+    #[error("shard \"{shard}\" shuts this proxy out")]
+    ShutOut { shard: String, generation: i64 },
 }
 
 impl CheckoutError {
@@ -101,6 +104,13 @@ impl From<CheckoutError> for PgError {
             .with_detail(format!("All {size} connections are in use (pool.size_per_shard)."))
             .with_hint("Raise pool.size_per_shard or pool.checkout_timeout_ms, or shorten transactions."),
             CheckoutError::Misdirected { shard, reason } => reason.into_error(&shard),
+            CheckoutError::ShutOut { shard, .. } => {
+                PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available to this proxy now"))
+                    .with_detail(
+                        "The proxy had lost its lease, and partitions may have moved. It has to reach the map database first.",
+                    )
+                    .with_hint("Retry the transaction, or use another proxy.")
+            }
             CheckoutError::Retired { shard } => {
                 PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
                     .with_detail("Its address or state is being changed.")
@@ -228,6 +238,7 @@ pub struct Pool {
     state: Mutex<State>,
     /// Told when a connection is lost.
     disturbed: Arc<Notify>,
+    membership: Arc<Membership>,
 }
 
 #[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
@@ -288,7 +299,8 @@ impl Pool {
         };
         let (asked_by, is_retired) = (AtomicU64::new(0), AtomicBool::new(false));
         let (state, disturbed) = (Mutex::new(state), Arc::clone(&pools.disturbed));
-        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed }
+        let membership = Arc::clone(&pools.membership);
+        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed, membership }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -449,7 +461,7 @@ impl Pool {
         failed: impl FnOnce(&mut Health, Instant),
     ) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
+        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime, Some(&self.membership)));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match &opened {
@@ -470,6 +482,10 @@ impl Pool {
                 let code = code.as_ref().map_or("", SqlState::as_str);
                 tracing::warn!(shard = %self.address.name, user = self.user(), code, reason = %error.message(), "shard refused a login");
                 Err(CheckoutError::Refused { shard: self.address.name.clone(), error })
+            }
+            Err(OpenError::ShutOut { generation }) => {
+                self.connected();
+                Err(CheckoutError::ShutOut { shard: self.address.name.clone(), generation })
             }
             Err(error) => {
                 let mut state = self.state.lock();
@@ -683,11 +699,12 @@ pub struct Pools {
     runtimes: usize,
     metrics: Metrics,
     disturbed: Arc<Notify>,
+    membership: Arc<Membership>,
 }
 
 impl Pools {
-    pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics) -> Self {
-        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default() }
+    pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics, membership: Arc<Membership>) -> Self {
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default(), membership }
     }
 
     /// Ready when a connection has been lost since it was last waited for.
@@ -740,7 +757,7 @@ mod tests {
     use crate::config::Secret;
     use crate::config::ShardUrl;
     use crate::net::ShardEndpoint;
-    use crate::shardmap::ShardState;
+    use crate::shardmap::{ProxyId, ShardState};
 
     pub(super) fn pools() -> Pools {
         let second = Duration::from_secs(1);
@@ -754,7 +771,7 @@ mod tests {
             backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
             connection: ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 },
         };
-        Pools::new(limits, 1, Metrics::new().expect("built"))
+        Pools::new(limits, 1, Metrics::new().expect("built"), Membership::new(ProxyId(1)))
     }
 
     pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {

@@ -1,6 +1,8 @@
 //! Partitions that move between shards while applications use them: nothing lost, nothing counted twice, nobody told.
 
 mod aborts;
+mod freezes;
+mod frozen;
 mod kills;
 mod operators;
 mod partitions;

@@ -25,6 +25,7 @@ pub mod drive;
 pub mod preflight;
 
 mod deletion;
+mod fencing;
 mod key_set;
 mod marker;
 mod moved_table;
