@@ -1,28 +1,31 @@
-//! Reads a shard's schema into a [`Catalog`], in a dozen queries whatever the number of tables.
+//! Reads a shard's schema into a [`Catalog`], by one statement whatever the number of tables.
 //!
-//! All queries see one snapshot (`REPEATABLE READ READ ONLY`), with `search_path = pg_catalog` so that every definition that
-//! PostgreSQL prints names its objects with their schema and compares between servers. Left out: the schemas `pg_*`,
-//! `information_schema` and `shardgate`. Members of an extension are read, since statements may use them, but compared only
-//! through the extension's version. Never writes, never keeps a setting on the connection. Cancel safe: the transaction is
-//! rolled back.
+//! With `search_path = pg_catalog`, so that every definition that PostgreSQL prints names its objects with their schema and
+//! compares between servers. Left out: the schemas `pg_*`, `information_schema` and `shardgate`. Members of an extension are read,
+//! since statements may use them, but compared only through the extension's version. Never writes, never keeps a setting on the
+//! connection.
 //!
 //! Waits for nobody's locks, but for what is new to the reader, if it wants that: see `printed`. All else is read from the rows of
 //! pg_catalog, and printed only by functions that open no relation.
 
+use std::error::Error;
 use std::time::Duration;
 
-use sqlx::{Connection, Executor, PgConnection};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use self::printed::Wanted;
+use self::rows::Rows;
 use crate::catalog::{Catalog, Definitions, Held, ObjectName, Oid};
 
 mod expressions;
 mod functions;
 mod printed;
 mod relations;
+mod rows;
 
 pub use printed::Printed;
+pub use rows::{CatalogSource, InTransaction, SourceError};
 
 /// Why a schema could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +33,10 @@ pub enum CatalogError {
     #[error("cannot read the {part} of the schema")]
     Query {
         part: &'static str,
+        /// The server has refused the query.
+        sqlstate: Option<String>,
         #[source]
-        source: sqlx::Error,
+        source: Box<dyn Error + Send + Sync>,
     },
     #[error("unexpected {what} {value:?} in pg_catalog")]
     Unexpected { what: &'static str, value: String },
@@ -44,13 +49,12 @@ pub enum CatalogError {
 impl CatalogError {
     /// Somebody holds what a definition is printed from.
     pub fn is_locked(&self) -> bool {
-        let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return false };
-        error.code().is_some_and(|code| LOCKED.contains(&&*code))
+        matches!(self, Self::Query { sqlstate: Some(sqlstate), .. } if LOCKED.contains(&sqlstate.as_str()))
     }
 
     /// The server has refused the query.
     fn is_the_servers(&self) -> bool {
-        matches!(self, Self::Query { source: sqlx::Error::Database(_), .. })
+        matches!(self, Self::Query { sqlstate: Some(_), .. })
     }
 }
 
@@ -67,8 +71,8 @@ pub enum WhenHeld {
 }
 
 /// Reads everything; of definitions, what has changed since the last reading of this server is printed. `version` is left at 0:
-/// who keeps catalogues numbers them. Cancel safe.
-pub async fn read(conn: &mut PgConnection, printed: &mut Printed, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
+/// who keeps catalogues numbers them. Not cancel safe: the connection may be left in a transaction, or with a savepoint.
+pub async fn read<S: CatalogSource>(source: &mut S, printed: &mut Printed, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
     let patience = match when_held {
         WhenHeld::Wait(patience) => patience,
         WhenHeld::LeaveOut => PRINTED_FOR_MAX,
@@ -77,11 +81,11 @@ pub async fn read(conn: &mut PgConnection, printed: &mut Printed, when_held: Whe
     let mut missing_before = Vec::new();
     let mut leaves_out = false;
     for _ in 0..ROUNDS_MAX {
-        let missing = match read_snapshot(conn, printed, leaves_out).await? {
+        let missing = match read_snapshot(source, printed, leaves_out).await? {
             Snapshot::Read(catalog, held) => return with_held(catalog, held).await,
             Snapshot::Lacks(missing) => missing,
         };
-        if let Some(refused) = printed.print(conn, &missing, deadline).await? {
+        if let Some(refused) = printed.print(source, &missing, deadline).await? {
             leaves_out = refused.is_locked() && when_held == WhenHeld::LeaveOut;
             // What was dropped in that moment is no more in the next snapshot.
             let is_final = !refused.is_locked() && missing == missing_before;
@@ -119,70 +123,66 @@ async fn with_held(mut catalog: Box<Catalog>, held: Vec<Wanted>) -> Result<Catal
     found.await.map_err(|_| CatalogError::Interrupted)
 }
 
-async fn read_snapshot(conn: &mut PgConnection, printed: &mut Printed, leaves_out: bool) -> Result<Snapshot, CatalogError> {
-    let mut transaction = conn.begin().await.map_err(failed("snapshot"))?;
-    transaction.execute(sqlx::raw_sql(SETTINGS)).await.map_err(failed("snapshot"))?;
-    let missing = printed.missing(&mut transaction).await?;
+async fn read_snapshot<S: CatalogSource>(
+    source: &mut S,
+    printed: &mut Printed,
+    leaves_out: bool,
+) -> Result<Snapshot, CatalogError> {
+    let queries = QUERIES.iter().chain(&relations::QUERIES).chain(&expressions::QUERIES).chain(&functions::QUERIES);
+    let mut rows = Rows::read(source, queries.copied()).await?;
+    let missing = printed.missing(rows.take("wanted")?)?;
     if !missing.is_empty() && !leaves_out {
-        transaction.rollback().await.map_err(failed("snapshot"))?;
         return Ok(Snapshot::Lacks(missing));
     }
     let mut catalog = Box::<Catalog>::default();
-    read_database(&mut transaction, &mut catalog).await?;
-    relations::read(&mut transaction, &mut catalog, printed).await?;
-    expressions::read(&mut transaction, &mut catalog, printed).await?;
-    functions::read(&mut transaction, &mut catalog, printed).await?;
-    // Undoes the settings too.
-    transaction.rollback().await.map_err(failed("snapshot"))?;
+    add_database(&mut rows, &mut catalog)?;
+    relations::add(&mut rows, &mut catalog, printed)?;
+    expressions::add(&mut rows, &mut catalog, printed)?;
+    functions::add(&mut rows, &mut catalog, printed)?;
     catalog.digest = catalog.definitions.digest();
     Ok(Snapshot::Read(catalog, missing))
 }
 
-/// How the connection prints definitions. The first works in a transaction that has not read yet; in a nested one it would be
-/// refused, which is right: its snapshot would be another. The plans are large and their rows few.
-const SETTINGS: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog; \
-                        SET LOCAL quote_all_identifiers = off; SET LOCAL DateStyle = 'ISO, MDY'; \
-                        SET LOCAL IntervalStyle = postgres; SET LOCAL jit = off";
+const QUERIES: [(&str, &str); 4] =
+    [("wanted", printed::WANTED), ("database", DATABASE), ("schemas", SCHEMAS), ("others", OTHER_OBJECTS)];
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct DatabaseRow {
     provider: String,
     collate: String,
     locale: Option<String>,
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct NamedRow {
     kind: String,
     name: String,
     definition: String,
 }
 
-async fn read_database(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    // Through jsonb, since the columns have other names in other versions of PostgreSQL.
-    let database: DatabaseRow = sqlx::query_as(
-        "SELECT d.datlocprovider::text AS provider, d.datcollate AS collate, to_jsonb(d)->>'datlocale' AS locale
-         FROM pg_database d WHERE d.datname = current_database()",
-    )
-    .fetch_one(&mut *conn)
-    .await
-    .map_err(failed("database"))?;
-    catalog.is_collation_c = is_bytewise(&database.provider, &database.collate, database.locale.as_deref());
+#[derive(Deserialize)]
+struct SchemaRow {
+    name: String,
+}
 
-    catalog.schemas = sqlx::query_scalar(
-        "SELECT nspname::text FROM pg_namespace
-         WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'shardgate') ORDER BY nspname",
-    )
-    .fetch_all(&mut *conn)
-    .await
-    .map_err(failed("schemas"))?;
+// Through jsonb, since the columns have other names in other versions of PostgreSQL.
+const DATABASE: &str = "
+SELECT d.datlocprovider::text AS provider, d.datcollate AS collate, to_jsonb(d)->>'datlocale' AS locale
+FROM pg_database d WHERE d.datname = current_database()";
+
+const SCHEMAS: &str = "
+SELECT nspname::text AS name FROM pg_namespace
+WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'shardgate') ORDER BY nspname";
+
+fn add_database(rows: &mut Rows, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    for database in rows.take::<DatabaseRow>("database")? {
+        catalog.is_collation_c = is_bytewise(&database.provider, &database.collate, database.locale.as_deref());
+    }
+    catalog.schemas = rows.take::<SchemaRow>("schemas")?.into_iter().map(|schema| schema.name).collect();
     for schema in &catalog.schemas {
         catalog.definitions.insert(ObjectName::new("schema", schema), "");
     }
-
-    let others: Vec<NamedRow> =
-        sqlx::query_as(OTHER_OBJECTS).fetch_all(&mut *conn).await.map_err(failed("extensions and collations"))?;
-    for other in others {
+    for other in rows.take("others")? {
         insert_named(&mut catalog.definitions, other)?;
     }
     Ok(())
@@ -229,10 +229,6 @@ pub(super) fn is_bytewise(provider: &str, collate: &str, locale: Option<&str>) -
         "b" => matches!(locale, Some("C" | "C.UTF-8" | "C.UTF8" | "PG_UNICODE_FAST")),
         _ => false,
     }
-}
-
-fn failed(part: &'static str) -> impl Fn(sqlx::Error) -> CatalogError {
-    move |source| CatalogError::Query { part, source }
 }
 
 /// An oid that came as int8, since SQL's oid has no plain Rust type in the driver.

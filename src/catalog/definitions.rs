@@ -105,6 +105,12 @@ impl Definitions {
         self.0.keys().any(|object| kinds.contains(&object.kind))
     }
 
+    /// What stands outside of relations is defined alike: functions, types, operators, schemas and the like.
+    pub fn agree_outside_relations(&self, other: &Definitions) -> bool {
+        let outside = |(object, _): &(&ObjectName, &String)| object.parent.is_none() && !RELATIONS.contains(&object.kind);
+        self.0.iter().filter(outside).eq(other.0.iter().filter(outside))
+    }
+
     /// One relation and its parts: `definitions.of("table public.books")`.
     pub fn of(&self, whole: &str) -> Definitions {
         let belongs = |object: &ObjectName| match &object.parent {
@@ -144,6 +150,8 @@ impl Definitions {
 }
 
 const EXTENSION: &str = "extension";
+/// `RelationKind::word`.
+const RELATIONS: [&str; 5] = ["table", "view", "materialized view", "foreign table", "sequence"];
 
 /// Definitions that are too long to be read side by side are only said to differ.
 const SHOWN_CHARACTERS_MAX: usize = 200;

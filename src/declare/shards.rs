@@ -195,7 +195,10 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
     let read = Box::pin(catalog_reader::read(&mut shard.connection, &mut shard.printed, WhenHeld::Wait(LOCK_PATIENCE))).await;
     read.map_err(|error| match error {
-        CatalogError::Query { source, .. } => shard.error(&source),
+        CatalogError::Query { part, source, .. } => match source.downcast_ref() {
+            Some(source) => shard.error(source),
+            None => PgError::internal(format!("shard \"{}\": cannot read the {part} of the schema", shard.name)),
+        },
         other => PgError::internal(format!("shard \"{}\": {other}", shard.name)),
     })
 }

@@ -59,8 +59,8 @@ pub struct TransactionScope {
     /// The same on the home shard.
     pub holds_home: bool,
     pub writes: CrossShardWrites,
-    /// The transaction has changed the schema.
-    pub has_schema_change: bool,
+    /// The transaction has made or changed functions, types or the like.
+    pub has_other_code: bool,
 }
 
 /// A statement whose rows lie on several shards. `recipe` says how it could run over gathered rows; asked only where the answers
@@ -131,10 +131,10 @@ pub fn gather(
     if scope.is_open {
         check_snapshots(scope)?;
     }
-    if scope.has_schema_change {
+    if scope.has_other_code {
         return Err(PgError::unsupported(
-            "this statement is not supported in a transaction that has changed the schema",
-            "It needs rows of several shards, which other connections bring together, and these do not see the change.",
+            "this statement is not supported in a transaction that has changed functions or types",
+            "It needs rows of several shards, which another connection brings together, and that does not see the change.",
             "Commit first.",
         ));
     }

@@ -13,6 +13,7 @@ use super::RebalanceError;
 use super::move_verbs::{self, MoveRequest};
 use super::plan::PlannedMove;
 use super::plan_verbs::{Plan, PlannedSize, layout};
+use super::progress::ProgressDisplay;
 use super::status::{Status, StatusOptions, status};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Partition, PartitionId, Store};
 
@@ -42,6 +43,8 @@ pub async fn apply(map_url: &str, path: &Path, deadline: std::time::Duration, is
 /// The first error ends it, once the moves that run have ended.
 async fn run(map_url: &str, map: &MapSnapshot, mut waiting: Vec<&PlannedMove>, is_json: bool) -> Result<(), RebalanceError> {
     let mut busy: BTreeSet<&str> = BTreeSet::new();
+    let display = ProgressDisplay::new(is_json);
+    let display = &display;
     let mut running = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
@@ -50,7 +53,7 @@ async fn run(map_url: &str, map: &MapSnapshot, mut waiting: Vec<&PlannedMove>, i
             let partitions = owned(map, planned)?.iter().map(|partition| partition.id.0).collect();
             let (target, options) = (planned.target.clone(), MoveOptions::default());
             let request = MoveRequest { partitions, target, options, is_detached: false };
-            running.push(async move { (planned, Box::pin(move_verbs::start(map_url, &request, is_json)).await) });
+            running.push(async move { (planned, Box::pin(move_verbs::start_shown(map_url, &request, display)).await) });
         }
         let Some((planned, ended)) = running.next().await else { return outcome };
         busy.remove(planned.source.as_str());

@@ -18,6 +18,7 @@ pub mod moves;
 pub mod partition_verbs;
 pub mod plan;
 pub mod plan_verbs;
+mod progress;
 mod render;
 mod sizes;
 pub mod status;

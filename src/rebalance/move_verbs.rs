@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::moves::drive::Driver;
+use super::progress::ProgressDisplay;
 use super::{RebalanceError, units};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Isolation, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind};
@@ -118,6 +119,11 @@ fn bytes(count: i64) -> String {
 
 /// Plans a move and drives it to its end; with `keep`, to the switch. One that does just that and runs already is followed.
 pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Result<(), RebalanceError> {
+    start_shown(map_url, request, &ProgressDisplay::new(is_json)).await
+}
+
+/// Beside other moves that the same command follows.
+pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &ProgressDisplay) -> Result<(), RebalanceError> {
     let driver = driver(map_url).await?;
     let partitions: Vec<PartitionId> = request.partitions.iter().copied().map(PartitionId).collect();
     let driving = (!request.is_detached).then_some(driver.id);
@@ -130,16 +136,16 @@ pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Resul
         Some(same) => same.id,
         None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
     };
-    follow_planned(&driver, id, request.is_detached, is_json).await
+    follow_planned(&driver, id, request.is_detached, display).await
 }
 
-async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, is_json: bool) -> Result<(), RebalanceError> {
+async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, display: &ProgressDisplay) -> Result<(), RebalanceError> {
     let planned = require(&driver.store, id).await?;
     if is_detached {
-        return show_one(&planned, is_json);
+        return show_one(&planned, display.is_json());
     }
     let keeps = planned.options.keep;
-    follow(driver, id, move |now: &Move| keeps && now.journal.get("replication_ended").is_some(), is_json).await
+    follow(driver, id, move |now: &Move| keeps && now.journal.get("replication_ended").is_some(), display).await
 }
 
 /// Gives one key a partition of its own, and moves it as [`start`] does. A key that is there already stays.
@@ -149,7 +155,7 @@ pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -
     let isolation = Isolation { table: (&schema, &name), key: &request.key, shard: &request.target };
     let driving = (!request.is_detached).then_some(driver.id);
     match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
-        Some(id) => follow_planned(&driver, id, request.is_detached, is_json).await,
+        Some(id) => follow_planned(&driver, id, request.is_detached, &ProgressDisplay::new(is_json)).await,
         None => {
             let mut out = io::stdout().lock();
             match is_json {
@@ -180,18 +186,18 @@ fn sharded_table(map: &MapSnapshot, wanted: &str) -> Result<(String, String), Re
 /// Says what is wanted of a move, and drives it until that is so.
 pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: bool) -> Result<(), RebalanceError> {
     let driver = driver(map_url).await?;
-    let id = MoveId(move_id);
+    let (id, display) = (MoveId(move_id), &ProgressDisplay::new(is_json));
     driver.store.ask_move(&driver.actor, id, asked).await?;
     match asked {
         Some(Asked::Pause) => show_one(&require(&driver.store, id).await?, is_json),
-        Some(Asked::Abort) => match follow(&driver, id, |_| false, is_json).await {
+        Some(Asked::Abort) => match follow(&driver, id, |_| false, display).await {
             // That is what was wanted.
             Err(RebalanceError::Aborted { .. }) => Ok(()),
             outcome => outcome,
         },
         Some(Asked::Cutover | Asked::Finish) | None => {
             let keeps = asked != Some(Asked::Finish) && require(&driver.store, id).await?.options.keep;
-            follow(&driver, id, move |now| keeps && now.journal.get("replication_ended").is_some(), is_json).await
+            follow(&driver, id, move |now| keeps && now.journal.get("replication_ended").is_some(), display).await
         }
     }
 }
@@ -215,25 +221,27 @@ async fn require(store: &Store, id: MoveId) -> Result<Move, RebalanceError> {
     found.ok_or_else(|| RebalanceError::Refused(format!("there is no move {}; SELECT * FROM shardgate.moves shows them", id.0)))
 }
 
-/// Drives the move and prints a line for each state, until it has ended.
-async fn follow(driver: &Driver, id: MoveId, until: impl Fn(&Move) -> bool, is_json: bool) -> Result<(), RebalanceError> {
+/// Drives the move and shows how far it is, until it has ended.
+async fn follow(
+    driver: &Driver,
+    id: MoveId,
+    until: impl Fn(&Move) -> bool,
+    display: &ProgressDisplay,
+) -> Result<(), RebalanceError> {
     let driving = driver.drive(id, until);
     let mut driving = std::pin::pin!(driving);
-    let mut shown: Option<(MoveState, Option<String>)> = None;
+    let mut shown = display.of_move();
     let ended = loop {
         tokio::select! {
             ended = &mut driving => break ended?,
             () = sleep(SHOW_INTERVAL) => {}
         }
         if let Ok(Some(now)) = driver.store.move_by_id(id).await {
-            let next = (now.state, now.error.clone());
-            if !is_json && shown.as_ref() != Some(&next) {
-                line(&now)?;
-                shown = Some(next);
-            }
+            shown.show(&now)?;
         }
     };
-    show_one(&ended, is_json)?;
+    drop(shown);
+    show_one(&ended, display.is_json())?;
     let reason = ended.error.clone().unwrap_or_else(|| "no reason was given".to_owned());
     match ended.state {
         // Refused before anything was touched.
@@ -242,12 +250,6 @@ async fn follow(driver: &Driver, id: MoveId, until: impl Fn(&Move) -> bool, is_j
         MoveState::Failed => Err(RebalanceError::NeedsPerson { move_id: id.0, reason }),
         _ => Ok(()),
     }
-}
-
-fn line(now: &Move) -> io::Result<()> {
-    let copied = format!("{} of about {}", bytes(now.bytes_copied), bytes(now.bytes_expected.unwrap_or_default()));
-    let reason = now.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-    writeln!(io::stdout().lock(), "move {} {}, {copied}{reason}", now.id.0, now.state.name())
 }
 
 fn show_one(the_move: &Move, is_json: bool) -> Result<(), RebalanceError> {

@@ -119,7 +119,12 @@ impl Session {
         self.pinned_map.pin(|| self.gateway.map.in_use());
         // What the statement says was read by the map from before.
         match self.pinned_map.get() {
-            Some(map) if map.redefinitions.is_empty() && self.context_is_of(&self.gateway.catalog.load(), map) => Ok(()),
+            Some(map)
+                if map.redefinitions.is_empty()
+                    && self.context_is_of(self.own_catalog().unwrap_or(&self.gateway.catalog.load()), map) =>
+            {
+                Ok(())
+            }
             _ => {
                 self.pinned_map.unpin();
                 Err(sharding_has_changed().into())

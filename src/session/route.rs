@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
+
 use super::copy::copy_out::has_ascii_inside;
 use super::cursor::{self, HELD_CURSOR, Life, OnShard};
 use super::transaction::common_snapshot::is_by_key;
@@ -60,7 +62,10 @@ impl Session {
         if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
             Box::pin(self.gateway.follow_schema_for(&map)).await?;
         }
-        let catalog = self.gateway.catalog.load();
+        let catalog = match self.own_catalog() {
+            Some(own) => Guard::from_inner(Arc::clone(own)),
+            None => self.gateway.catalog.load(),
+        };
         let has_other_users = self.learn_shard_users(&map);
         let is_current = !has_other_users
             && self.context_is_of(&catalog, &map)
@@ -179,10 +184,6 @@ impl Session {
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         self.note_effects_of(statement, inputs.text())?;
         self.pinned_map.note_planned(statement.is_plain_read());
-        // Not to be had in another way, as what cannot be routed may be.
-        if !self.transaction.redefined.is_empty() {
-            self.check_not_redefined(statement, inputs.text())?;
-        }
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
             self.check_sets_locally(statement)?;
         }
@@ -598,7 +599,7 @@ impl Session {
                 .collect(),
             writes: self.gateway.config.cross_shard.writes,
             writer: self.participants.iter().find(|participant| participant.is_to_commit()).map(|participant| participant.shard),
-            has_schema_change: self.schema_change.is_some(),
+            has_other_code: !self.has_shared_code(),
         }
     }
 

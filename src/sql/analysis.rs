@@ -565,8 +565,6 @@ pub enum Command {
         locks: Option<Arc<TableLocks>>,
         /// Of what statements by others may be about.
         redefines: Redefined,
-        /// Names of what it makes, which others do not know yet: the rest of its transaction does not know what they mean.
-        introduces: Arc<[String]>,
         /// Sharded and reference tables whose names it gives to something new.
         takes: Arc<[TableName]>,
     },

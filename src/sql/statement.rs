@@ -9,7 +9,7 @@ use super::analysis::{
 };
 use super::context::Context;
 use super::ddl::named_relations::{self, mentioned};
-use super::ddl::redefined::{self, Redefined, introduced, redefined};
+use super::ddl::redefined::{self, Redefined, redefined};
 use super::ddl::{ddl_locks, in_bodies, schema_guard, truncate};
 use super::parse::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
@@ -416,9 +416,8 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, introduces, takes, .. } = &mut command {
+    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, takes, .. } = &mut command {
         *redefines = redefined(node, context);
-        *introduces = introduced(node, context).into();
         *takes = redefined::taken(node, context).into();
         *renames_distributed = schema_guard::renames_distributed(node, context);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
@@ -452,7 +451,6 @@ fn check_temporary_view(view: &nodes::ViewStmt, source: Source<'_>, context: &Co
 /// What is sent to every shard as it is and makes these schema changes, perhaps among others.
 pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Context) -> Result<Placement, PgError> {
     let mut redefines = Redefined::Nothing;
-    let mut introduces = Vec::new();
     let mut concerns_roles: Option<bool> = None;
     let (mut drops, mut taken) = (false, Vec::new());
     for text in changes {
@@ -473,13 +471,12 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
                     ..
                 }
             );
-        let Command::Ddl { redefines: these, introduces: new, once_per_server, takes, .. } = command else {
+        let Command::Ddl { redefines: these, once_per_server, takes, .. } = command else {
             return Err(in_bodies::not_in_a_block(""));
         };
         drops |= redefined::drops_tables(node);
         taken.extend(takes.iter().cloned());
         redefines = redefines.with(these);
-        introduces.extend(new.iter().cloned());
         // Not both on every shard and on one of each server.
         let is_mixed = concerns_roles.replace(once_per_server).is_some_and(|before| before != once_per_server);
         if !is_plain || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
@@ -491,7 +488,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
         return Err(in_bodies::not_in_a_block("DROP TABLE"));
     }
     let redefines = redefines.with(call.redefines.clone());
-    let call = ddl::Ddl { redefines, introduces, takes: taken, once_per_server: concerns_roles == Some(true), ..call };
+    let call = ddl::Ddl { redefines, takes: taken, once_per_server: concerns_roles == Some(true), ..call };
     let command = call.into_command();
     Ok(Placement::new(command, Scope::EveryShard, Effect::Write))
 }
@@ -519,7 +516,6 @@ fn place_table_as(
         locks: None,
         gives_rows: false,
         redefines: redefined::relation(relation, context),
-        introduces: redefined::shadowing(relation, context).into(),
         takes: redefined::taken_by(relation, context).into(),
     };
     if into.is_some_and(|into| into.skip_data) {

@@ -1,23 +1,32 @@
 //! What hangs on relations: constraints, triggers, policies, rules, and what their expressions depend on.
 
-use sqlx::PgConnection;
+use serde::Deserialize;
 
 use super::printed::{Kind, Printed};
 use super::relations::whole;
-use super::{CatalogError, failed, oid, oids};
+use super::rows::Rows;
+use super::{CatalogError, oid, oids};
 use crate::catalog::{
     Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents,
 };
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    read_constraints(conn, catalog, printed).await?;
-    read_triggers(conn, catalog, printed).await?;
-    read_policies(conn, catalog, printed).await?;
-    read_rules(conn, catalog, printed).await?;
-    read_dependencies(conn, catalog).await
+pub(super) const QUERIES: [(&str, &str); 5] = [
+    ("constraints", CONSTRAINTS),
+    ("triggers", TRIGGERS),
+    ("policies", POLICIES),
+    ("rules", RULES),
+    ("dependencies", DEPENDENCIES),
+];
+
+pub(super) fn add(rows: &mut Rows, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    add_constraints(rows.take("constraints")?, catalog, printed)?;
+    add_triggers(rows.take("triggers")?, catalog, printed)?;
+    add_policies(rows.take("policies")?, catalog, printed)?;
+    add_rules(rows.take("rules")?, catalog, printed)?;
+    add_dependencies(rows.take("dependencies")?, catalog)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct ConstraintRow {
     oid: i64,
     relation: i64,
@@ -53,8 +62,7 @@ WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND n.nspname !~ '^pg_' AND n.nsp
   AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 
-async fn read_constraints(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<ConstraintRow> = sqlx::query_as(CONSTRAINTS).fetch_all(conn).await.map_err(failed("constraints"))?;
+fn add_constraints(rows: Vec<ConstraintRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         let relation = oid(row.relation)?;
         let definition = match row.kind.as_str() {
@@ -91,7 +99,7 @@ fn action(letter: &str) -> ForeignKeyAction {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct TriggerRow {
     oid: i64,
     relation: i64,
@@ -128,8 +136,7 @@ const TRIGGER_UPDATE: i16 = 1 << 4;
 const TRIGGER_TRUNCATE: i16 = 1 << 5;
 const TRIGGER_INSTEAD: i16 = 1 << 6;
 
-async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<TriggerRow> = sqlx::query_as(TRIGGERS).fetch_all(conn).await.map_err(failed("triggers"))?;
+fn add_triggers(rows: Vec<TriggerRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         let relation = oid(row.relation)?;
         let definition = row.definition.or_else(|| printed.text(Kind::Trigger, row.oid)).unwrap_or_default();
@@ -163,7 +170,7 @@ async fn read_triggers(conn: &mut PgConnection, catalog: &mut Catalog, printed: 
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct PolicyRow {
     oid: i64,
     relation: i64,
@@ -187,8 +194,7 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.polrelid, p.polname";
 
-async fn read_policies(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<PolicyRow> = sqlx::query_as(POLICIES).fetch_all(conn).await.map_err(failed("policies"))?;
+fn add_policies(rows: Vec<PolicyRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         let relation = oid(row.relation)?;
         let (using, check) = (printed.text(Kind::PolicyUsing, row.oid), printed.text(Kind::PolicyCheck, row.oid));
@@ -205,17 +211,22 @@ async fn read_policies(conn: &mut PgConnection, catalog: &mut Catalog, printed: 
     Ok(())
 }
 
-async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, String, i64, String)> = sqlx::query_as(
-        "SELECT r.ev_class::int8, r.rulename::text, r.oid::int8, r.ev_enabled::text
-         FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace
-         WHERE r.rulename <> '_RETURN' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
-         ORDER BY r.ev_class, r.rulename",
-    )
-    .fetch_all(conn)
-    .await
-    .map_err(failed("rules"))?;
-    for (relation, name, rule, enabled) in rows {
+#[derive(Deserialize)]
+struct RuleRow {
+    relation: i64,
+    name: String,
+    rule: i64,
+    enabled: String,
+}
+
+const RULES: &str = "
+SELECT r.ev_class::int8 AS relation, r.rulename::text AS name, r.oid::int8 AS rule, r.ev_enabled::text AS enabled
+FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.rulename <> '_RETURN' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+ORDER BY r.ev_class, r.rulename";
+
+fn add_rules(rows: Vec<RuleRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    for RuleRow { relation, name, rule, enabled } in rows {
         let relation = oid(relation)?;
         if let Some(whole) = whole(catalog, relation) {
             let definition = printed.text(Kind::Rule, rule).unwrap_or_default();
@@ -232,7 +243,7 @@ async fn read_rules(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Pr
 // Objects of pg_catalog are pinned and do not appear in pg_depend, which is what is wanted. Operators, operator classes and domains
 // stand for the functions that they call.
 const DEPENDENCIES: &str = "
-SELECT owner.relation::int8, owner.kind, owner.name, used.class = 'pg_proc'::regclass AS is_function, used.oid::int8
+SELECT owner.relation::int8 AS relation, owner.kind, owner.name, used.class = 'pg_proc'::regclass AS is_function, used.oid::int8 AS target
 FROM (
     SELECT 'pg_rewrite'::regclass::oid AS class, oid, ev_class AS relation, rulename::text AS name,
            CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END AS kind FROM pg_rewrite
@@ -268,10 +279,17 @@ WHERE (used.class = 'pg_proc'::regclass OR used.oid <> owner.relation)
 GROUP BY 1, 2, 3, 4, 5
 ORDER BY 1, 2, 3, 4, 5";
 
-async fn read_dependencies(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, String, String, bool, i64)> =
-        sqlx::query_as(DEPENDENCIES).fetch_all(conn).await.map_err(failed("dependencies"))?;
-    for (relation, kind, name, is_function, target) in rows {
+#[derive(Deserialize)]
+struct DependencyRow {
+    relation: i64,
+    kind: String,
+    name: String,
+    is_function: bool,
+    target: i64,
+}
+
+fn add_dependencies(rows: Vec<DependencyRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    for DependencyRow { relation, kind, name, is_function, target } in rows {
         let of = match kind.as_str() {
             "view" => DependentKind::View,
             "rule" => DependentKind::Rule,

@@ -2,20 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlx::PgConnection;
+use serde::Deserialize;
 
 use super::printed::{Kind, Printed};
-use super::{CatalogError, NamedRow, failed, insert_named, letter, oid, oids};
+use super::rows::Rows;
+use super::{CatalogError, NamedRow, insert_named, letter, oid, oids};
 use crate::catalog::{Catalog, Conversion, Function, ObjectName, Oid, Type};
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    read_functions(conn, catalog, printed).await?;
-    read_operators(conn, catalog).await?;
-    read_types(conn, catalog).await?;
-    read_type_functions(conn, catalog).await
+pub(super) const QUERIES: [(&str, &str); 6] = [
+    ("functions", FUNCTIONS),
+    ("operators", OPERATORS),
+    ("types", TYPES),
+    ("type_functions", TYPE_FUNCTIONS),
+    ("type_parts", TYPE_PARTS),
+    ("conversions", CONVERSIONS),
+];
+
+pub(super) fn add(rows: &mut Rows, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    add_functions(rows.take("functions")?, catalog, printed)?;
+    add_operators(rows.take("operators")?, catalog)?;
+    add_types(rows.take("types")?, catalog)?;
+    let wholes = wholes(rows.take("type_parts")?)?;
+    add_type_functions(rows.take("type_functions")?, catalog, &wholes)?;
+    add_conversions(rows.take("conversions")?, catalog, &wholes)?;
+    add_functions_of_arguments(catalog);
+    Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct FunctionRow {
     oid: i64,
     schema: String,
@@ -66,8 +80,7 @@ CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.oid";
 
-async fn read_functions(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<FunctionRow> = sqlx::query_as(FUNCTIONS).fetch_all(conn).await.map_err(failed("functions"))?;
+fn add_functions(rows: Vec<FunctionRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         let (definition, body) = match row.body {
             Some(body) => (row.definition, body),
@@ -135,7 +148,7 @@ fn split_search_path(setting: &str) -> Vec<String> {
     schemas
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct OperatorRow {
     schema: String,
     name: String,
@@ -159,8 +172,7 @@ FROM pg_operator o JOIN pg_namespace n ON n.oid = o.oprnamespace
 WHERE n.nspname <> 'pg_catalog' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY o.oid";
 
-async fn read_operators(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<OperatorRow> = sqlx::query_as(OPERATORS).fetch_all(conn).await.map_err(failed("operators"))?;
+fn add_operators(rows: Vec<OperatorRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
     for row in rows {
         let is_comparison = matches!(row.name.as_str(), "=" | "<>" | "<" | "<=" | ">" | ">=");
         if is_comparison && row.has_builtin_operands && !catalog.operator_schemas.contains(&row.schema) {
@@ -179,7 +191,7 @@ async fn read_operators(conn: &mut PgConnection, catalog: &mut Catalog) -> Resul
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct TypeRow {
     oid: i64,
     schema: String,
@@ -217,8 +229,7 @@ WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname <> 'shardgate' AND t.typisde
   AND NOT EXISTS (SELECT FROM pg_type el JOIN pg_class c ON c.oid = el.typrelid
                   WHERE el.oid = t.typelem AND t.typcategory = 'A' AND c.relkind <> 'c')"#;
 
-async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<TypeRow> = sqlx::query_as(TYPES).fetch_all(conn).await.map_err(failed("types"))?;
+fn add_types(rows: Vec<TypeRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
     for row in rows {
         if let Some(definition) = row.definition {
             catalog.definitions.insert(ObjectName::new("type", format!("{}.{}", row.schema, row.name)), definition);
@@ -232,7 +243,7 @@ async fn read_types(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<()
 }
 
 const TYPE_FUNCTIONS: &str = "
-SELECT t.oid::int8, t.typname::text, ca.castfunc::oid::int8
+SELECT t.oid::int8 AS of, t.typname::text AS name, ca.castfunc::oid::int8 AS function
 FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
 WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
   AND p.pronamespace <> 'pg_catalog'::regnamespace
@@ -242,20 +253,23 @@ FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
 JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
 ORDER BY 1, 3";
 
-async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, String, i64)> = sqlx::query_as(TYPE_FUNCTIONS).fetch_all(&mut *conn).await.map_err(failed("casts"))?;
-    let wholes = read_type_parts(conn).await?;
+#[derive(Deserialize)]
+struct TypeFunctionRow {
+    of: i64,
+    name: String,
+    function: i64,
+}
+
+fn add_type_functions(rows: Vec<TypeFunctionRow>, catalog: &mut Catalog, wholes: &Wholes) -> Result<(), CatalogError> {
     let mut known = BTreeSet::new();
-    for (of, name, function) in rows {
-        let function = oid(function)?;
-        for (_, name) in wholes_of(&wholes, oid(of)?, &name) {
+    for row in rows {
+        let function = oid(row.function)?;
+        for (_, name) in wholes_of(wholes, oid(row.of)?, &row.name) {
             if known.insert((name.clone(), function)) {
                 catalog.type_functions.entry(name).or_default().push(function);
             }
         }
     }
-    read_conversions(conn, catalog, &wholes).await?;
-    add_functions_of_arguments(catalog);
     Ok(())
 }
 
@@ -263,7 +277,7 @@ async fn read_type_functions(conn: &mut PgConnection, catalog: &mut Catalog) -> 
 type Wholes = BTreeMap<Oid, Vec<(Oid, String)>>;
 
 const TYPE_PARTS: &str = "
-SELECT p.part::int8, t.oid::int8, t.typname::text
+SELECT p.part::int8 AS part, t.oid::int8 AS whole, t.typname::text AS name
 FROM (SELECT typbasetype AS part, oid AS whole FROM pg_type WHERE typtype = 'd'
       UNION ALL SELECT typelem, oid FROM pg_type WHERE typcategory = 'A'
       UNION ALL SELECT rngsubtype, rngtypid FROM pg_range
@@ -273,11 +287,17 @@ JOIN pg_type t ON t.oid = p.whole JOIN pg_type part ON part.oid = p.part
 WHERE part.typnamespace <> 'pg_catalog'::regnamespace AND t.typnamespace <> 'information_schema'::regnamespace
 ORDER BY 1, 2";
 
-async fn read_type_parts(conn: &mut PgConnection) -> Result<Wholes, CatalogError> {
-    let rows: Vec<(i64, i64, String)> = sqlx::query_as(TYPE_PARTS).fetch_all(conn).await.map_err(failed("parts of types"))?;
+#[derive(Deserialize)]
+struct TypePartRow {
+    part: i64,
+    whole: i64,
+    name: String,
+}
+
+fn wholes(rows: Vec<TypePartRow>) -> Result<Wholes, CatalogError> {
     let mut wholes = Wholes::new();
-    for (part, whole, name) in rows {
-        wholes.entry(oid(part)?).or_default().push((oid(whole)?, name));
+    for row in rows {
+        wholes.entry(oid(row.part)?).or_default().push((oid(row.whole)?, row.name));
     }
     Ok(wholes)
 }
@@ -297,7 +317,7 @@ fn wholes_of(wholes: &Wholes, part: Oid, name: &str) -> Vec<(Oid, String)> {
     found
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct ConversionRow {
     function: i64,
     is_implicit: bool,
@@ -323,8 +343,7 @@ WHERE p.pronamespace <> 'pg_catalog'::regnamespace
 GROUP BY c.function, c.is_implicit, c.one, c.other
 ORDER BY 1, 2, 3";
 
-async fn read_conversions(conn: &mut PgConnection, catalog: &mut Catalog, wholes: &Wholes) -> Result<(), CatalogError> {
-    let rows: Vec<ConversionRow> = sqlx::query_as(CONVERSIONS).fetch_all(conn).await.map_err(failed("conversions"))?;
+fn add_conversions(rows: Vec<ConversionRow>, catalog: &mut Catalog, wholes: &Wholes) -> Result<(), CatalogError> {
     for row in rows {
         let mut conversion = Conversion { function: oid(row.function)?, is_implicit: row.is_implicit, ..Conversion::default() };
         for (part, name) in row.types.iter().zip(&row.names) {

@@ -15,23 +15,24 @@
 
 use std::collections::HashMap;
 
-use sqlx::{Connection, Executor, PgConnection};
+use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{CatalogError, SETTINGS, failed};
+use super::CatalogError;
+use super::rows::{CatalogSource, run};
 use crate::catalog::{Catalog, Oid};
 
 /// Texts of one server's schema, from one reading to the next.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Printed {
     kept: HashMap<Id, Kept>,
     /// Since the last snapshot, and by which state of it.
     fresh: HashMap<Id, (Wanted, Option<String>)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
-    key: Vec<u8>,
+    key: String,
     text: Option<String>,
 }
 
@@ -83,9 +84,9 @@ pub(super) struct Wanted {
     /// Whose it is; 0: the function's that `id` names.
     relation: i64,
     /// Of all that the text hangs on.
-    key: Vec<u8>,
+    key: String,
     /// Of the rows that say so.
-    stamp: Vec<u8>,
+    stamp: String,
 }
 
 impl Wanted {
@@ -107,9 +108,8 @@ impl Printed {
         self.kept.get(&(kind, oid)).and_then(|kept| kept.text.clone())
     }
 
-    /// In the transaction's snapshot. Returns what has to be printed first; nothing: every text of the snapshot is known.
-    pub(super) async fn missing(&mut self, conn: &mut PgConnection) -> Result<Vec<Wanted>, CatalogError> {
-        let rows: Vec<Row> = sqlx::query_as(WANTED).fetch_all(conn).await.map_err(failed("keys of the definitions"))?;
+    /// `rows`: of a snapshot. Returns what has to be printed first; nothing: every text of the snapshot is known.
+    pub(super) fn missing(&mut self, rows: Vec<WantedRow>) -> Result<Vec<Wanted>, CatalogError> {
         let wanted: Vec<Wanted> = rows.into_iter().map(wanted).collect::<Result<_, _>>()?;
         let (mut known, mut fresh) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.fresh));
         let mut missing = Vec::new();
@@ -127,13 +127,13 @@ impl Printed {
     }
 
     /// Outside of the snapshot. Returns why some could not be printed: somebody holds a table, or it has just been dropped.
-    pub(super) async fn print(
+    pub(super) async fn print<S: CatalogSource>(
         &mut self,
-        conn: &mut PgConnection,
+        source: &mut S,
         missing: &[Wanted],
         deadline: Instant,
     ) -> Result<Option<CatalogError>, CatalogError> {
-        let first = match self.print_at_once(conn, missing, LOCK_TIMEOUT).await {
+        let first = match self.print_at_once(source, missing, LOCK_TIMEOUT).await {
             Ok(()) => return Ok(None),
             Err(error) if error.is_the_servers() => error,
             Err(error) => return Err(error),
@@ -146,7 +146,7 @@ impl Printed {
             if Instant::now() >= deadline {
                 return Ok(refused.or(Some(first)));
             }
-            match self.print_at_once(conn, std::slice::from_ref(one), LOCK_TIMEOUT_OF_ONE).await {
+            match self.print_at_once(source, std::slice::from_ref(one), LOCK_TIMEOUT_OF_ONE).await {
                 Ok(()) => {}
                 Err(error) if !error.is_the_servers() => return Err(error),
                 Err(error) if refused.as_ref().is_some_and(CatalogError::is_locked) => {
@@ -160,21 +160,24 @@ impl Printed {
 
     /// Locks are held while one waits for others; who waits for what this holds, and holds what this waits for, is no deadlock of
     /// his: this gives up first.
-    async fn print_at_once(
+    async fn print_at_once<S: CatalogSource>(
         &mut self,
-        conn: &mut PgConnection,
+        source: &mut S,
         missing: &[Wanted],
         lock_timeout: &'static str,
     ) -> Result<(), CatalogError> {
-        let mut transaction = conn.begin().await.map_err(failed("definitions"))?;
-        for settings in [SETTINGS, lock_timeout] {
-            transaction.execute(sqlx::raw_sql(settings)).await.map_err(failed("definitions"))?;
+        let places: Vec<String> = missing
+            .iter()
+            .enumerate()
+            .map(|(place, wanted)| format!("('{}', {}::int8, {place})", wanted.kind, wanted.id.1))
+            .collect();
+        let query = PRINT.replace("{places}", &places.join(", "));
+        let texts = run(source, "definitions", lock_timeout, &query).await?;
+        for (wanted, text) in missing.iter().zip(texts) {
+            let text = serde_json::from_slice(&text)
+                .map_err(|_| CatalogError::Unexpected { what: wanted.kind, value: String::from_utf8_lossy(&text).into_owned() })?;
+            self.fresh.insert(wanted.id, (wanted.clone(), text));
         }
-        let (kinds, oids): (Vec<&str>, Vec<i64>) = missing.iter().map(|wanted| (wanted.kind, wanted.id.1)).unzip();
-        let texts: Vec<Option<String>> =
-            sqlx::query_scalar(PRINT).bind(kinds).bind(oids).fetch_all(&mut *transaction).await.map_err(failed("definitions"))?;
-        transaction.rollback().await.map_err(failed("definitions"))?;
-        self.fresh.extend(missing.iter().zip(texts).map(|(wanted, text)| (wanted.id, (wanted.clone(), text))));
         Ok(())
     }
 }
@@ -184,16 +187,23 @@ const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '500ms'";
 /// When it is known that something is held.
 const LOCK_TIMEOUT_OF_ONE: &str = "SET LOCAL lock_timeout = '20ms'";
 
-type Row = (String, i64, i64, Vec<u8>, Vec<u8>);
+#[derive(Deserialize)]
+pub(super) struct WantedRow {
+    kind: String,
+    oid: i64,
+    relation: i64,
+    key: String,
+    stamp: String,
+}
 
-fn wanted((kind, oid, relation, key, stamp): Row) -> Result<Wanted, CatalogError> {
-    let known = KINDS.iter().find(|(word, _)| *word == kind);
-    let &(kind, of) = known.ok_or_else(|| CatalogError::Unexpected { what: "kind of definition", value: kind })?;
-    Ok(Wanted { kind, id: (of, oid), relation, key, stamp })
+fn wanted(row: WantedRow) -> Result<Wanted, CatalogError> {
+    let known = KINDS.iter().find(|(word, _)| *word == row.kind);
+    let &(kind, of) = known.ok_or_else(|| CatalogError::Unexpected { what: "kind of definition", value: row.kind })?;
+    Ok(Wanted { kind, id: (of, row.oid), relation: row.relation, key: row.key, stamp: row.stamp })
 }
 
 const PRINT: &str = "
-SELECT CASE o.kind
+SELECT coalesce(to_json(CASE o.kind
     WHEN 'view' THEN pg_get_viewdef(o.oid::oid)
     WHEN 'rule' THEN pg_get_ruledef(o.oid::oid)
     WHEN 'policy using' THEN (SELECT pg_get_expr(p.polqual, p.polrelid) FROM pg_policy p WHERE p.oid = o.oid::oid)
@@ -206,14 +216,14 @@ SELECT CASE o.kind
     WHEN 'body' THEN pg_get_function_sqlbody(o.oid::oid)
     WHEN 'function' THEN pg_get_functiondef(o.oid::oid)
     WHEN 'partition key' THEN pg_get_partkeydef(o.oid::oid)
-    END
-FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY o(kind, oid, place) ORDER BY o.place";
+    END)::text, 'null')
+FROM (VALUES {places}) o(kind, oid, place) ORDER BY o.place";
 
 // Takes no lock: all from pg_catalog's rows. `printed`: what there is, its own row, and under which object pg_depend has what it
 // refers to; `edge`: what that is, of relations with all columns, since a view's text may hang on any of them. An expression of one
 // table names the columns that it uses and no others; so a new column does not count there. Types are followed to the enums in
 // them, whose labels stand in constants; functions to the columns that they return. Names of pg_catalog do not change.
-const WANTED: &str = "
+pub(super) const WANTED: &str = "
 WITH RECURSIVE owner (oid) AS MATERIALIZED (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
@@ -309,7 +319,8 @@ WITH RECURSIVE owner (oid) AS MATERIALIZED (
     SELECT p.kind, p.oid, max(p.relation) AS relation, string_agg(p.own, E'\\n' ORDER BY p.class) AS own, string_agg(p.stamp, ' ' ORDER BY p.class) AS stamp
     FROM printed p GROUP BY p.kind, p.oid
 )
-SELECT i.kind, i.oid::int8, i.relation::int8,
-       sha256(convert_to(concat_ws(E'\\n', current_setting('server_version_num'), i.own, r.names), getdatabaseencoding())) AS key,
-       sha256(convert_to(concat_ws(' ', i.stamp, r.stamp), 'UTF8')) AS stamp
+SELECT i.kind, i.oid::int8 AS oid, i.relation::int8 AS relation,
+       encode(sha256(convert_to(concat_ws(E'\\n', current_setting('server_version_num'), i.own, r.names), getdatabaseencoding())), 'hex')
+           AS key,
+       encode(sha256(convert_to(concat_ws(' ', i.stamp, r.stamp), 'UTF8')), 'hex') AS stamp
 FROM itself i LEFT JOIN referred r ON (r.kind, r.oid) = (i.kind, i.oid)";

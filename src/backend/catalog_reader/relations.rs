@@ -1,16 +1,20 @@
 //! Tables, views, sequences: their columns, indexes and parentage.
 
-use sqlx::PgConnection;
+use serde::Deserialize;
 
 use super::printed::{Kind, Printed};
-use super::{CatalogError, failed, is_bytewise, letter, oid};
+use super::rows::Rows;
+use super::{CatalogError, is_bytewise, letter, oid};
 use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, RelationKind, Unique, identity_in_default};
 
-pub(super) async fn read(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    read_relations(conn, catalog, printed).await?;
-    read_columns(conn, catalog, printed).await?;
-    read_indexes(conn, catalog, printed).await?;
-    read_parents(conn, catalog).await
+pub(super) const QUERIES: [(&str, &str); 4] =
+    [("relations", RELATIONS), ("columns", COLUMNS), ("indexes", INDEXES), ("parents", PARENTS)];
+
+pub(super) fn add(rows: &mut Rows, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    add_relations(rows.take("relations")?, catalog, printed)?;
+    add_columns(rows.take("columns")?, catalog, printed)?;
+    add_indexes(rows.take("indexes")?, catalog, printed)?;
+    add_parents(rows.take("parents")?, catalog)
 }
 
 /// `table public.books`: how the definitions of a relation's parts name their whole; `None` for members of extensions.
@@ -20,7 +24,7 @@ pub(super) fn whole(catalog: &Catalog, relation: Oid) -> Option<String> {
     catalog.definitions.contains(&ObjectName::new(found.kind.word(), name)).then(|| found.whole())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct RelationRow {
     oid: i64,
     schema: String,
@@ -64,8 +68,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')";
 
-async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<RelationRow> = sqlx::query_as(RELATIONS).fetch_all(conn).await.map_err(failed("relations"))?;
+fn add_relations(rows: Vec<RelationRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         let oid = oid(row.oid)?;
         let kind = match row.kind.as_str() {
@@ -110,7 +113,7 @@ async fn read_relations(conn: &mut PgConnection, catalog: &mut Catalog, printed:
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct ColumnRow {
     relation: i64,
     name: String,
@@ -157,8 +160,7 @@ WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY a.attrelid, a.attnum"#;
 
-async fn read_columns(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<ColumnRow> = sqlx::query_as(COLUMNS).fetch_all(conn).await.map_err(failed("columns"))?;
+fn add_columns(rows: Vec<ColumnRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for mut row in rows {
         if let Some(generated_by) = row.generated_by {
             row.default = printed.text(Kind::Generated, generated_by);
@@ -236,7 +238,7 @@ impl ColumnRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(Deserialize)]
 struct IndexRow {
     oid: i64,
     relation: i64,
@@ -293,8 +295,7 @@ LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.contype IN ('
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate') AND c.relkind IN ('r', 'p', 'm')
 ORDER BY i.indrelid, ic.relname";
 
-async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    let rows: Vec<IndexRow> = sqlx::query_as(INDEXES).fetch_all(conn).await.map_err(failed("indexes"))?;
+fn add_indexes(rows: Vec<IndexRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
     for row in rows {
         // Those of constraints are told by the constraint.
         if !row.is_constraint
@@ -320,14 +321,18 @@ async fn read_indexes(conn: &mut PgConnection, catalog: &mut Catalog, printed: &
     Ok(())
 }
 
-async fn read_parents(conn: &mut PgConnection, catalog: &mut Catalog) -> Result<(), CatalogError> {
-    let rows: Vec<(i64, i64)> =
-        sqlx::query_as("SELECT inhrelid::int8, inhparent::int8 FROM pg_inherits ORDER BY inhparent, inhrelid, inhseqno")
-            .fetch_all(conn)
-            .await
-            .map_err(failed("inheritance"))?;
-    for (child, parent) in rows {
-        let (child, parent) = (oid(child)?, oid(parent)?);
+#[derive(Deserialize)]
+struct ParentRow {
+    child: i64,
+    parent: i64,
+}
+
+const PARENTS: &str =
+    "SELECT inhrelid::int8 AS child, inhparent::int8 AS parent FROM pg_inherits ORDER BY inhparent, inhrelid, inhseqno";
+
+fn add_parents(rows: Vec<ParentRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    for row in rows {
+        let (child, parent) = (oid(row.child)?, oid(row.parent)?);
         // Indexes of partitioned tables are in pg_inherits too.
         let Some(name) = catalog.relations.get(&parent).map(|parent| format!("{}.{}", parent.schema, parent.name)) else {
             continue;

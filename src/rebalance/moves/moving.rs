@@ -78,6 +78,9 @@ impl Moving {
     /// To a state of which the proxies need not know.
     pub(super) async fn advance(&mut self, to: MoveState, remembered: serde_json::Value) -> Result<(), Stop> {
         let from = self.the_move.state;
+        // What a short turn has found out, no heartbeat has told.
+        let told = self.progress.lock().clone();
+        self.store.keep_move(self.the_move.id, self.term, &told).await?;
         self.store.advance_move((self.the_move.id, self.term), from, to, remembered, None).await?;
         tracing::info!(move_id = self.the_move.id.0, from = from.name(), to = to.name(), "move goes on");
         self.the_move.state = to;

@@ -51,14 +51,10 @@ impl Session {
             .into());
         }
         self.wait_for_shards(&shards.iter().map(|shard| shard.id).collect::<Vec<_>>()).await?;
-        let mut redefined = Vec::new();
-        if let Command::Ddl { tag, redefines, introduces, takes, .. } = &statement.command {
+        if let Command::Ddl { tag, redefines, takes, .. } = &statement.command {
             self.check_not_dropped(takes).await?;
             self.announce_schema_change(tag).await?;
-            let names = self.announce_redefinition(redefines).await?;
-            // A new table is one of the home shard, where unknown names are looked for.
-            redefined.extend(names.into_iter().filter(|_| tag != "CREATE TABLE"));
-            redefined.extend(introduces.iter().cloned());
+            self.announce_redefinition(redefines).await?;
         }
         let is_meant_for_all = named.is_none() && matches!(statement.command, Command::Ddl { once_per_server: false, .. });
         if is_meant_for_all {
@@ -69,10 +65,6 @@ impl Session {
             self.keep_pipeline();
         }
         let begins_here = !outside && !self.transaction.is_open();
-        if !begins_here && !outside {
-            let depth = self.transaction.savepoints.len();
-            self.transaction.redefined.extend(redefined.into_iter().map(|name| (depth, name)));
-        }
         if begins_here {
             self.transaction.begin(TransactionModes::default(), &self.settings);
         }

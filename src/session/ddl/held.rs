@@ -17,6 +17,9 @@ use crate::session::{Failure, Session};
 impl Session {
     /// The context is current, and lacks what the text names.
     pub(in crate::session) async fn wait_while_held(&mut self, text: &str) -> Result<(), Failure> {
+        if self.own_catalog().is_some() {
+            return Err(not_known().into());
+        }
         let is_under_way = self.is_under_way();
         let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
         let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());

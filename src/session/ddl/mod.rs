@@ -6,6 +6,7 @@ pub(super) mod drift;
 pub(super) mod every_shard;
 pub(super) mod held;
 pub(super) mod outside;
+pub(super) mod own_catalog;
 pub(super) mod patient;
 pub(super) mod redefined;
 pub(super) mod schema;

@@ -19,21 +19,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::schema::FOLLOWED_WITHIN;
 use crate::backend::STATEMENT_TIMEOUT;
-use crate::catalog::{mentions, quoted_literal};
+use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::session::cancel::CancelTarget;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
-use crate::sql::analysis::{Analysis, Command};
 use crate::sql::ddl::redefined::Redefined;
 
 impl Session {
     /// Before the change, which was announced, does anything on a shard.
-    /// Returns the names.
-    pub(in crate::session) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<BTreeSet<String>, Failure> {
+    pub(in crate::session) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<(), Failure> {
         let names: Option<BTreeSet<String>> = match redefined {
-            Redefined::Nothing => return Ok(BTreeSet::new()),
+            Redefined::Nothing => return Ok(()),
             Redefined::These(names) => {
                 // Each body of a function is looked through: elsewhere, since others wait for this core.
                 let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
@@ -42,8 +40,7 @@ impl Session {
             }
             Redefined::Anything => None,
         };
-        let told = names.clone().unwrap_or_default();
-        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(told) };
+        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
         let map = &self.gateway.map;
         map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
@@ -51,34 +48,7 @@ impl Session {
         if !behind.is_empty() && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
             tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
         }
-        Ok(told)
-    }
-
-    /// In the transaction that has made the change, until it is committed, the session plans by what was there before.
-    pub(in crate::session) fn check_not_redefined(&self, statement: &Analysis, text: &str) -> Result<(), PgError> {
-        let asks = matches!(
-            statement.command,
-            Command::Query(_)
-                | Command::Copy(_)
-                | Command::Call
-                | Command::Do
-                | Command::DeclareCursor { .. }
-                | Command::Truncate { .. }
-                | Command::Explain { .. }
-                | Command::SetSequence
-        );
-        if !asks || self.context.map.tables.is_empty() {
-            return Ok(());
-        }
-        let names: BTreeSet<String> = self.transaction.redefined.iter().map(|(_, name)| name.clone()).collect();
-        let Some(name) = names.iter().find(|name| mentions(text, &BTreeSet::from([(*name).clone()]))) else { return Ok(()) };
-        Err(PgError::unsupported(
-            "a statement cannot use what its own transaction has defined",
-            format!(
-                "The transaction has made or changed \"{name}\", or something that it uses, and where rows are is known when it is committed."
-            ),
-            "Commit the change first.",
-        ))
+        Ok(())
     }
 
     /// Before a name of the map is given to something new. Nothing else has it while its table is there; and where the transaction

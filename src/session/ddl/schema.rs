@@ -20,6 +20,7 @@ use crate::catalog::{Catalog, Oid, SequenceName};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::connect_options;
+use crate::session::ddl::own_catalog::OwnCatalog;
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
@@ -45,6 +46,10 @@ pub(in crate::session) struct SchemaChange {
     pub closes_sequences: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
     pub version: u64,
+    /// The last change by anybody that was done when this one was announced.
+    pub schema_version: i64,
+    /// The schema as the transaction has changed it, since it was asked for.
+    pub own: Option<OwnCatalog>,
 }
 
 impl SchemaChange {
@@ -194,7 +199,7 @@ impl Session {
             let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
-            let planned = self.context.map.epoch;
+            let (planned, schema_version) = (self.context.map.epoch, map.schema_version);
             let id = self.begin_schema_change(tag, proxy, planned).await?;
             self.schema_change = Some(SchemaChange {
                 id,
@@ -204,6 +209,8 @@ impl Session {
                 declared: Vec::new(),
                 closes_sequences: false,
                 version: 0,
+                schema_version,
+                own: None,
             });
             // So that this session's own change is not taken for somebody else's.
             self.gateway.map.refresh().await.map_err(PgError::from)?;
@@ -253,10 +260,15 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a text that was just received. A name that is not known while somebody else changes the schema may be in the home
-    /// shard's catalogue by now.
+    /// Reads a text that was just received: by what its own transaction has changed. A name that is not known while somebody else
+    /// changes the schema may be in the home shard's catalogue by now.
     pub(in crate::session) async fn read_anew(&mut self, text: &str) -> Result<Read, Failure> {
         let read = self.read(text).await?;
+        if self.lacks_own_catalog(&read.analyzed) {
+            Box::pin(self.read_own_catalog()).await?;
+            Box::pin(self.refresh_context_for(text)).await?;
+            return self.read(text).await;
+        }
         if !self.is_in_doubt(&read.analyzed) {
             return Ok(read);
         }
@@ -299,11 +311,11 @@ fn unreadable(shard: &Shard) -> PgError {
 }
 
 /// The digest is of definitions: a table that was made anew alike has another oid.
-fn same_oids(one: &Catalog, other: &Catalog) -> bool {
+pub(super) fn same_oids(one: &Catalog, other: &Catalog) -> bool {
     fn same<V>(one: &HashMap<Oid, V>, other: &HashMap<Oid, V>) -> bool {
         one.len() == other.len() && one.keys().all(|oid| other.contains_key(oid))
     }
-    same(&one.relations, &other.relations) && same(&one.functions, &other.functions)
+    same(&one.relations, &other.relations) && same(&one.functions, &other.functions) && same(&one.types, &other.types)
 }
 
 /// How long a change of the schema waits for moves to end.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
+use crate::error::PgError;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
@@ -37,7 +38,7 @@ impl KnownOids {
 impl Session {
     /// Before a connection to this shard is taken: nobody holds one here while waiting for the home shard.
     pub(in crate::session) async fn learn_home_oids(&mut self, shard: &Shard) -> Result<(), Failure> {
-        let version = self.context.catalog.version;
+        let version = self.shared_catalog_version();
         if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, &shard.url, version).is_some() {
             return Ok(());
         }
@@ -54,7 +55,7 @@ impl Session {
 
     /// On a connection to this shard that has nothing under way.
     pub(in crate::session) async fn learn_oids(&self, connection: &mut Pooled, shard: &Shard) -> Result<(), Failure> {
-        let version = self.context.catalog.version;
+        let version = self.shared_catalog_version();
         if connection.oids.version == version || shard.is_home || shard.id == MAP_DATABASE {
             return Ok(());
         }
@@ -74,6 +75,33 @@ impl Session {
         self.gateway.oids.shards.lock().insert(shard.id, (url, Arc::clone(&oids)));
         connection.oids = oids;
         Ok(())
+    }
+
+    /// Those of what the open transaction has made on its shards. `version`: of the catalogue that shows it.
+    pub(in crate::session) async fn learn_own_oids(&mut self, version: u64) -> Result<(), Failure> {
+        let home = self.home()?.id;
+        let mut shards: Vec<ShardId> = self.participants.iter().filter(|one| one.has_begun).map(|one| one.shard).collect();
+        shards.retain(|shard| *shard != home && *shard != MAP_DATABASE);
+        if shards.is_empty() {
+            return Ok(());
+        }
+        let at_home = self.own_names(home).await?;
+        for shard in shards {
+            let names = self.own_names(shard).await?;
+            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+                participant.connection.oids = Arc::new(ForeignOids::between(version, &names, &at_home));
+            }
+        }
+        Ok(())
+    }
+
+    async fn own_names(&mut self, shard: ShardId) -> Result<OidNames, Failure> {
+        let index = self.index_of(shard).ok_or_else(|| PgError::internal("participant is gone"))?;
+        self.catch_up(index);
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let name = participant.connection.pool().address.name.clone();
+        names(&mut participant.connection, &name).await
     }
 }
 

@@ -111,8 +111,6 @@ pub(super) struct Transaction {
     pub alterations: Vec<(usize, Alteration)>,
     /// Sequences that it has dropped, likewise; others number by them until it is committed.
     pub dropped: Vec<(usize, SequenceName)>,
-    /// Names of what it has made or defined anew, and of what uses that, and how many savepoints there were.
-    pub redefined: Vec<(usize, String)>,
     /// Nobody else draws from these.
     pub closed: Vec<SequenceName>,
     /// LISTEN and UNLISTEN, and how many savepoints there were.
@@ -146,7 +144,6 @@ impl Transaction {
             restarts: Vec::new(),
             alterations: Vec::new(),
             dropped: Vec::new(),
-            redefined: Vec::new(),
             closed: Vec::new(),
             listens: Vec::new(),
             decider: None,
@@ -224,7 +221,6 @@ impl Transaction {
         self.restarts.clear();
         self.alterations.clear();
         self.dropped.clear();
-        self.redefined.clear();
         self.closed.clear();
         self.listens.clear();
         self.decider = None;
@@ -254,7 +250,6 @@ impl Transaction {
         self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.dropped.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
-        self.redefined.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.listens.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
     }
 
@@ -268,7 +263,6 @@ impl Transaction {
         self.restarts.retain(|(depth, _)| *depth <= index);
         self.alterations.retain(|(depth, _)| *depth <= index);
         self.dropped.retain(|(depth, _)| *depth <= index);
-        self.redefined.retain(|(depth, _)| *depth <= index);
         self.listens.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
         self.sets.truncate(savepoint.set_count);

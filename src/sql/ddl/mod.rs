@@ -30,7 +30,6 @@ pub struct Ddl {
     /// PostgreSQL refuses it in a transaction block.
     pub outside_transaction: bool,
     pub redefines: Redefined,
-    pub introduces: Vec<String>,
     pub takes: Vec<TableName>,
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
@@ -44,7 +43,6 @@ impl Ddl {
             creates_temporary: None,
             outside_transaction: false,
             redefines: Redefined::Nothing,
-            introduces: Vec::new(),
             takes: Vec::new(),
             once_per_server: false,
             gives_rows: false,
@@ -69,7 +67,7 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, introduces, takes, once_per_server, gives_rows } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, takes, once_per_server, gives_rows } = self;
         Command::Ddl {
             tag,
             creates_temporary,
@@ -82,7 +80,6 @@ impl Ddl {
             altered: None,
             locks: None,
             redefines,
-            introduces: introduces.into(),
             takes: takes.into(),
         }
     }

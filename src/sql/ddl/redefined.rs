@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::Relation;
 use crate::shardmap::TableName;
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
@@ -85,41 +84,6 @@ pub fn redefined(node: Node<'_>, context: &Context) -> Redefined {
     }
 }
 
-/// Names of what the statement makes, or of what it gives other rows or defaults, that nobody knows by what is there: later
-/// statements of its transaction would be taken for statements about the home shard. A new table is one of the home shard.
-pub fn introduced(node: Node<'_>, context: &Context) -> Vec<String> {
-    let names: Vec<Option<&str>> = match node {
-        Node::ViewStmt(view) => vec![name_of(view.view())],
-        Node::CreateStmt(table) if !table.inh_relations().is_empty() => vec![name_of(table.relation())],
-        Node::CreateStmt(table) => return shadowing(table.relation(), context),
-        Node::CreateFunctionStmt(create) => vec![tree::names(create.funcname()).and_then(|names| names.last().copied())],
-        Node::DefineStmt(define) if define.kind == nodes::ObjectType::OBJECT_AGGREGATE => {
-            vec![define.defnames().iter().filter_map(nodes::String::sval).next_back()]
-        }
-        Node::AlterTableStmt(alter) => return altered_members(alter),
-        Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_SCHEMA => {
-            let relations = context.catalog.relations.values();
-            let inside = relations.filter(|relation| Some(relation.schema.as_str()) == rename.subname());
-            return inside.map(|relation| relation.name.clone()).collect();
-        }
-        Node::CreateSchemaStmt(schema) => {
-            return schema.schema_elts().iter().flat_map(|element| introduced(element, context)).collect();
-        }
-        _ => return Vec::new(),
-    };
-    names.into_iter().flatten().map(str::to_owned).collect()
-}
-
-/// The name of a new table, where a view or a distributed table of another schema has it.
-pub fn shadowing(new: Option<&nodes::RangeVar>, context: &Context) -> Vec<String> {
-    let is_elsewhere = |relation: &Relation| {
-        relation.view_definition.is_some() || context.map.tables.contains_key(&(relation.schema.clone(), relation.name.clone()))
-    };
-    let is_shadowed =
-        |name: &&str| context.catalog.relations.values().any(|relation| relation.name == *name && is_elsewhere(relation));
-    name_of(new).filter(is_shadowed).map(str::to_owned).into_iter().collect()
-}
-
 /// Sharded and reference tables whose names the statement gives to something else: it can only do so where they are gone.
 pub fn taken(node: Node<'_>, context: &Context) -> Vec<TableName> {
     use nodes::ObjectType;
@@ -174,32 +138,6 @@ fn tables(schema: Option<&str>, name: Option<&str>, context: &Context) -> Vec<Ta
 
 fn named(name: &str, context: &Context, is_meant: impl Fn(&str) -> bool) -> Vec<TableName> {
     context.map.tables.keys().filter(|(schema, table)| table == name && is_meant(schema)).cloned().collect()
-}
-
-/// Tables that become, or cease to be, parts of another one, and those whose new columns have defaults that are computed.
-fn altered_members(alter: &nodes::AlterTableStmt) -> Vec<String> {
-    use nodes::AlterTableType as Kind;
-    let mut names = Vec::new();
-    for command in alter.cmds() {
-        let Node::AlterTableCmd(command) = command else { continue };
-        let member = match (command.subtype, command.def()) {
-            (Kind::AT_AttachPartition | Kind::AT_DetachPartition, Node::PartitionCmd(partition)) => name_of(partition.name()),
-            (Kind::AT_AddInherit | Kind::AT_DropInherit, Node::RangeVar(parent)) => parent.relname(),
-            (Kind::AT_AddColumn, column) if is_computed(column) => name_of(alter.relation()),
-            _ => continue,
-        };
-        names.extend(member.into_iter().chain(name_of(alter.relation())).map(str::to_owned));
-    }
-    names
-}
-
-fn is_computed(column: Node<'_>) -> bool {
-    let mut calls = false;
-    tree::walk(column, &mut |node| {
-        calls |= matches!(node, Node::FuncCall(_) | Node::SQLValueFunction(_));
-        !calls
-    });
-    calls
 }
 
 /// A new one means something else only where there is one of that name: the same, or one in another schema.

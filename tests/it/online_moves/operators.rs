@@ -1,5 +1,6 @@
 //! What operators do beside the command's `move`: moves by SQL, schema changes in between, and looking for leftovers.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::aborts::started;
@@ -110,8 +111,8 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let is_shown = || {
         let (_, metrics) = proxy.admin("/metrics").expect("the admin address answers");
-        let lag = "shardgate_move_lag_bytes{source=\"a\",target=\"b\"} ";
-        metrics.contains("shardgate_moves{state=\"catching_up\"} 1\n") && metrics.contains(lag)
+        let rows = metrics.lines().find_map(|line| line.strip_prefix("shardgate_move_rows{source=\"a\",target=\"b\"} "));
+        metrics.contains("shardgate_moves{state=\"catching_up\"} 1\n") && rows.is_some_and(|rows| rows != "0")
     };
     while !is_shown() {
         assert!(Instant::now() < deadline, "{}", proxy.admin("/metrics").expect("the admin address answers").1);
@@ -123,6 +124,19 @@ async fn doctor_finds_and_removes_what_is_left_over() {
         cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
     let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
     assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains(&format!("move {id} ")), "a line for each change: {}", text(&done.stdout));
+    // On a terminal a bar shows how far it is, and what it was is printed at the end.
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let told = on_terminal(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
+    assert!(told.contains(&format!("move {} a -> b: copying [", id + 1)) && told.contains("/s, "), "{told}");
+    assert!(told.contains("pause "), "{told}");
+}
+
+/// What the command writes to a terminal.
+async fn on_terminal(cluster: &Cluster, arguments: &[&str]) -> String {
+    let command = format!("{} {} --map '{}'", env!("CARGO_BIN_EXE_shard-rebalance"), arguments.join(" "), cluster.map_url());
+    let run = move || Command::new("script").args(["-qec", &command, "/dev/null"]).output().expect("run script, of bsdutils");
+    text(&tokio::task::spawn_blocking(run).await.expect("it runs").stdout)
 }
 
 #[tokio::test]

@@ -24,11 +24,23 @@ async fn messages_are_answered_as_by_one_postgresql() {
     let settings = [("pool.size_per_shard", "2".to_owned()), ("pool.late_joiner_share", "0.5".to_owned())];
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     stage.create_plain().await;
+    assert_same(&stage, FILES).await;
+}
+
+/// Tools send it as it stands there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migrations_are_answered_as_by_one_postgresql() {
+    let stage = Stage::start(3, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    assert_same(&stage, &[("migrations.txt", include_str!("parity/migrations.txt"))]).await;
+}
+
+async fn assert_same(stage: &Stage, files: &[(&str, &str)]) {
     let mut failures = Vec::new();
-    for (file, text) in FILES {
+    for (file, text) in files {
         for case in cases(text) {
-            let plain = run(stage.plain_client().await, &stage, &case).await;
-            let proxied = run(stage.client().await, &stage, &case).await;
+            let plain = run(stage.plain_client().await, stage, &case).await;
+            let proxied = run(stage.client().await, stage, &case).await;
             if plain != proxied {
                 let lines = plain.iter().zip(&proxied).filter(|(plain, proxied)| plain != proxied);
                 let told: Vec<String> =

@@ -19,6 +19,9 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let name = objects::name(id);
     let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_subscription WHERE subname = '{name}')");
     if !moving.target.value::<bool>(&exists).await? {
+        let before = json!({ "bytes_before": moving.target.value::<i64>(&format!("SELECT ({})::int8", sizes(moving))).await? });
+        moving.store.advance_move((id, moving.term), MoveState::Copying, MoveState::Copying, before.clone(), None).await?;
+        moving.the_move.journal["bytes_before"] = before["bytes_before"].clone();
         moving.target.act(&objects::subscription(id, &moving.connection, moving.target.version)).await?;
     }
     moving.reach("subscribed").await;
@@ -28,7 +31,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         {
             let mut progress = moving.progress.lock();
             progress.rows_copied = Some(copied.rows);
-            progress.bytes_copied = Some(copied.bytes);
+            let before = moving.the_move.journal["bytes_before"].as_i64().unwrap_or_default();
+            progress.bytes_copied = Some((copied.bytes - before).max(0));
         }
         if copied.is_complete(moving.tables.len()) {
             moving.reach("copied").await;
@@ -71,8 +75,6 @@ impl Copied {
 
 pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop> {
     let name = objects::name(moving.the_move.id);
-    let sizes: Vec<String> =
-        moving.tables.iter().map(|table| format!("pg_catalog.pg_total_relation_size({})", table.regclass())).collect();
     let sql = format!(
         "SELECT coalesce((SELECT sum(p.tuples_processed) FROM pg_stat_progress_copy p
                           WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'), 0)::int8 AS rows,
@@ -81,7 +83,7 @@ pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop
                 coalesce(bool_and(s.subenabled), false) AS is_enabled
          FROM pg_subscription s LEFT JOIN pg_subscription_rel r ON r.srsubid = s.oid
          WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        sizes = sizes.join(" + ")
+        sizes = sizes(moving)
     );
     Ok(moving.target.rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
         rows: 0,
@@ -90,6 +92,13 @@ pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop
         ready: 0,
         is_enabled: false,
     }))
+}
+
+/// Bytes of the moving tables, with indexes and TOAST, an expression.
+fn sizes(moving: &Moving) -> String {
+    let sizes: Vec<String> =
+        moving.tables.iter().map(|table| format!("pg_catalog.pg_total_relation_size({})", table.regclass())).collect();
+    sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
 /// The slot cannot go on.

@@ -1,0 +1,145 @@
+//! The schema as the open transaction has changed it: what its later statements are planned by.
+//!
+//! ```text
+//! BEGIN ─► schema changes ─► a statement that is planned ─► … ─► COMMIT, ROLLBACK
+//!              │                 └─ the catalogue is read in the transaction, on the home shard
+//!              └─ another change, ROLLBACK TO: what was read counts no more
+//! ```
+//! Private to the session, and gone with the transaction: others plan by what is committed. Read when a statement needs it, not
+//! after each change, so a script of changes alone reads nothing. Counts only as long as the shared catalogue is the one that it was
+//! read beside: after a change by somebody else it is read again. A transaction with one snapshot cannot do that, and says so.
+
+use std::sync::Arc;
+
+use crate::backend::ConnectionError;
+use crate::backend::catalog_reader::{self, CatalogError, InTransaction, Printed, WhenHeld};
+use crate::catalog::Catalog;
+use crate::error::{PgError, SqlState};
+use crate::session::ddl::schema::same_oids;
+use crate::session::protocol::describe::error_frame;
+use crate::session::transaction::Status;
+use crate::session::{Failure, Session};
+use crate::sql::Analyzed;
+use crate::sql::analysis::{Analysis, Command, Scope};
+
+/// What the transaction has read.
+pub(in crate::session) struct OwnCatalog {
+    catalog: Arc<Catalog>,
+    /// What everybody else planned by then.
+    shared: Arc<Catalog>,
+    /// Which state of the transaction's schema it shows: `SchemaChange::version`.
+    version: u64,
+    /// It has made or changed functions, types or the like, which other connections do not have.
+    has_other_code: bool,
+    /// For the next reading.
+    printed: Printed,
+}
+
+impl Session {
+    /// The transaction's own, where it has one that shows what it has done so far.
+    pub(in crate::session) fn own_catalog(&self) -> Option<&Arc<Catalog>> {
+        let change = self.schema_change.as_ref()?;
+        let own = change.own.as_ref()?;
+        let is_current =
+            own.version == change.version && self.transaction.is_open() && Arc::ptr_eq(&own.shared, &self.gateway.catalog.load());
+        is_current.then_some(&own.catalog)
+    }
+
+    /// Another connection may compute with rows of the transaction: it has the same functions and types.
+    pub(in crate::session) fn has_shared_code(&self) -> bool {
+        let own = self.schema_change.as_ref().map(|change| change.own.as_ref());
+        own.is_none_or(|own| own.is_some_and(|own| !own.has_other_code && self.own_catalog().is_some()))
+    }
+
+    /// The version of the shared catalogue that the context goes with: by it all sessions know the oids of the shards.
+    pub(in crate::session) fn shared_catalog_version(&self) -> u64 {
+        let own = self.schema_change.as_ref().and_then(|change| change.own.as_ref());
+        let own = own.filter(|own| Arc::ptr_eq(&own.catalog, &self.context.catalog));
+        own.map_or(self.context.catalog.version, |own| own.shared.version)
+    }
+
+    /// The transaction has changed the schema, and these statements were read by what was there before.
+    pub(in crate::session) fn lacks_own_catalog(&self, analyzed: &Analyzed) -> bool {
+        self.schema_change.is_some()
+            && self.transaction.status == Status::Open
+            && self.own_catalog().is_none()
+            && analyzed.statements.iter().any(is_planned)
+    }
+
+    /// Reads it in the transaction, which goes on as it was.
+    pub(in crate::session) async fn read_own_catalog(&mut self) -> Result<(), Failure> {
+        let home = self.home()?.id;
+        let has_begun = |index: &usize| self.participants.get(*index).is_some_and(|participant| participant.has_begun);
+        // One shard alone was changed: for all others the schema is what it was.
+        let Some(index) = self.index_of(home).filter(has_begun) else { return Ok(()) };
+        self.check_snapshot_shows_schema()?;
+        let shared = self.gateway.catalog.load_full();
+        self.catch_up(index);
+        self.sync(index).await?;
+        let known = self.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.printed);
+        let mut printed = match known {
+            Some(printed) => printed,
+            None => self.gateway.refreshing.try_lock().map(|printed| printed.clone()).unwrap_or_default(),
+        };
+        let Some(participant) = self.participants.get_mut(index) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let mut source = InTransaction(&mut participant.connection);
+        let read = Box::pin(catalog_reader::read(&mut source, &mut printed, WhenHeld::LeaveOut)).await;
+        let mut catalog = match read {
+            Ok(catalog) => catalog,
+            Err(error) => return Err(self.own_catalog_unread(index, error)),
+        };
+        catalog.version = self.gateway.own_version();
+        if !same_oids(&shared, &catalog) {
+            Box::pin(self.learn_own_oids(catalog.version)).await?;
+        }
+        let has_other_code = !shared.definitions.agree_outside_relations(&catalog.definitions);
+        if let Some(change) = &mut self.schema_change {
+            let catalog = Arc::new(catalog);
+            change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, printed });
+        }
+        Ok(())
+    }
+
+    fn own_catalog_unread(&mut self, index: usize, error: CatalogError) -> Failure {
+        let CatalogError::Query { source, .. } = &error else { return PgError::internal(error.to_string()).into() };
+        match source.downcast_ref() {
+            // Such as a timeout of the client's.
+            Some(ConnectionError::Refused { body, .. }) => Failure::Shard(error_frame(body)),
+            Some(lost) => self.participant_lost(index, lost),
+            None => PgError::internal(error.to_string()).into(),
+        }
+    }
+
+    /// Statements are planned by PostgreSQL as others have defined things meanwhile, which an older snapshot does not show.
+    fn check_snapshot_shows_schema(&self) -> Result<(), PgError> {
+        if !self.has_snapshot() {
+            return Ok(());
+        }
+        let begun = self.schema_change.as_ref().map(|change| change.schema_version);
+        let known = self.transaction.snapshots.map().map(|map| map.schema_version).or(begun);
+        if known == Some(self.gateway.map.load().schema_version) {
+            return Ok(());
+        }
+        Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent schema change")
+            .with_hint("Retry the transaction."))
+    }
+}
+
+/// By the definitions of what it names. A change of the schema is not: every shard runs it as it is.
+fn is_planned(statement: &Analysis) -> bool {
+    match &statement.command {
+        Command::Query(_)
+        | Command::Copy(_)
+        | Command::Call
+        | Command::Do
+        | Command::DeclareCursor { .. }
+        | Command::Truncate { .. }
+        | Command::Lock
+        | Command::Explain { .. }
+        | Command::SetSequence => true,
+        Command::Ddl { .. } => !matches!(statement.scope, Scope::EveryShard),
+        _ => false,
+    }
+}
